@@ -1,0 +1,219 @@
+package declare
+
+// APIVersion is the group and version that this package reads.
+const APIVersion = "tako.dev/v1alpha1"
+
+// Kinds of declarations that carry host resources.
+const (
+	KindNodeConfig        = "NodeConfig"        // priority 0-999, nodes of its namespace's environment
+	KindClusterNodeConfig = "ClusterNodeConfig" // priority 1000-1999, all nodes
+)
+
+// Limits of a declaration. Sources: model.md, transfer.md (Bounds).
+const (
+	ResourcesMax     = 100_000 // acting resources on one node
+	BodyBytesMax     = 1 << 20 // one resource, encoded
+	ClaimBytesMax    = 4 << 10 // one claim
+	DocumentBytesMax = 64 << 20
+	PathBytesMax     = 4096 // PATH_MAX, limits.h
+	NameBytesMax     = 253  // RFC 1123 subdomain, as Kubernetes names
+)
+
+// NodeConfig declares resources that the matching hosts must have. ClusterNodeConfig has the same form; Kind tells them
+// apart.
+type NodeConfig struct {
+	APIVersion string         `json:"apiVersion"`
+	Kind       string         `json:"kind"`
+	Metadata   Metadata       `json:"metadata"`
+	Spec       NodeConfigSpec `json:"spec"`
+}
+
+// Metadata names a declaration. Alone, without a server, namespace is kept for display and has no effect.
+type Metadata struct {
+	Name        string            `json:"name"`
+	Namespace   string            `json:"namespace,omitempty"`
+	Labels      map[string]string `json:"labels,omitempty"`
+	Annotations map[string]string `json:"annotations,omitempty"`
+}
+
+// NodeConfigSpec is the body of a NodeConfig.
+type NodeConfigSpec struct {
+	// Selector picks nodes by their labels; empty picks all of the config's scope. Alone it has no effect.
+	Selector Selector `json:"selector,omitzero"`
+	// Priority decides between configs that claim one thing: the higher wins whole. Default 100 (ClusterNodeConfig: 1100).
+	Priority *int `json:"priority,omitempty"`
+	// Rollout paces the way of a new revision over the nodes. Alone it has no effect.
+	Rollout Rollout `json:"rollout,omitzero"`
+	// Resources are what a node must have; names are unique in the config.
+	Resources []Resource `json:"resources"`
+}
+
+// Selector picks nodes by labels; both parts must hold.
+type Selector struct {
+	MatchLabels      map[string]string     `json:"matchLabels,omitempty"`
+	MatchExpressions []SelectorRequirement `json:"matchExpressions,omitempty"`
+}
+
+// SelectorRequirement is one condition on one label key.
+type SelectorRequirement struct {
+	Key      string           `json:"key"`
+	Operator SelectorOperator `json:"operator"`
+	Values   []string         `json:"values,omitempty"`
+}
+
+// SelectorOperator is In, NotIn, Exists or DoesNotExist, with the meaning that Kubernetes gives them.
+type SelectorOperator string
+
+// The selector operators.
+const (
+	OpIn           SelectorOperator = "In"
+	OpNotIn        SelectorOperator = "NotIn"
+	OpExists       SelectorOperator = "Exists"
+	OpDoesNotExist SelectorOperator = "DoesNotExist"
+)
+
+// Rollout paces a new revision over nodes.
+type Rollout struct {
+	// MaxUnavailable is how many nodes may be on the way at once: a number or a percentage ("10%"). Default "10%", at least 1.
+	MaxUnavailable IntOrPercent `json:"maxUnavailable,omitempty"`
+	// Pause stops the rollout where it is.
+	Pause bool `json:"pause,omitempty"`
+	// HaltOnFailed is how many failed nodes halt the rollout. Default 1.
+	HaltOnFailed *int `json:"haltOnFailed,omitempty"`
+	// Waves are selectors of nodes that go first, in order; the rest follows.
+	Waves []Selector `json:"waves,omitempty"`
+}
+
+// IntOrPercent is a whole number ("3") or a percentage ("10%"). In YAML it may stand as a number.
+type IntOrPercent string
+
+// Resource is one thing that a host must have. Exactly one of the type fields is set.
+type Resource struct {
+	// Name is unique in the config: a letter or digit, then letters, digits and any of ._-+@: up to 253 bytes. It is what
+	// require and notify name, and what merges when two parties apply to one config.
+	Name string `json:"name"`
+
+	File      *File      `json:"file,omitempty"`
+	Directory *Directory `json:"directory,omitempty"`
+	Symlink   *Symlink   `json:"symlink,omitempty"`
+	Package   *Package   `json:"package,omitempty"`
+	Service   *Service   `json:"service,omitempty"`
+
+	// Require names resources of this config that must be converged first. While one is not, this one is blocked.
+	Require []string `json:"require,omitempty"`
+	// Notify names resources of this config to tell when this one has changed: a service restarts or reloads. It also
+	// orders: the notified one waits until this one has settled; unlike require it goes on when this one failed.
+	Notify []string `json:"notify,omitempty"`
+	// When is a condition over facts and labels; while it is false the resource is notApplicable. Empty is true.
+	When string `json:"when,omitempty"`
+	// Expand fills $(name) in the resource's strings on the host; $$( stands for a literal $(.
+	Expand bool `json:"expand,omitempty"`
+	// OnRemove says what happens when the resource leaves the declaration. Default keep.
+	OnRemove OnRemove `json:"onRemove,omitempty"`
+}
+
+// OnRemove says what becomes of a resource that is not declared any more.
+type OnRemove string
+
+// The answers to a removal.
+const (
+	OnRemoveKeep    OnRemove = "keep"    // leave it as it is, unmanaged
+	OnRemoveRestore OnRemove = "restore" // put back what was there before tako first changed it
+	OnRemoveDelete  OnRemove = "delete"  // remove it
+)
+
+// File is a regular file with given content.
+type File struct {
+	// Path is absolute, clean, and not /.
+	Path string `json:"path"`
+	// Content is the whole content, UTF-8. Default empty.
+	Content string `json:"content,omitempty"`
+	// Owner and Group are names or numbers. Default root; without root rights, the caller's.
+	Owner string `json:"owner,omitempty"`
+	Group string `json:"group,omitempty"`
+	// Mode is octal, "0644". Default 0644. A file that only its owner may read (no bit of 0077 set) is private: its
+	// content appears in no diff, log or history.
+	Mode Mode `json:"mode,omitempty"`
+	// Check is a command, without a shell, that must accept the new content before it replaces the old. {} in its arguments is the
+	// path of the new content; one argument must hold it.
+	Check []string `json:"check,omitempty"`
+	// Force allows to replace something of another type at Path; a directory only when it is empty.
+	Force bool `json:"force,omitempty"`
+	// InPlace writes into the existing inode instead of replacing it: for a bind-mounted single file, which cannot be
+	// replaced. A reader may then see a torn file.
+	InPlace bool `json:"inPlace,omitempty"`
+}
+
+// Directory is a directory itself, not its content.
+type Directory struct {
+	Path  string `json:"path"`
+	Owner string `json:"owner,omitempty"`
+	Group string `json:"group,omitempty"`
+	// Mode is octal. Default 0755.
+	Mode Mode `json:"mode,omitempty"`
+	// Force allows to replace something of another type at Path.
+	Force bool `json:"force,omitempty"`
+}
+
+// Symlink is a symbolic link.
+type Symlink struct {
+	Path string `json:"path"`
+	// Target is what the link holds, absolute or relative; it need not exist.
+	Target string `json:"target"`
+	Owner  string `json:"owner,omitempty"`
+	Group  string `json:"group,omitempty"`
+	// Force allows to replace something of another type at Path; a directory only when it is empty.
+	Force bool `json:"force,omitempty"`
+}
+
+// Package is a package of the host's package manager.
+type Package struct {
+	// Package is its name for the package manager. Default the resource's name.
+	Package string `json:"package,omitempty"`
+	// State is present (the default) or absent.
+	State PackageState `json:"state,omitempty"`
+	// Version pins one exact version; empty takes any. Only with state present.
+	Version string `json:"version,omitempty"`
+}
+
+// PackageState is whether a package is wanted.
+type PackageState string
+
+// The package states.
+const (
+	PackagePresent PackageState = "present"
+	PackageAbsent  PackageState = "absent"
+)
+
+// Service is a systemd unit's run state.
+type Service struct {
+	// Unit is the unit's full name. Default the resource's name, with .service where it has no unit suffix.
+	Unit string `json:"unit,omitempty"`
+	// State is running (the default) or stopped.
+	State ServiceState `json:"state,omitempty"`
+	// Enabled says whether it starts at boot; left out, that is not managed.
+	Enabled *bool `json:"enabled,omitempty"`
+	// OnNotify is what a notification does: restart (the default) or reload (restarts where the unit cannot reload).
+	OnNotify OnNotify `json:"onNotify,omitempty"`
+}
+
+// ServiceState is whether a unit runs.
+type ServiceState string
+
+// The service states.
+const (
+	ServiceRunning ServiceState = "running"
+	ServiceStopped ServiceState = "stopped"
+)
+
+// OnNotify is what a service does when it is notified.
+type OnNotify string
+
+// The answers to a notification.
+const (
+	NotifyRestart OnNotify = "restart"
+	NotifyReload  OnNotify = "reload"
+)
+
+// Mode is a file mode in octal text, "0644" or "644"; empty means the type's default.
+type Mode string

@@ -1,0 +1,3 @@
+module tako.dev/tako
+
+go 1.26

@@ -1,0 +1,281 @@
+package reason
+
+import (
+	"cmp"
+	"embed"
+	"fmt"
+	"slices"
+	"strconv"
+)
+
+// Code is one reason of the closed set. Its text form is TK and four digits; each has a row in the table below and a page
+// (Page). Hundreds group them: 04 declarations, 05 host resources in general and files, 06 packages, 07 services, 08 the
+// agent itself, 09 command lines. A number is never given to another meaning.
+type Code uint16
+
+// The codes. What each means, what to do after it and how a program exits with it stand in the table in this file.
+const (
+	MalformedYAML        Code = 401
+	DocumentTooLarge     Code = 402
+	AnchorRefused        Code = 403
+	DuplicateKey         Code = 404
+	UnknownKind          Code = 405
+	UnknownAPIVersion    Code = 406
+	DeclarationUnread    Code = 407
+	NothingDeclared      Code = 408
+	WrongType            Code = 411
+	UnknownField         Code = 412
+	MissingField         Code = 413
+	InvalidValue         Code = 414
+	FieldNotAllowed      Code = 415
+	NotExactlyOneType    Code = 416
+	DuplicateName        Code = 420
+	DuplicateClaim       Code = 421
+	DanglingReference    Code = 422
+	DependencyCycle      Code = 424
+	TooManyResources     Code = 425
+	PriorityConflict     Code = 426
+	UnknownName          Code = 427
+	MalformedExpression  Code = 428
+	BodyTooLarge         Code = 429
+	DuplicateDeclaration Code = 430
+
+	NotChecked        Code = 500
+	PermissionDenied  Code = 501
+	UntrustedSymlink  Code = 502
+	TypeInTheWay      Code = 503
+	DiskFull          Code = 504
+	QuotaExceeded     Code = 505
+	ReadOnlyFS        Code = 506
+	Immutable         Code = 507
+	InputOutput       Code = 508
+	CheckRejected     Code = 509
+	CheckNotRun       Code = 510
+	ConcurrentEdit    Code = 511
+	UnknownOwner      Code = 512
+	OwnerNeedsRoot    Code = 513
+	MountPointFile    Code = 514
+	DirectoryNotEmpty Code = 515
+	ParentMissing     Code = 516
+	NameTooLong       Code = 517
+	SystemCallFailed  Code = 518
+	BackupFailed      Code = 519
+	RepairedDrift     Code = 520
+	RepairedChange    Code = 521
+	BlockedBy         Code = 530
+	RateLimited       Code = 531
+	RepairContended   Code = 532
+	WhenFalse         Code = 533
+	UnsupportedInRoot Code = 534
+	Unwatched         Code = 536
+	GuardUnknown      Code = 537
+	RemovalPending    Code = 538
+	NotifyPending     Code = 539
+	OperationTimeout  Code = 540
+	InternalFault     Code = 541
+	RestoreLost       Code = 542
+
+	PackageLock        Code = 601
+	PackageNotFound    Code = 602
+	PackageVersionGone Code = 603
+	PackageToolFailed  Code = 604
+	NoPackageManager   Code = 605
+	PackageInterrupted Code = 606
+	PackageHeld        Code = 607
+
+	NoSystemd         Code = 701
+	UnitNotFound      Code = 702
+	UnitMasked        Code = 703
+	UnitJobFailed     Code = 704
+	UnitJobTimeout    Code = 705
+	UnitStartLimit    Code = 706
+	UnitReloadFailed  Code = 707
+	UnitNotInstalled  Code = 708
+	BusDisconnected   Code = 709
+	UnitEnableRefused Code = 710
+
+	AnotherAgent     Code = 801
+	StateCorrupt     Code = 802
+	StateNewer       Code = 803
+	StateUnwritable  Code = 804
+	AgentNotRunning  Code = 805
+	ResourceUnknown  Code = 806
+	RootNeeded       Code = 807
+	WatchLimit       Code = 808
+	WatchOverflow    Code = 809
+	DeclarationStale Code = 810
+
+	Usage        Code = 901
+	Interrupted  Code = 902
+	NotConverged Code = 903
+	UnknownCode  Code = 904
+)
+
+// Entry is what the closed set says about one code.
+type Entry struct {
+	Code    Code
+	Title   string  // a few words, lower case
+	Outcome Outcome // of a resource that ends with this code; Unknown where the code is not about a resource
+	Detail  Detail
+	Retry   Retry
+	Exit    Exit
+	HTTP    int // status of an API answer with this code
+}
+
+var table = []Entry{
+	{MalformedYAML, "malformed YAML", Unknown, "", Never, ExitUsage, 400},
+	{DocumentTooLarge, "declaration too large", Unknown, "", Never, ExitUsage, 413},
+	{AnchorRefused, "YAML anchor, alias, tag or merge key refused", Unknown, "", Never, ExitUsage, 400},
+	{DuplicateKey, "key given twice", Unknown, "", Never, ExitUsage, 400},
+	{UnknownKind, "unknown kind", Unknown, "", Never, ExitUsage, 404},
+	{UnknownAPIVersion, "unknown apiVersion", Unknown, "", Never, ExitUsage, 400},
+	{DeclarationUnread, "declaration cannot be read", Unknown, "", BackOff, ExitUsage, 400},
+	{NothingDeclared, "nothing declared", Unknown, "", Never, ExitUsage, 400},
+	{WrongType, "wrong type", Unknown, "", Never, ExitUsage, 400},
+	{UnknownField, "unknown field", Unknown, "", Never, ExitUsage, 400},
+	{MissingField, "required field missing", Unknown, "", Never, ExitUsage, 422},
+	{InvalidValue, "invalid value", Failed, Invalid, Never, ExitUsage, 422},
+	{FieldNotAllowed, "field not allowed here", Unknown, "", Never, ExitUsage, 422},
+	{NotExactlyOneType, "not exactly one resource type", Unknown, "", Never, ExitUsage, 422},
+	{DuplicateName, "name used twice", Unknown, "", Never, ExitUsage, 422},
+	{DuplicateClaim, "two resources claim one thing", Unknown, "", Never, ExitUsage, 422},
+	{DanglingReference, "reference to nothing", Unknown, "", Never, ExitUsage, 422},
+	{DependencyCycle, "dependency cycle", Unknown, "", Never, ExitUsage, 422},
+	{TooManyResources, "too many resources", Unknown, "", Never, ExitUsage, 422},
+	{PriorityConflict, "equal priority, different content", Unknown, "", Never, ExitConflict, 409},
+	{UnknownName, "unknown name in an expression", Unknown, "", Never, ExitUsage, 422},
+	{MalformedExpression, "malformed expression", Unknown, "", Never, ExitUsage, 422},
+	{BodyTooLarge, "resource too large", Unknown, "", Never, ExitUsage, 422},
+	{DuplicateDeclaration, "declared twice", Unknown, "", Never, ExitUsage, 409},
+
+	{NotChecked, "not checked yet", Unknown, "", Soon, ExitFailed, 0},
+	{PermissionDenied, "permission denied", Failed, Denied, BackOff, ExitNotAllowed, 403},
+	{UntrustedSymlink, "symlink on the way is not trusted", Failed, Denied, BackOff, ExitNotAllowed, 403},
+	{TypeInTheWay, "something of another type is in the way", Failed, Denied, BackOff, ExitFailed, 409},
+	{DiskFull, "no space left on the device", Failed, DetailError, BackOff, ExitFailed, 507},
+	{QuotaExceeded, "disk quota exceeded", Failed, DetailError, BackOff, ExitFailed, 507},
+	{ReadOnlyFS, "read-only file system", Failed, DetailError, BackOff, ExitFailed, 500},
+	{Immutable, "immutable or append-only attribute", Failed, Denied, BackOff, ExitFailed, 403},
+	{InputOutput, "input/output error", Failed, DetailError, BackOff, ExitFailed, 500},
+	{CheckRejected, "check command rejected the content", Failed, Invalid, BackOff, ExitFailed, 422},
+	{CheckNotRun, "check command could not run", Failed, DetailError, BackOff, ExitFailed, 500},
+	{ConcurrentEdit, "changed by somebody else in the same moment", Failed, DetailError, Soon, ExitFailed, 409},
+	{UnknownOwner, "unknown user or group", Failed, Invalid, BackOff, ExitFailed, 422},
+	{OwnerNeedsRoot, "owner or group can be set by root only", Failed, Denied, Never, ExitNotAllowed, 403},
+	{MountPointFile, "file is a mount point", Failed, Denied, BackOff, ExitFailed, 409},
+	{DirectoryNotEmpty, "directory is not empty", Failed, Denied, BackOff, ExitFailed, 409},
+	{ParentMissing, "parent directory missing", Failed, DetailError, BackOff, ExitFailed, 404},
+	{NameTooLong, "name too long", Failed, Invalid, Never, ExitFailed, 422},
+	{SystemCallFailed, "system call failed", Failed, DetailError, BackOff, ExitFailed, 500},
+	{BackupFailed, "backup could not be stored", Failed, DetailError, BackOff, ExitFailed, 507},
+	{RepairedDrift, "repaired after drift", Repaired, Drift, Never, ExitOK, 200},
+	{RepairedChange, "made as declared", Repaired, Change, Never, ExitOK, 200},
+	{BlockedBy, "something it requires is not converged", Blocked, "", Never, ExitFailed, 424},
+	{RateLimited, "rate limit", Deferred, Rate, WaitThen, ExitStalled, 429},
+	{RepairContended, "somebody else keeps changing it back", Contended, "", WaitThen, ExitFailed, 409},
+	{WhenFalse, "condition is false on this host", NotApplicable, "", Never, ExitOK, 200},
+	{UnsupportedInRoot, "not possible under --root", Failed, Unsupported, Never, ExitFailed, 501},
+	{Unwatched, "not watched by the kernel, checked slowly", Unknown, "", Never, ExitOK, 200},
+	{GuardUnknown, "cannot be told without running", Unknown, "", Never, ExitOK, 200},
+	{RemovalPending, "removal is pending", Unknown, "", BackOff, ExitFailed, 200},
+	{NotifyPending, "notification is pending", Unknown, "", BackOff, ExitFailed, 200},
+	{OperationTimeout, "took too long", Failed, Timeout, BackOff, ExitDeadline, 504},
+	{InternalFault, "fault in tako", Failed, DetailError, BackOff, ExitFailed, 500},
+	{RestoreLost, "what was there before is not known any more", Failed, DetailError, Never, ExitFailed, 410},
+
+	{PackageLock, "package database is locked", Deferred, Lock, WaitThen, ExitStalled, 423},
+	{PackageNotFound, "package in no repository", Failed, Invalid, BackOff, ExitFailed, 404},
+	{PackageVersionGone, "package version in no repository", Failed, Invalid, BackOff, ExitFailed, 404},
+	{PackageToolFailed, "package tool failed", Failed, DetailError, BackOff, ExitFailed, 500},
+	{NoPackageManager, "no package manager", Failed, Unsupported, Never, ExitFailed, 501},
+	{PackageInterrupted, "package database interrupted half-way", Failed, DetailError, BackOff, ExitFailed, 500},
+	{PackageHeld, "package is held", Failed, Denied, BackOff, ExitFailed, 409},
+
+	{NoSystemd, "no systemd", Failed, Unsupported, Never, ExitFailed, 501},
+	{UnitNotFound, "unit not found", Failed, Invalid, BackOff, ExitFailed, 404},
+	{UnitMasked, "unit is masked", Failed, Denied, BackOff, ExitFailed, 409},
+	{UnitJobFailed, "unit did not reach the declared state", Failed, DetailError, BackOff, ExitFailed, 500},
+	{UnitJobTimeout, "unit job took too long", Failed, Timeout, BackOff, ExitDeadline, 504},
+	{UnitStartLimit, "unit hit its start limit", Failed, DetailError, BackOff, ExitFailed, 429},
+	{UnitReloadFailed, "daemon-reload failed", Failed, DetailError, BackOff, ExitFailed, 500},
+	{UnitNotInstalled, "unit file cannot be enabled or disabled", Failed, Invalid, BackOff, ExitFailed, 422},
+	{BusDisconnected, "system bus is not reachable", Failed, DetailError, BackOff, ExitFailed, 503},
+	{UnitEnableRefused, "systemd refused to enable or disable the unit", Failed, DetailError, BackOff, ExitFailed, 500},
+
+	{AnotherAgent, "another agent is running on this state", Unknown, "", Never, ExitConflict, 409},
+	{StateCorrupt, "state file was corrupt and set aside", Unknown, "", Never, ExitOK, 500},
+	{StateNewer, "state was written by a newer version", Unknown, "", Never, ExitFailed, 409},
+	{StateUnwritable, "state directory cannot be written", Unknown, "", BackOff, ExitFailed, 500},
+	{AgentNotRunning, "agent is not running", Unknown, "", Never, ExitUnreachable, 503},
+	{ResourceUnknown, "no such resource", Unknown, "", Never, ExitNotFound, 404},
+	{RootNeeded, "needs root or --root", Unknown, "", Never, ExitNotAllowed, 403},
+	{WatchLimit, "kernel limit on watches reached", Unknown, "", BackOff, ExitOK, 503},
+	{WatchOverflow, "kernel event queue overflowed", Unknown, "", Never, ExitOK, 503},
+	{DeclarationStale, "new declaration refused, the last good one is enforced", Unknown, "", Never, ExitUsage, 409},
+
+	{Usage, "wrong usage", Unknown, "", Never, ExitUsage, 400},
+	{Interrupted, "interrupted", Unknown, "", Never, ExitFailed, 499},
+	{NotConverged, "not converged", Unknown, "", Never, ExitFailed, 500},
+	{UnknownCode, "no such code", Unknown, "", Never, ExitNotFound, 404},
+}
+
+// String returns the code's text form, for example TK0412.
+func (c Code) String() string { return fmt.Sprintf("TK%04d", uint16(c)) }
+
+// MarshalText writes the text form; the zero code is written as the empty text, so that it can be left out.
+func (c Code) MarshalText() ([]byte, error) {
+	if c == 0 {
+		return nil, nil
+	}
+	return []byte(c.String()), nil
+}
+
+// UnmarshalText reads the text form; see ParseCode.
+func (c *Code) UnmarshalText(b []byte) error {
+	if len(b) == 0 {
+		*c = 0
+		return nil
+	}
+	v, err := ParseCode(string(b))
+	if err != nil {
+		return err
+	}
+	*c = v
+	return nil
+}
+
+// ParseCode reads TKnnnn in any letter case. The code must be of the set.
+func ParseCode(s string) (Code, error) {
+	if len(s) == 6 && (s[0]|0x20) == 't' && (s[1]|0x20) == 'k' {
+		if n, err := strconv.ParseUint(s[2:], 10, 16); err == nil {
+			if _, ok := Lookup(Code(n)); ok {
+				return Code(n), nil
+			}
+		}
+	}
+	return 0, &Error{Code: UnknownCode, Doing: fmt.Sprintf("look up code %q", s), Hint: "codes look like TK0412; `tako-agent help codes` lists them"}
+}
+
+// Lookup returns the row of a code.
+func Lookup(c Code) (Entry, bool) {
+	i, ok := slices.BinarySearchFunc(table, c, func(e Entry, c Code) int { return cmp.Compare(e.Code, c) })
+	if !ok {
+		return Entry{}, false
+	}
+	return table[i], true
+}
+
+// All returns every row, by code. The caller owns the slice.
+func All() []Entry { return slices.Clone(table) }
+
+//go:embed pages
+var pages embed.FS
+
+// Page returns the page of a code: Markdown that says what happened, why, and what to do. Every code has one.
+func Page(c Code) (string, error) {
+	b, err := pages.ReadFile("pages/" + c.String() + ".md")
+	if err != nil {
+		return "", &Error{Code: UnknownCode, Doing: "read the page of " + c.String(), Cause: err}
+	}
+	return string(b), nil
+}
