@@ -1,0 +1,124 @@
+// Package host is the contract between the agent and the types of host resources. Each type lives in its own folder below
+// this one, implements Type, and passes hosttest. The agent knows this contract only; the types know nothing of the agent,
+// of one another, or of order: the graph core decides what runs when.
+//
+// The life of a resource: Bind (once per declaration) -> Check (observes and plans, writes nothing) -> Apply (carries out
+// exactly that plan) -> Check again whenever the kernel or systemd says that something touched it -> Remove, when it has
+// left the declaration. Methods are called from several goroutines, but never twice at once for one Resource.
+// The package owns no goroutine.
+package host
+
+import (
+	"context"
+
+	"tako.dev/tako/declare"
+	"tako.dev/tako/internal/converge"
+)
+
+// Depth says how hard a check looks.
+type Depth uint8
+
+// The depths.
+const (
+	Shallow Depth = iota // one look at what the resource remembers of itself (a stat); deeper only where that differs
+	Deep                 // everything, content included, whatever is remembered
+	Explain              // Deep, and the plan carries the texts that a diff shows
+)
+
+// Type carries out one resource type.
+type Type interface {
+	// Lane says how much of this type runs at once, in what batches, at what rate.
+	Lane() converge.Lane
+	// Bind makes a declared resource ready on this host. It may read (users, groups) and must not write. An error is
+	// final until the declaration changes if its code says so, otherwise Bind is tried again.
+	Bind(ctx context.Context, d Declared) (Resource, error)
+	// Check observes the resources and plans what would make them as declared; it writes nothing and runs nothing.
+	// plans[i] belongs to rs[i].
+	Check(ctx context.Context, rs []Resource, depth Depth) (plans []Plan)
+	// Apply carries out plans that Check made, all of this type and none empty; results[i] belongs to plans[i]. What Apply
+	// reports as done is durable. A resource that has changed since its Check is left alone with reason.ConcurrentEdit.
+	Apply(ctx context.Context, plans []Plan) (results []Result)
+	// Original describes what is there now so that Remove can put it back; old content is made durable before it
+	// returns. It is called before the first Apply of a resource that is declared with onRemove: restore.
+	Original(ctx context.Context, r Resource) ([]byte, error)
+	// Remove undoes a resource that is not declared any more. how is delete or restore; original is what Original
+	// returned, for restore. It is idempotent: what is already gone or already back is success. A thing that is not as tako
+	// left it (another type, a directory with entries) is not destroyed but an error.
+	Remove(ctx context.Context, r Resource, how declare.OnRemove, original []byte) error
+}
+
+// Refresher is a Type whose resources can be notified.
+type Refresher interface {
+	// Refresh acts on a notification whose cause became visible at since: it restarts, reloads, or finds that a start
+	// later than since has satisfied it. It returns nil only when nothing is left to do.
+	Refresh(ctx context.Context, r Resource, since Stamp) (Refreshed, error)
+}
+
+// Declared is one resource as the agent gives it to Bind.
+type Declared struct {
+	Title    string           // TYPE/NAME, for messages
+	Resource declare.Resource // validated and expanded; Bind keeps no content of it
+	// Body reads the resource again, for what is too large to keep in memory.
+	Body func() (declare.Resource, error)
+}
+
+// Resource is one bound resource. It is small: large content stays behind Declared.Body. It may remember what it saw last.
+type Resource interface {
+	// Watches lists what tells when the resource is touched. Empty means that nothing does.
+	Watches() []Watch
+}
+
+// WatchKind is a source of events.
+type WatchKind uint8
+
+// The sources.
+const (
+	WatchPath    WatchKind = iota // the thing at a path
+	WatchEntries                  // every entry of a directory
+	WatchUnit                     // a systemd unit
+)
+
+// Watch is one subscription.
+type Watch struct {
+	Kind WatchKind
+	Name string // path or unit name
+}
+
+// Plan is what a check found. It is valid until the resource changes.
+type Plan struct {
+	Resource Resource
+	Err      error    // the check could not be made; then the rest is empty
+	Changes  []Change // what Apply will do; empty when the resource is as declared
+	Unknown  string   // why it cannot be told without running; such a plan is not empty and may be applied
+	// Recognised says that a Shallow check saw just what the resource remembered, so that it looked no further.
+	Recognised bool
+	State      any // the type's own: what Apply needs
+}
+
+// Empty reports whether there is nothing to do.
+func (p *Plan) Empty() bool { return p.Err == nil && len(p.Changes) == 0 && p.Unknown == "" }
+
+// Change is one difference between what is and what is declared.
+type Change struct {
+	Field string // "content", "mode", "state", ...; "" for the thing as a whole
+	From  string // what is, short, for a person; empty when there is nothing
+	To    string // what is declared
+	// Text carries the whole texts of a content change, with Depth Explain and when they are not private.
+	Text *Text
+}
+
+// Text is a content change in full.
+type Text struct{ From, To []byte }
+
+// Result is what became of one plan.
+type Result struct {
+	Err     error
+	Changed bool   // something on the host changed, also when Err is set
+	Note    string // what else a person should know: a hard link was broken, a backup's digest
+}
+
+// Refreshed says how a notification was satisfied.
+type Refreshed struct {
+	Acted bool   // false: it already was
+	Note  string // "restarted", "was restarted by somebody else at ..."
+}
