@@ -203,9 +203,9 @@ var table = []Entry{
 	{UnitEnableRefused, "systemd refused to enable or disable the unit", Failed, DetailError, BackOff, ExitFailed, 500},
 
 	{AnotherAgent, "another agent is running on this state", Unknown, "", Never, ExitConflict, 409},
-	{StateCorrupt, "state file was corrupt and set aside", Unknown, "", Never, ExitOK, 500},
+	{StateCorrupt, "state file is corrupt", Failed, DetailError, BackOff, ExitFailed, 500},
 	{StateNewer, "state was written by a newer version", Unknown, "", Never, ExitFailed, 409},
-	{StateUnwritable, "state directory cannot be written", Unknown, "", BackOff, ExitFailed, 500},
+	{StateUnwritable, "state directory cannot be written", Failed, DetailError, BackOff, ExitFailed, 500},
 	{AgentNotRunning, "agent is not running", Unknown, "", Never, ExitUnreachable, 503},
 	{ResourceUnknown, "no such resource", Unknown, "", Never, ExitNotFound, 404},
 	{RootNeeded, "needs root or --root", Unknown, "", Never, ExitNotAllowed, 403},

@@ -1,0 +1,201 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"tako.dev/tako/internal/agent/store"
+	"tako.dev/tako/internal/converge"
+	"tako.dev/tako/internal/reason"
+)
+
+// inboxSize bounds what waits for the loop. Senders wait for room; nothing is dropped.
+const inboxSize = 64
+
+// Agent keeps one host as declared. It is made by New and lives in Run.
+type Agent struct {
+	opts  Options
+	store *store.Store
+}
+
+// New opens the state directory, of which it becomes the only owner, and starts nothing.
+func New(opts Options) (*Agent, error) {
+	if err := opts.validate(); err != nil {
+		return nil, err
+	}
+	st, err := store.Open(opts.StateDir, time.Now())
+	if err != nil {
+		return nil, err
+	}
+	return &Agent{opts: opts, store: st}, nil
+}
+
+// Close gives the state directory back, for an Agent that is not run.
+func (a *Agent) Close() error { return a.store.Close() }
+
+// Run converges, and with Options.Watch stays converged, until the context ends. Operations in flight are waited for. The
+// error is nil when everything is converged, or when the context of a watching agent ended. It may be called once; the
+// state directory is given back when it returns.
+func (a *Agent) Run(ctx context.Context) (err error) {
+	defer func() { err = errors.Join(err, a.store.Close()) }()
+	subs, err := subscribe(&a.opts)
+	if err != nil {
+		return err
+	}
+	defer subs.close()
+	ctx, cancel := context.WithCancel(ctx)
+	l := &loop{
+		opts: &a.opts, store: a.store, subs: subs, inbox: make(chan func(), inboxSize), wake: time.NewTimer(time.Hour),
+		bodies: &bodies{store: a.store}, book: newBook(a.store, &a.opts),
+	}
+	l.wake.Stop()
+	var sources sync.WaitGroup
+	defer sources.Wait()
+	defer cancel()
+	if err := l.begin(ctx); err != nil {
+		return err
+	}
+	l.start(ctx, &sources)
+	return l.serve(ctx)
+}
+
+// loop is the state of a running agent. Only Run's goroutine touches it, but for what is said to be shared.
+type loop struct {
+	opts   *Options
+	store  *store.Store // shared
+	subs   *subscriptions
+	bodies *bodies     // shared
+	inbox  chan func() // shared: work for the loop's goroutine
+	wake   *time.Timer
+	book   *book
+	engine *converge.Engine
+	parts  []*part // by converge.ID
+	facts  func(name string) (any, bool)
+	work   sync.WaitGroup // operations in flight
+	refuse []*reason.Error
+	ready  bool
+	ending bool // no new operation is started
+}
+
+// post hands work to the loop, or gives up when the context ends.
+func (l *loop) post(ctx context.Context, f func()) {
+	select {
+	case l.inbox <- f:
+	case <-ctx.Done():
+	}
+}
+
+// start starts everything that tells the loop something.
+func (l *loop) start(ctx context.Context, sources *sync.WaitGroup) {
+	run := func(what string, f func(context.Context) error) {
+		sources.Go(func() {
+			if err := f(ctx); err != nil && ctx.Err() == nil {
+				l.post(ctx, func() { l.book.trouble(what, err) })
+			}
+		})
+	}
+	run("watch files", func(ctx context.Context) error { return l.subs.files.Run(ctx, l.subs.filesChanged) })
+	if l.subs.writers != nil {
+		run("watch writers", l.subs.writers.Run)
+	}
+	if l.opts.Bus != nil {
+		run("watch units", func(ctx context.Context) error { return l.opts.Bus.Run(ctx, l.subs.unitChanged) })
+	}
+	if !l.opts.Watch {
+		return
+	}
+	run("watch facts", func(ctx context.Context) error {
+		return l.opts.Facts.Watch(ctx, func() { l.post(ctx, func() { l.reload(ctx) }) })
+	})
+	run("answer questions", func(ctx context.Context) error { return l.listen(ctx) })
+	run("audit", func(ctx context.Context) error { return l.audit(ctx) })
+	run("tell the watchdog", watchdog)
+}
+
+// serve is the loop.
+func (l *loop) serve(ctx context.Context) error {
+	for {
+		l.settled()
+		if ctx.Err() == nil && !l.opts.Watch && l.engine.Quiet() {
+			break
+		}
+		select {
+		case f := <-l.inbox:
+			f()
+		case <-l.subs.news:
+			l.heard(ctx)
+		case <-l.wake.C:
+			l.step(ctx, converge.Tick{})
+		case <-ctx.Done():
+			l.end()
+			l.book.save(l.report(false))
+			if l.opts.Watch {
+				return nil
+			}
+			return &reason.Error{Code: reason.Interrupted, Doing: "converge", Hint: "run it again: it goes on where it stopped"}
+		}
+	}
+	r := l.report(false)
+	l.book.save(r)
+	return r.verdict()
+}
+
+// end waits for the operations in flight, taking in what they report, so that nothing that was done is forgotten.
+func (l *loop) end() {
+	l.ending = true
+	over := make(chan struct{})
+	go func() { // ends with the operations, all of which have deadlines
+		l.work.Wait()
+		close(over)
+	}()
+	for {
+		select {
+		case f := <-l.inbox:
+			f()
+		case <-over:
+			for len(l.inbox) > 0 {
+				(<-l.inbox)()
+			}
+			return
+		}
+	}
+}
+
+// heard takes in what the kernel and systemd told.
+func (l *loop) heard(ctx context.Context) {
+	news := l.subs.take()
+	if news.declarations {
+		l.reload(ctx)
+	}
+	if ids := l.subs.touched(news); len(ids) > 0 {
+		l.step(ctx, converge.Touched{IDs: ids})
+	}
+}
+
+// step feeds the engine and carries out what it asks for.
+func (l *loop) step(ctx context.Context, ev converge.Event) {
+	l.carryOut(ctx, l.engine.Step(time.Now(), ev))
+}
+
+// carryOut persists, reports and starts, in this order.
+func (l *loop) carryOut(ctx context.Context, e converge.Effects) {
+	failed := l.persist(e.Persist)
+	for _, r := range e.Reports {
+		l.reported(r)
+	}
+	l.wake.Stop()
+	if e.Wake > 0 {
+		l.wake.Reset(e.Wake)
+	}
+	if l.ending {
+		return
+	}
+	for _, op := range e.Start {
+		l.startOp(ctx, op, failed)
+	}
+}
+
+func newRand() *rand.Rand { return rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64())) }

@@ -1,0 +1,201 @@
+package agent
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"tako.dev/tako/internal/agent/store"
+	"tako.dev/tako/internal/converge"
+	"tako.dev/tako/internal/host"
+	"tako.dev/tako/internal/reason"
+)
+
+// Bounds of what is kept to tell people.
+const (
+	troublesMax = 20               // the newest of each kind
+	changesMax  = 8                // changes told of one repair; the rest is counted
+	savePause   = 10 * time.Second // between two reports saved on disk while things happen
+)
+
+// Line is one thing that happened, for a person who watches and for the log.
+type Line struct {
+	At       time.Time
+	Resource Resource
+	Changes  []string // what was changed, "mode 0666 -> 0644"
+	Note     string
+	Writer   string // who had changed it, where the kernel told
+	Trouble  *Problem
+}
+
+// book counts and tells.
+type book struct {
+	store    *store.Store
+	onLine   func(Line)
+	pid      int
+	totals   Totals
+	troubles []*reason.Error
+	unsaved  bool      // something was reported since the report was saved
+	saved    time.Time // when it was
+	loaded   bool      // memory that loading needed has not been given back
+}
+
+func newBook(st *store.Store, o *Options) *book {
+	return &book{store: st, onLine: o.OnLine, pid: os.Getpid(), totals: Totals{Since: time.Now()}}
+}
+
+// counted counts the result of one operation on one part.
+func (b *book) counted(verb converge.Verb, r converge.Result) {
+	if verb != converge.Check {
+		return
+	}
+	if r.Recognised {
+		b.totals.Recognised++
+		return
+	}
+	b.totals.Checks++
+}
+
+// reported takes a status that the engine wrote: it is counted, kept in the history, and told.
+func (l *loop) reported(r converge.Report) {
+	p, b := l.parts[r.ID], l.book
+	b.unsaved = true
+	line := Line{At: time.Now(), Resource: l.resource(r.ID)}
+	line.Resource.Outcome, line.Resource.Detail, line.Resource.Problem = r.Outcome, r.Detail, problem(r.Err)
+	if r.Outcome == reason.Repaired {
+		line.Changes, line.Note = changes(p.plan.Changes), p.note
+		p.plan, p.note = host.Plan{}, ""
+		switch {
+		case p.removal != nil || r.Detail == reason.Change:
+			b.totals.Change++
+		default:
+			b.totals.Drift++
+			line.Writer = l.subs.writer(p)
+			if r.Cause == converge.CauseExamined {
+				b.totals.Missed++
+			}
+		}
+	}
+	if r.Outcome == reason.Contended {
+		line.Writer = l.subs.writer(p)
+	}
+	b.tell(line, r.Cause)
+}
+
+// tell keeps a line in the history and shows it.
+func (b *book) tell(line Line, cause converge.Cause) {
+	res := &line.Resource
+	h := store.Happening{At: line.At, Claim: res.Claim, Title: res.Title, Config: res.Config, Outcome: res.Outcome.String(),
+		Detail: string(res.Detail), Changes: line.Changes, Writer: line.Writer, Cause: causeNames[cause]}
+	if line.Note != "" {
+		h.Message = line.Note
+	}
+	if res.Problem != nil {
+		h.Code, h.Message, h.Evidence = res.Problem.Code.String(), res.Problem.Message, res.Problem.Evidence
+	}
+	if res.Removal != "" {
+		h.Message = strings.TrimSpace("not declared any more, " + res.Removal + " " + h.Message)
+	}
+	if err := b.store.Append(h); err != nil {
+		b.note("write the history", err)
+	}
+	if b.onLine != nil {
+		b.onLine(line)
+	}
+}
+
+var causeNames = [...]string{
+	converge.CauseExamined: "audit", converge.CauseOrder: "order", converge.CauseRetry: "retry", converge.CauseTouched: "event",
+	converge.CauseDesired: "declaration",
+}
+
+// trouble tells of something that went wrong with the agent itself.
+func (b *book) trouble(what string, err error) {
+	b.show(b.note(what, err))
+}
+
+func (b *book) show(e *reason.Error) {
+	if b.onLine != nil {
+		b.onLine(Line{At: time.Now(), Trouble: problem(e)})
+	}
+}
+
+// note keeps a trouble for the report; a newer one of the same kind replaces the older.
+func (b *book) note(what string, err error) *reason.Error {
+	e := reason.Of(err)
+	if e.Doing == "" || e.Doing == "run" {
+		e = &reason.Error{Code: e.Code, Doing: what, Cause: e.Cause, Hint: e.Hint}
+	}
+	b.troubles = slices.DeleteFunc(b.troubles, func(t *reason.Error) bool { return t.Code == e.Code && t.Doing == e.Doing })
+	b.troubles = append(b.troubles, e)
+	if over := len(b.troubles) - troublesMax; over > 0 {
+		b.troubles = b.troubles[over:]
+	}
+	return e
+}
+
+// changes renders what was changed, bounded.
+func changes(list []host.Change) []string {
+	var out []string
+	for i, c := range list {
+		if i == changesMax {
+			out = append(out, fmt.Sprintf("and %d more", len(list)-i))
+			break
+		}
+		out = append(out, Describe(c))
+	}
+	return out
+}
+
+// Describe renders one change on one line.
+func Describe(c host.Change) string {
+	switch {
+	case c.From == "" && c.Field == "":
+		return c.To
+	case c.From == "":
+		return c.Field + " " + c.To
+	}
+	return strings.TrimSpace(fmt.Sprintf("%s %s -> %s", c.Field, c.From, c.To))
+}
+
+// save keeps the report on disk.
+func (b *book) save(r *Report) {
+	data, err := json.Marshal(r)
+	if err == nil {
+		err = b.store.SaveReport(data)
+	}
+	if err != nil {
+		b.note("save the report", err)
+	}
+	b.unsaved, b.saved = false, time.Now()
+}
+
+// settled does what is only due when nothing else is: it saves what was found out, and gives memory back.
+func (l *loop) settled() {
+	if l.engine == nil || !l.engine.Quiet() {
+		return
+	}
+	if l.book.loaded {
+		l.book.loaded = false
+		if err := l.store.SetConverged(l.converged); err != nil {
+			l.book.trouble("note what is converged", err)
+		}
+		l.book.save(l.report(false))
+		release()
+	}
+	if l.book.unsaved && time.Since(l.book.saved) > savePause {
+		l.book.save(l.report(false))
+	}
+}
+
+// converged yields what is known to have been converged with its present desire.
+func (l *loop) converged(yield func(converge.Key, converge.Digest) bool) {
+	for i, p := range l.parts {
+		if p.removal == nil && l.engine.Proven(converge.ID(i)) && !yield(p.key(), p.digest) {
+			return
+		}
+	}
+}

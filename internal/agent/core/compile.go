@@ -1,0 +1,224 @@
+package core
+
+import (
+	"crypto/sha256"
+	"fmt"
+	"strings"
+
+	"tako.dev/tako/declare"
+	"tako.dev/tako/internal/catalog"
+	"tako.dev/tako/internal/converge"
+	"tako.dev/tako/internal/reason"
+)
+
+// Removal is a resource that has left the declaration and still has to be undone.
+type Removal struct {
+	Claim    declare.Claim
+	Title    string
+	Config   string
+	Type     declare.ResourceType
+	Digest   converge.Digest // of what was desired
+	OnRemove declare.OnRemove
+	After    []declare.Claim // what it came after; it is undone before those that are undone too
+}
+
+// Input is what a host's graph is made of.
+type Input struct {
+	Entries  []catalog.Entry
+	Removals []Removal // of claims that no entry has
+	Lookup   declare.Lookup
+	Lane     func(declare.ResourceType) string
+}
+
+// Item is one vertex of the graph, as the agent needs it.
+type Item struct {
+	Claim    declare.Claim
+	Title    string
+	Config   string
+	Type     declare.ResourceType
+	Place    declare.Place
+	OnRemove declare.OnRemove
+	Entry    int              // index in Input.Entries; -1 for a removal
+	Removal  int              // index in Input.Removals; -1 for an entry
+	Resource declare.Resource // expanded
+	When     string           // why it is not applicable: its condition; empty where it is
+	Err      *reason.Error    // it cannot be expanded on this host
+	After    []declare.Claim  // what it comes after in this graph
+}
+
+// Compiled is a host's graph; Items[id] belongs to Graph.Vertices[id].
+type Compiled struct {
+	Graph *converge.Graph
+	Items []Item
+}
+
+// Key is a claim as converge knows it.
+func Key(c declare.Claim) converge.Key { return converge.Key(c.String()) }
+
+// Compile builds the graph. Cycles of explicit edges inside one config are faults, with the reason of each edge and where
+// each resource is declared; then there is no graph.
+func Compile(in Input) (*Compiled, []declare.Fault) {
+	c := compiler{in: in, ids: make(map[declare.Claim]converge.ID, len(in.Entries)+len(in.Removals))}
+	for i := range in.Entries {
+		c.addEntry(i)
+	}
+	for i := range in.Removals {
+		c.addRemoval(i)
+	}
+	for i := range in.Entries {
+		c.order(converge.ID(i), &in.Entries[i])
+	}
+	for i := range in.Removals {
+		c.reverse(converge.ID(len(in.Entries)+i), &in.Removals[i])
+	}
+	graph, cycles := converge.NewGraph(c.vertices, append(c.edges, c.cross...))
+	if len(cycles) > 0 && len(c.cross) > 0 {
+		// Orders that two configs make together are nobody's declaration: they yield as a whole.
+		graph, cycles = converge.NewGraph(c.vertices, c.edges)
+	}
+	if len(cycles) > 0 {
+		return nil, c.faults(cycles)
+	}
+	return &Compiled{Graph: graph, Items: c.items}, nil
+}
+
+type compiler struct {
+	in       Input
+	ids      map[declare.Claim]converge.ID
+	vertices []converge.Vertex
+	items    []Item
+	edges    []converge.Edge
+	cross    []converge.Edge // notifications between configs
+}
+
+func (c *compiler) add(it Item, v converge.Vertex) {
+	v.Key, v.Title, v.Lane = Key(it.Claim), it.Title, c.in.Lane(it.Type)
+	c.ids[it.Claim] = converge.ID(len(c.items))
+	c.items = append(c.items, it)
+	c.vertices = append(c.vertices, v)
+}
+
+func (c *compiler) addEntry(i int) {
+	e := &c.in.Entries[i]
+	it := Item{Claim: e.Claim(), Title: e.Resource.Title(), Config: e.Config, Type: e.Resource.Type(), Place: e.Place,
+		OnRemove: e.Resource.OnRemoveOrDefault(), Entry: i, Removal: -1, Resource: e.Resource}
+	applies, err := Applicable(e.Resource.When, c.in.Lookup)
+	switch {
+	case err != nil:
+		it.Err = reason.Of(err)
+	case !applies:
+		it.When = e.Resource.When
+	case e.Resource.Expand:
+		expanded, err := e.Resource.Expanded(c.in.Lookup)
+		if err != nil {
+			it.Err = reason.Of(err)
+			break
+		}
+		it.Resource = expanded
+	}
+	digest, err := catalog.Desire(it.Resource)
+	if err != nil {
+		it.Err = reason.Of(err)
+	}
+	c.add(it, converge.Vertex{Digest: converge.Digest(digest), NotApplicable: it.When != ""})
+}
+
+// Applicable evaluates a condition; the empty one holds.
+func Applicable(when string, lookup declare.Lookup) (bool, error) {
+	if when == "" {
+		return true, nil
+	}
+	expr, err := declare.ParseWhen(when)
+	if err != nil {
+		return false, err
+	}
+	return expr.Eval(lookup)
+}
+
+func (c *compiler) addRemoval(i int) {
+	r := &c.in.Removals[i]
+	digest := sha256.Sum256(fmt.Appendf(nil, "remove %s %x", r.OnRemove, r.Digest))
+	c.add(Item{Claim: r.Claim, Title: r.Title, Config: r.Config, Type: r.Type, OnRemove: r.OnRemove, Entry: -1, Removal: i},
+		converge.Vertex{Digest: digest})
+}
+
+// order adds the edges that an entry wants.
+func (c *compiler) order(id converge.ID, e *catalog.Entry) {
+	for _, ref := range e.Require {
+		kind, why := converge.Require, ""
+		if ref.Cross {
+			kind, why = converge.Auto, "required, but another config has won it"
+		}
+		c.edge(ref.Claim, id, kind, why)
+	}
+	for _, ref := range e.Notify {
+		to, known := c.ids[ref.Claim]
+		if !known || to == id {
+			continue
+		}
+		edge := converge.Edge{From: id, To: to, Kind: converge.Notify}
+		c.items[to].After = append(c.items[to].After, c.items[id].Claim)
+		if ref.Cross {
+			c.cross = append(c.cross, edge)
+			continue
+		}
+		c.edges = append(c.edges, edge)
+	}
+	nearest := false
+	for _, a := range e.Resource.AutoEdges() {
+		other, known := c.ids[a.Other]
+		if !known || other == id || c.items[other].Entry < 0 {
+			continue
+		}
+		if a.Why == declare.ParentDirectory {
+			if nearest {
+				continue // the nearest parent comes after the farther ones itself
+			}
+			nearest = true
+		}
+		if a.Before {
+			c.edges = append(c.edges, converge.Edge{From: id, To: other, Kind: converge.Auto, Why: a.Why})
+			c.items[other].After = append(c.items[other].After, c.items[id].Claim)
+			continue
+		}
+		c.edge(a.Other, id, converge.Auto, a.Why)
+	}
+}
+
+// edge orders to after the vertex that claims from, if there is one.
+func (c *compiler) edge(from declare.Claim, to converge.ID, kind converge.EdgeKind, why string) {
+	id, known := c.ids[from]
+	if !known || id == to {
+		return
+	}
+	c.edges = append(c.edges, converge.Edge{From: id, To: to, Kind: kind, Why: why})
+	c.items[to].After = append(c.items[to].After, from)
+}
+
+// reverse orders a removal before the removals of what it came after.
+func (c *compiler) reverse(id converge.ID, r *Removal) {
+	for _, claim := range r.After {
+		other, known := c.ids[claim]
+		if known && other != id && c.items[other].Removal >= 0 {
+			c.edges = append(c.edges, converge.Edge{From: id, To: other, Kind: converge.Auto, Why: "removed in reverse order"})
+		}
+	}
+}
+
+// faults explains cycles where their resources are declared.
+func (c *compiler) faults(cycles []converge.Cycle) []declare.Fault {
+	var faults []declare.Fault
+	for _, cycle := range cycles {
+		title := func(id converge.ID) string { return c.items[id].Title }
+		first := c.items[cycle.Edges[0].From]
+		f := declare.Fault{Code: reason.DependencyCycle, File: first.Place.File, Line: first.Place.Line, Column: first.Place.Column,
+			Path: first.Place.Path, Message: "dependency cycle: " + cycle.Explain(title), Hint: "drop one of these require or notify"}
+		for _, e := range cycle.Edges[1:] {
+			place := c.items[e.From].Place
+			place.Note = strings.TrimSpace(title(e.From))
+			f.Related = append(f.Related, place)
+		}
+		faults = append(faults, f)
+	}
+	return faults
+}

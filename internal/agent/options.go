@@ -1,0 +1,59 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"tako.dev/tako/declare"
+	"tako.dev/tako/internal/disk"
+	"tako.dev/tako/internal/host"
+	"tako.dev/tako/internal/systemd"
+)
+
+// Options say what an agent keeps, where, and with what.
+type Options struct {
+	Files    []string          // declaration files and directories
+	StateDir string            // where its state lives, a path of the host
+	NodeName string            // $(node.name)
+	Labels   map[string]string // node.labels
+	Root     *disk.Root        // where the paths of resources begin
+	Types    map[declare.ResourceType]host.Type
+	Bus      Units // nil where there is no systemd
+	Facts    Facts
+	// Watch keeps the host converged until the context ends; without it Run ends when nothing is left to do.
+	Watch bool
+	// Audit is the interval of the audit; 0 means never. An audit looks at everything, paced, and proves that the events
+	// missed nothing.
+	Audit time.Duration
+	// OnLine is called from the loop for each thing that a person who watches should see. It must not block for long.
+	OnLine func(Line)
+	// OnReady is called once, when the state is loaded and everything is watched.
+	OnReady func()
+}
+
+// Units is what the agent needs of the system bus.
+type Units interface {
+	Run(ctx context.Context, sink func(systemd.Event)) error
+	Watch(ctx context.Context, units []string) error
+}
+
+// Facts is what a host observes of itself.
+type Facts interface {
+	// Collect reads all facts now.
+	Collect() (func(name string) (any, bool), error)
+	// Watch blocks and calls sink when a fact may have changed, until the context ends.
+	Watch(ctx context.Context, sink func()) error
+}
+
+func (o *Options) validate() error {
+	switch {
+	case o.StateDir == "":
+		return errors.New("agent options: no state directory")
+	case o.Root == nil || len(o.Types) == 0 || o.Facts == nil:
+		return errors.New("agent options: no root, no resource types or no facts")
+	case o.Audit < 0:
+		return errors.New("agent options: the audit's interval is negative")
+	}
+	return nil
+}

@@ -1,0 +1,185 @@
+package agent
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	"tako.dev/tako/internal/converge"
+	"tako.dev/tako/internal/reason"
+)
+
+// reportMax bounds the resources listed in one report; Omitted counts the rest.
+const reportMax = 1000
+
+// Report is what an agent knows of its host: the answer to `status`, and what is kept on disk for when it does not run.
+type Report struct {
+	Node      string                 `json:"node"`
+	At        time.Time              `json:"at"`
+	PID       int                    `json:"pid"`
+	Root      string                 `json:"root"`      // digest of the active state
+	Converged bool                   `json:"converged"` // everything is kept, repaired or not applicable, and nothing is left to undo
+	Settled   bool                   `json:"settled"`   // nothing is due or in flight
+	Counts    map[reason.Outcome]int `json:"counts"`
+	Resources []Resource             `json:"resources,omitempty"` // those that a person may want to see; all when asked for all
+	Omitted   int                    `json:"omitted,omitempty"`
+	Refused   []Problem              `json:"refused,omitempty"`  // why the newest declaration is not the one enforced
+	Degraded  []Problem              `json:"degraded,omitempty"` // what the agent cannot do as well as it should
+	Totals    Totals                 `json:"totals"`
+}
+
+// Totals count since the agent started.
+type Totals struct {
+	Since      time.Time `json:"since"`
+	Checks     uint64    `json:"checks"`     // that looked at a resource
+	Recognised uint64    `json:"recognised"` // that saw our own last work and looked no further
+	Drift      uint64    `json:"drift"`      // repairs of drift
+	Change     uint64    `json:"change"`     // changes because the declaration changed
+	Missed     uint64    `json:"missed"`     // drift that an audit found and no event had told: should be 0
+	Overflows  uint64    `json:"overflows"`  // of the kernel's event queue
+	Watches    int       `json:"watches"`    // directories watched
+}
+
+// Resource is one resource in a report.
+type Resource struct {
+	Title     string         `json:"title"`
+	Claim     string         `json:"claim"`
+	Config    string         `json:"config"`
+	Place     string         `json:"place,omitempty"`
+	Outcome   reason.Outcome `json:"outcome"`
+	Detail    reason.Detail  `json:"detail,omitempty"`
+	Problem   *Problem       `json:"problem,omitempty"`
+	Since     time.Time      `json:"since,omitzero"`
+	Attempts  int            `json:"attempts,omitempty"`
+	RetryAt   time.Time      `json:"retryAt,omitzero"`
+	BlockedBy string         `json:"blockedBy,omitempty"`
+	When      string         `json:"when,omitempty"`    // the condition that is false
+	Removal   string         `json:"removal,omitempty"` // how it is being undone: it is not declared any more
+	Owes      []string       `json:"owes,omitempty"`    // whose changes it has not been refreshed for yet
+}
+
+// Problem is a coded reason.
+type Problem struct {
+	Code     reason.Code `json:"code"`
+	Message  string      `json:"message"`
+	Hint     string      `json:"hint,omitempty"`
+	Evidence string      `json:"evidence,omitempty"`
+}
+
+func problem(e *reason.Error) *Problem {
+	if e == nil {
+		return nil
+	}
+	return &Problem{Code: e.Code, Message: e.Error(), Hint: e.Hint, Evidence: e.Evidence}
+}
+
+// verdict is nil when everything is converged, otherwise an error with the exit code that fits.
+func (r *Report) verdict() error {
+	if r.Converged {
+		return nil
+	}
+	var names []string
+	deferred := 0
+	for _, res := range r.Resources {
+		if !res.Outcome.Converged() && len(names) < 3 {
+			names = append(names, res.Title)
+		}
+	}
+	deferred = r.Counts[reason.Deferred]
+	code := reason.NotConverged
+	if deferred > 0 && r.Counts[reason.Failed]+r.Counts[reason.Contended]+r.Counts[reason.Unknown] == 0 {
+		code = reason.RateLimited
+		for _, res := range r.Resources {
+			if res.Outcome == reason.Deferred && res.Problem != nil {
+				code = res.Problem.Code
+			}
+		}
+	}
+	return &reason.Error{Code: code, Doing: "converge " + strings.Join(names, ", "), Hint: "tako-agent why " + first(names)}
+}
+
+func first(names []string) string {
+	if len(names) == 0 {
+		return "RESOURCE"
+	}
+	return names[0]
+}
+
+// report builds a report. With all, every resource is listed; otherwise what is not plainly in order, worst first.
+func (l *loop) report(all bool) *Report {
+	r := &Report{Node: l.opts.NodeName, At: time.Now(), PID: l.book.pid, Root: l.store.Root().String(), Settled: l.engine.Quiet(),
+		Counts: map[reason.Outcome]int{}, Totals: l.book.totals}
+	r.Totals.Watches, r.Totals.Overflows = l.subs.counts()
+	r.Converged = len(l.refuse) == 0
+	for i := range l.parts {
+		id := converge.ID(i)
+		st := l.engine.Status(id)
+		p := l.parts[i]
+		if p.removal != nil && p.removal.done {
+			continue
+		}
+		if p.removal == nil {
+			r.Counts[st.Outcome]++
+		}
+		if !st.Outcome.Converged() || p.removal != nil || l.engine.Owes(id) {
+			r.Converged = false
+		} else if !all && st.Outcome != reason.Repaired {
+			continue
+		}
+		r.Resources = append(r.Resources, l.resource(id))
+	}
+	slices.SortStableFunc(r.Resources, func(a, b Resource) int { return rank(a.Outcome) - rank(b.Outcome) })
+	if over := len(r.Resources) - reportMax; over > 0 && !all {
+		r.Resources, r.Omitted = r.Resources[:reportMax], over
+	}
+	for _, e := range l.refuse {
+		r.Refused = append(r.Refused, *problem(e))
+	}
+	r.Degraded = l.degraded()
+	return r
+}
+
+// rank sorts what needs a person first.
+func rank(o reason.Outcome) int {
+	return slices.Index([]reason.Outcome{reason.Failed, reason.Contended, reason.Blocked, reason.Deferred, reason.Unknown,
+		reason.Repaired, reason.Kept, reason.NotApplicable}, o)
+}
+
+// resource describes one part.
+func (l *loop) resource(id converge.ID) Resource {
+	p, st := l.parts[id], l.engine.Status(id)
+	r := Resource{Title: p.title, Claim: p.claim.String(), Config: p.config, Place: p.place, Outcome: st.Outcome, Detail: st.Detail,
+		Problem: problem(st.Err), Since: st.Since, Attempts: st.Attempts, RetryAt: st.RetryAt, When: p.when}
+	if st.BlockedBy != converge.None {
+		r.BlockedBy = l.parts[st.BlockedBy].title
+	}
+	if p.removal != nil {
+		r.Removal = string(p.removal.how)
+	}
+	if p.when != "" {
+		r.Problem = &Problem{Code: reason.WhenFalse, Message: p.title + " is not applicable on this host: " + p.when + " is false"}
+	}
+	for _, key := range l.engine.Owed(id) {
+		if source := l.engine.Graph().ID(key); source != converge.None {
+			r.Owes = append(r.Owes, l.parts[source].title)
+			continue
+		}
+		r.Owes = append(r.Owes, string(key))
+	}
+	return r
+}
+
+// degraded tells what the agent cannot do as well as it should.
+func (l *loop) degraded() []Problem {
+	var list []Problem
+	for _, e := range l.store.Troubles() {
+		list = append(list, *problem(e))
+	}
+	for _, e := range l.book.troubles {
+		list = append(list, *problem(e))
+	}
+	if e := l.subs.unwatched(l.parts); e != nil {
+		list = append(list, *problem(e))
+	}
+	return list
+}

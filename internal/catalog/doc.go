@@ -1,0 +1,8 @@
+// Package catalog turns declarations into the set of entries that one host enforces. It does no I/O.
+//
+//	declarations -> Resolve (one winner per claim, or a conflict told with both places) -> entries -> Encode (canonical CBOR)
+//	             -> Root (one hash over all of them)
+//
+// An entry stands for itself: its references are claims, not names, so that it can be stored, compared and acted upon
+// without the declaration that it came from. Layers, tries and signed heads join this package when declarations travel.
+package catalog

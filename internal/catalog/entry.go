@@ -1,0 +1,126 @@
+package catalog
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"slices"
+
+	"github.com/fxamacker/cbor/v2"
+
+	"tako.dev/tako/declare"
+	"tako.dev/tako/internal/reason"
+)
+
+// Digest is a SHA-256.
+type Digest [sha256.Size]byte
+
+// String is the digest in hexadecimal.
+func (d Digest) String() string { return hex.EncodeToString(d[:]) }
+
+// Entry is one resource that a host must have, with its references resolved to claims.
+type Entry struct {
+	Config   string        // KIND/NAME or KIND/NAMESPACE/NAME: who declares it
+	Place    declare.Place // where it is declared, for people; empty where it came from no file
+	Resource declare.Resource
+	Require  []Ref
+	Notify   []Ref
+}
+
+// Ref is a reference to what another resource claims.
+type Ref struct {
+	Claim declare.Claim `json:"c"`
+	// Cross says that another config has won the claim referred to. Such an order yields where it would close a cycle that
+	// neither config has by itself.
+	Cross bool `json:"x,omitempty"`
+}
+
+// Claim is what the entry is about.
+func (e *Entry) Claim() declare.Claim { return e.Resource.Claim() }
+
+// body is the encoded form of what an entry wants.
+type body struct {
+	Resource declare.Resource `json:"r"`
+	Require  []Ref            `json:"q,omitempty"`
+	Notify   []Ref            `json:"n,omitempty"`
+}
+
+// encoding is core deterministic CBOR, RFC 8949 section 4.2.1. Fields that are at their default are absent, because
+// declare leaves them empty, so that a later default or a new field moves no digest.
+var encoding, decoding = modes()
+
+func modes() (cbor.EncMode, cbor.DecMode) {
+	enc, err := cbor.CoreDetEncOptions().EncMode()
+	if err != nil {
+		panic(fmt.Sprintf("catalog: encoding options of the CBOR library: %v", err))
+	}
+	// The bounds are those of a body: at most 1 MiB, lists of names and arguments only, four levels deep.
+	dec, err := cbor.DecOptions{
+		DupMapKey: cbor.DupMapKeyEnforcedAPF, IndefLength: cbor.IndefLengthForbidden, TagsMd: cbor.TagsForbidden,
+		MaxNestedLevels: 8, MaxArrayElements: declare.ResourcesMax, MaxMapPairs: 1000,
+		ExtraReturnErrors: cbor.ExtraDecErrorUnknownField, FieldNameMatching: cbor.FieldNameMatchingCaseSensitive,
+	}.DecMode()
+	if err != nil {
+		panic(fmt.Sprintf("catalog: decoding options of the CBOR library: %v", err))
+	}
+	return enc, dec
+}
+
+// Encode returns the entry's body: canonical, so that equal wants have equal bytes. Config and Place are not in it.
+func (e *Entry) Encode() ([]byte, error) {
+	b, err := encoding.Marshal(body{e.Resource, e.Require, e.Notify})
+	if err != nil {
+		return nil, &reason.Error{Code: reason.InternalFault, Doing: "encode " + e.Resource.Title(), Cause: err}
+	}
+	if len(b) > declare.BodyBytesMax {
+		return nil, &reason.Error{Code: reason.BodyTooLarge, Doing: "encode " + e.Resource.Title(),
+			Cause: fmt.Errorf("%d bytes, the limit is %d", len(b), declare.BodyBytesMax)}
+	}
+	return b, nil
+}
+
+// Decode reads a body. What it returns has no Config and no Place.
+func Decode(data []byte) (Entry, error) {
+	if len(data) > declare.BodyBytesMax {
+		return Entry{}, &reason.Error{Code: reason.BodyTooLarge, Doing: "decode an entry"}
+	}
+	var b body
+	if err := decoding.Unmarshal(data, &b); err != nil {
+		return Entry{}, &reason.Error{Code: reason.StateCorrupt, Doing: "decode an entry", Cause: err}
+	}
+	if b.Resource.Type() == "" {
+		return Entry{}, &reason.Error{Code: reason.StateCorrupt, Doing: "decode an entry", Cause: fmt.Errorf("it has no resource type")}
+	}
+	return Entry{Resource: b.Resource, Require: b.Require, Notify: b.Notify}, nil
+}
+
+// Desire is the digest of what is wanted of a claim: the resource without its name and its order. Two resources that
+// desire the same of one claim are one.
+func Desire(r declare.Resource) (Digest, error) {
+	r.Name, r.Require, r.Notify = "", nil, nil
+	b, err := encoding.Marshal(r)
+	if err != nil {
+		return Digest{}, &reason.Error{Code: reason.InternalFault, Doing: "encode a resource", Cause: err}
+	}
+	return sha256.Sum256(b), nil
+}
+
+// Root is one hash over a set of entries, whatever their order: of the claims and bodies, sorted by claim.
+func Root(claims []declare.Claim, bodies [][]byte) Digest {
+	order := make([]int, len(claims))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortFunc(order, func(a, b int) int {
+		return bytes.Compare([]byte(claims[a].String()), []byte(claims[b].String()))
+	})
+	h := sha256.New()
+	h.Write([]byte("alone-v1"))
+	for _, i := range order {
+		claim, content := sha256.Sum256([]byte(claims[i].String())), sha256.Sum256(bodies[i])
+		h.Write(claim[:])
+		h.Write(content[:])
+	}
+	return Digest(h.Sum(nil))
+}
