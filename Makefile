@@ -1,0 +1,81 @@
+# Two commands do everything: make up (see it work), make test (prove it). `make help` lists the rest.
+
+# The cases that must be done (internal/casetest).
+CASES   := agent:1-17,19,26,27,29,30,34,35,38
+CASE    := ^Test[A-Z][a-z]+Case[0-9]
+FUZZ    := 10s
+RESULTS := .scratch/results
+
+testsum := go run ./tools/testsum -log $(RESULTS)
+tools   := go tool -modfile=tools/pinned/go.mod
+# Asked when a recipe runs, not before: needs may just have installed the compiler.
+race     = $(if $(filter 1,$(shell go env CGO_ENABLED)),-race)
+skips    = $(shell tools/needs.sh complete || echo -allow-skips)
+
+.DEFAULT_GOAL := test
+.PHONY: up down test needs check unit cases e2e fuzz bench soak mutants generate hooks help
+
+up: ## run the agent on examples/hello under a scratch root; Ctrl-C stops it
+	@CGO_ENABLED=0 go build -trimpath -ldflags '-s -w' -o bin/tako-agent ./cmd/tako-agent
+	@tools/up.sh
+
+down: ## stop it, and leave nothing behind
+	@tools/down.sh
+
+# Every stage runs, also after one that failed; the last line counts.
+test: needs ## everything that CI runs: check, unit, cases, e2e, cheapest first
+	@rm -rf $(RESULTS); failed=; \
+	for stage in check unit cases e2e; do \
+		echo "== $$stage"; \
+		$(MAKE) --no-print-directory $$stage || failed="$$failed $$stage"; \
+	done; \
+	test -z "$$failed" || printf '\nstages that failed:%s\n' "$$failed"; \
+	$(testsum) -total && test -z "$$failed"
+
+needs:
+	@tools/needs.sh install
+
+check: ## format, vet, staticcheck, tidy, generated files
+	@status=0; \
+	$(testsum) -step format tools/format.sh || status=1; \
+	$(testsum) -step vet go vet -tags e2e ./... || status=1; \
+	$(testsum) -step staticcheck $(tools) staticcheck -tags e2e ./... || status=1; \
+	$(testsum) -step generated tools/generated.sh || status=1; \
+	$(testsum) -stage tidy go test -json -run '^TestTree$$' ./internal/tidy || status=1; \
+	exit $$status
+
+unit: ## unit tests, with -race where there is a C compiler
+	@test -n "$(race)" || echo "unit: no C compiler: WITHOUT -race"
+	@$(testsum) -stage unit go test -json $(race) -short -timeout 10m -skip '^TestTree$$' ./...
+
+cases: ## the cases, in full; writes cases.json
+	@rm -rf .scratch/cases && mkdir -p .scratch/cases
+	@status=0; \
+	TAKO_CASES=$(CURDIR)/.scratch/cases $(testsum) -stage cases go test -json -count=1 -timeout 50m -run '$(CASE)' ./... || status=1; \
+	$(testsum) -step cases go run ./tools/cases -dir .scratch/cases -out cases.json -want '$(CASES)' $(skips) || status=1; \
+	exit $$status
+
+e2e: ## the real thing: hosts with systemd, built binaries
+	@$(testsum) -stage e2e go test -json -tags e2e -count=1 -timeout 20m -skip '$(CASE)' ./e2e/...
+
+fuzz: ## every fuzz target for FUZZ=10s
+	@tools/fuzz.sh $(FUZZ)
+
+bench: ## the table of bars, with peers
+	@go run ./bench
+
+soak: ## long runs: fuzzing, simulation with many seeds, kills at random times
+	@tools/fuzz.sh 5m
+	@TAKO_SEEDS=1000 TAKO_SOAK=1 go test -count=1 -timeout 4h ./...
+
+mutants: ## break the code line by line, and see the tests go red
+	@go run ./tools/mutants
+
+generate: ## generate all generated files
+	@go generate ./...
+
+hooks: ## check each commit before it is made
+	@git config core.hooksPath hooks
+
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z0-9]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' Makefile

@@ -1,0 +1,125 @@
+package tidy
+
+import (
+	"debug/elf"
+	"debug/gosym"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// agentNever lists what the agent's packages are not, nor below: each brings memory, code that runs at start, or a way in.
+var agentNever = []string{
+	"k8s.io", "sigs.k8s.io", "go.etcd.io", "google.golang.org/grpc", "github.com/google/cel-go", "go.opentelemetry.io",
+	"github.com/containerd", "github.com/prometheus/client_golang", "net/http", "html/template",
+}
+
+// agentNeverLinked lists packages that something may import as long as the linker finds nothing of them in use.
+var agentNeverLinked = []string{"text/template"}
+
+// agentSizeMax bounds the stripped agent, in bytes.
+const agentSizeMax = 20 << 20
+
+// ports are what the commands build for besides the machine's own.
+var ports = []string{"linux/arm64", "linux/riscv64"}
+
+func testAgent(t *testing.T) {
+	t.Run("imports", func(t *testing.T) {
+		for _, name := range strings.Fields(goCommand(t, "", "list", "-deps", "./cmd/tako-agent")) {
+			if underAny(name, agentNever) {
+				t.Errorf("cmd/tako-agent imports %s: find who does with go list -deps -f '{{.ImportPath}} {{.Imports}}' ./cmd/tako-agent, and do without", name)
+			}
+		}
+	})
+	t.Run("binary", func(t *testing.T) {
+		if testing.Short() {
+			t.Skip("short: it builds")
+		}
+		binary := filepath.Join(t.TempDir(), "tako-agent")
+		goCommand(t, "", "build", "-trimpath", "-ldflags", "-s -w", "-o", binary, "./cmd/tako-agent")
+		info, err := os.Stat(binary)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if info.Size() > agentSizeMax {
+			t.Errorf("the agent has %d bytes, at most %d: see what is new with go version -m and go tool nm -size -sort size", info.Size(), agentSizeMax)
+		}
+		linked, err := linkedPackages(binary)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range agentNeverLinked {
+			if slices.Contains(linked, name) {
+				t.Errorf("%s is linked into the agent: find what uses it, and do without", name)
+			}
+		}
+		t.Logf("%d bytes, %d packages", info.Size(), len(linked))
+	})
+}
+
+func testPorts(t *testing.T) {
+	if testing.Short() {
+		t.Skip("short: it builds")
+	}
+	for _, port := range ports {
+		t.Run(strings.ReplaceAll(port, "/", "-"), func(t *testing.T) {
+			// With one command and no -o, go would leave it in the tree.
+			goCommand(t, port, "build", "-o", t.TempDir(), "./cmd/...")
+		})
+	}
+}
+
+// goCommand runs go in the top folder, for a port where one is given, and returns what it prints.
+func goCommand(t *testing.T, port string, args ...string) string {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), "go", args...)
+	cmd.Dir = root
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if goos, goarch, ok := strings.Cut(port, "/"); ok {
+		cmd.Env = append(cmd.Env, "GOOS="+goos, "GOARCH="+goarch)
+	}
+	var stderr strings.Builder
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("go %s: %v\n%s", strings.Join(args, " "), err, stderr.String())
+	}
+	return string(out)
+}
+
+// linkedPackages lists the packages of which a Go binary holds functions. A stripped binary keeps their names too, for tracebacks.
+func linkedPackages(name string) ([]string, error) {
+	binary, err := elf.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer binary.Close()
+	lines, text := binary.Section(".gopclntab"), binary.Section(".text")
+	if lines == nil || text == nil {
+		return nil, fmt.Errorf("%s has no table of functions", name)
+	}
+	data, err := lines.Data()
+	if err != nil {
+		return nil, err
+	}
+	table, err := gosym.NewTable(nil, gosym.NewLineTable(data, text.Addr))
+	if err != nil {
+		return nil, err
+	}
+	seen := map[string]bool{}
+	var packages []string
+	for _, f := range table.Funcs {
+		if p := f.PackageName(); p != "" && !seen[p] {
+			seen[p] = true
+			packages = append(packages, p)
+		}
+	}
+	if !seen["main"] || !seen["runtime"] {
+		return nil, fmt.Errorf("%s: its table of functions was not understood: %d packages", name, len(packages))
+	}
+	return packages, nil
+}

@@ -1,0 +1,191 @@
+package tidy
+
+import (
+	"fmt"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// row is a row of the import table: of our packages, those that match pattern may import those that match one of may.
+// "x/..." is x and everything below, "x/*" is everything right below x. "!x" takes x out of what came before.
+type row struct {
+	pattern string
+	may     []string
+	k8s     []string // what of k8s.io and sigs.k8s.io; "..." is all
+}
+
+// importTable is the architecture: section 5 of the design, the planned packages included. Of several rows that match a
+// package the first counts. A package that is in no row may not be.
+func importTable() []row {
+	plain := func(names ...string) []string {
+		for i, n := range names {
+			names[i] = "internal/" + n
+		}
+		return append(names, "declare/...", "internal/reason")
+	}
+	contract := plain("converge", "content")
+	driver := plain("converge", "content", "disk", "systemd", "facts", "host", "run")
+	agent := plain("disk", "systemd", "facts", "present", "trust", "converge", "content", "catalog", "host", "run", "names",
+		"scheduler/fit", "transfer", "transfer/core")
+	centre := []string{"...", "!internal/agent/...", "!internal/host/...", "!internal/run/...", "!e2e/...", "!bench/...", "!examples/...", "!tools/..."}
+	all := []string{"..."}
+	return []row{
+		{pattern: "internal/reason"},
+		{pattern: "declare/...", may: []string{"declare/...", "internal/reason"}},
+		{pattern: "internal/disk", may: []string{"internal/reason"}},
+		{pattern: "internal/systemd", may: []string{"internal/reason"}},
+		{pattern: "internal/facts", may: plain()},
+		{pattern: "internal/present", may: plain()},
+		{pattern: "internal/trust", may: plain()},
+		{pattern: "internal/converge", may: plain()},
+		{pattern: "internal/content", may: plain("disk")},
+		{pattern: "internal/catalog", may: plain("trust")},
+		{pattern: "internal/scheduler", may: plain("catalog", "converge", "scheduler/fit")},
+		{pattern: "internal/scheduler/fit", may: plain("catalog", "converge")},
+		{pattern: "internal/fleet/...", may: plain("catalog", "converge")},
+		{pattern: "internal/host", may: contract},
+		{pattern: "internal/run", may: contract},
+		{pattern: "internal/host/all", may: slices.Concat(driver, []string{"internal/host/*"})},
+		{pattern: "internal/run/all", may: slices.Concat(driver, []string{"internal/run/*"})},
+		{pattern: "internal/host/*", may: without(driver, "internal/run")},
+		{pattern: "internal/run/*", may: without(driver, "internal/host")},
+		{pattern: "internal/names", may: driver},
+		{pattern: "internal/transfer", may: plain("catalog", "content", "trust", "disk", "transfer/core")},
+		{pattern: "internal/transfer/core", may: plain("catalog", "content", "trust", "disk")},
+		{pattern: "internal/agent", may: slices.Concat(agent, []string{"internal/agent/core"})},
+		{pattern: "internal/agent/core", may: agent},
+		{pattern: "internal/stack", may: contract},
+		{pattern: "api/...", may: []string{"api/...", "declare/...", "internal/reason"}, k8s: []string{"k8s.io/apimachinery"}},
+		{pattern: "internal/source", may: slices.Concat(plain("present"), []string{"api/..."}), k8s: all},
+		{pattern: "internal/apiserver/...", may: centre, k8s: all},
+		{pattern: "internal/controllers/...", may: centre, k8s: all},
+		{pattern: "internal/cli/...", may: centre, k8s: all},
+		{pattern: "internal/console/...", may: centre, k8s: all},
+		{pattern: "internal/sim", may: plain("trust", "catalog", "converge", "scheduler/...", "fleet/...", "transfer/core", "agent/core")},
+		{pattern: "cmd/tako", may: centre},
+		{pattern: "cmd/tako-agent", may: []string{"internal/agent", "internal/host/all", "internal/run/all", "internal/present"}},
+		{pattern: "internal/casetest"},
+		{pattern: "internal/tidy"},
+		{pattern: "e2e/...", may: all, k8s: all},
+		{pattern: "bench/...", may: all, k8s: all},
+		{pattern: "examples/...", may: all, k8s: all},
+		{pattern: "tools/...", may: all},
+	}
+}
+
+// outside lists the folders that use the product and that the product does not use.
+var outside = []string{"e2e", "bench", "examples", "tools"}
+
+// forTests is what every test may import, whatever its package may: e2e/host, because a case that boots hosts stands beside
+// what it is about.
+var forTests = []string{"internal/casetest", "e2e/host"}
+
+func without(list []string, drop ...string) []string {
+	return slices.DeleteFunc(slices.Clone(list), func(s string) bool { return slices.Contains(drop, s) })
+}
+
+// imports checks every import between our packages, and of Kubernetes, against the table.
+func imports(t *tree) []finding {
+	var found []finding
+	for _, p := range t.packages {
+		r, ok := rowOf(p.path)
+		if !ok {
+			found = append(found, finding{path: p.path, message: "package is not in the import table: agree on its place and add it to internal/tidy/imports_test.go, or put the code where it belongs"})
+			continue
+		}
+		for _, f := range p.files {
+			found = append(found, importsOf(f, r)...)
+		}
+	}
+	return found
+}
+
+func importsOf(f *goFile, r row) []finding {
+	var found []finding
+	for _, spec := range f.ast.Imports {
+		name, err := strconv.Unquote(spec.Path.Value)
+		if err != nil {
+			continue // it does not compile either
+		}
+		ours, isOurs := cutModule(name)
+		switch {
+		case isOurs && !mayImport(f, r, ours):
+			found = append(found, f.at(spec, fmt.Sprintf("%s may not import %s, says the import table (internal/tidy/imports_test.go): turn the dependency round (an interface where it is used) or move the code", f.pkg.path, ours)))
+		case isKubernetes(name) && !underAny(name, r.k8s):
+			found = append(found, f.at(spec, fmt.Sprintf("%s may not import %s: Kubernetes belongs to api, apiserver, controllers, source, cli and console", f.pkg.path, name)))
+		}
+	}
+	return found
+}
+
+func mayImport(f *goFile, r row, ours string) bool {
+	switch {
+	case underAny(ours, outside) && !underAny(f.pkg.path, outside):
+		return f.test && slices.Contains(forTests, ours)
+	case matchAny(ours, r.may), isSuite(f.pkg.path) && ours == path.Dir(f.pkg.path):
+		return true
+	case !f.test:
+		return isSuite(f.pkg.path) && ours == "internal/casetest"
+	}
+	// A test sees its own package from outside, and the suites of its contract and of what it may import.
+	return ours == f.pkg.path || slices.Contains(forTests, ours) ||
+		isSuite(ours) && (path.Dir(ours) == f.pkg.path || path.Dir(ours) == path.Dir(f.pkg.path) || matchAny(path.Dir(ours), r.may))
+}
+
+// isSuite tells whether a package is the test suite of the contract above it: internal/host/hosttest of internal/host.
+func isSuite(p string) bool { return path.Base(p) == path.Base(path.Dir(p))+"test" }
+
+// rowOf finds the row of a package. The suite of a contract has the row of the contract.
+func rowOf(p string) (row, bool) {
+	if isSuite(p) {
+		return rowOf(path.Dir(p))
+	}
+	for _, r := range importTable() {
+		if match(p, r.pattern) {
+			return r, true
+		}
+	}
+	return row{}, false
+}
+
+func cutModule(name string) (string, bool) {
+	if name == module {
+		return ".", true
+	}
+	return strings.CutPrefix(name, module+"/")
+}
+
+func isKubernetes(name string) bool { return underAny(name, []string{"k8s.io", "sigs.k8s.io"}) }
+
+// underAny tells whether name is one of the folders or below one; "..." is above all.
+func underAny(name string, folders []string) bool {
+	return slices.ContainsFunc(folders, func(f string) bool { return match(name, f+"/...") || f == "..." })
+}
+
+func matchAny(name string, patterns []string) bool {
+	ok := false
+	for _, p := range patterns {
+		if not, isNot := strings.CutPrefix(p, "!"); isNot {
+			ok = ok && !match(name, not)
+		} else {
+			// Suites are for tests only, also where a pattern with a star names them.
+			ok = ok || match(name, p) && (!isSuite(name) || p == "...")
+		}
+	}
+	return ok
+}
+
+func match(name, pattern string) bool {
+	switch {
+	case pattern == "...":
+		return true
+	case strings.HasSuffix(pattern, "/..."):
+		folder := strings.TrimSuffix(pattern, "/...")
+		return name == folder || strings.HasPrefix(name, folder+"/")
+	case strings.HasSuffix(pattern, "/*"):
+		return path.Dir(name) == strings.TrimSuffix(pattern, "/*")
+	}
+	return name == pattern
+}

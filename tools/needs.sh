@@ -1,0 +1,80 @@
+#!/bin/sh
+# What the tests need beyond Go, git and make: commands, with the Debian packages that hold them.
+#
+#   tools/needs.sh install    root: installs what is missing; others: says what is missing and what that leaves out
+#   tools/needs.sh complete   says nothing; succeeds for root with everything there
+set -u
+PATH=$PATH:/usr/local/sbin:/usr/sbin:/sbin
+
+# command or file, package
+needs='
+gcc                     gcc
+/usr/include/stdlib.h   libc6-dev
+systemd-nspawn          systemd-container
+mmdebstrap              mmdebstrap
+apt-ftparchive          apt-utils
+gpg                     gpg
+dpkg-deb                dpkg
+strace                  strace
+setfacl                 acl
+setfattr                attr
+mkfs.ext4               e2fsprogs
+chattr                  e2fsprogs
+dbus-daemon             dbus
+ip                      iproute2
+ps                      procps
+mount                   mount
+nsenter                 util-linux
+'
+
+missing() {
+	echo "$needs" | while read -r what package; do
+		case $what in
+		'') continue ;;
+		/*) [ -e "$what" ] && continue ;;
+		*) command -v "$what" >/dev/null 2>&1 && continue ;;
+		esac
+		echo "$package"
+	done | sort -u | tr '\n' ' '
+}
+
+# Mirrors are busy at times: three tries, further apart each time.
+try() {
+	for pause in 5 20 0; do
+		"$@" && return 0
+		[ "$pause" = 0 ] || sleep "$pause"
+	done
+	return 1
+}
+
+packages=$(missing)
+is_root() { [ "$(id -u)" = 0 ]; }
+
+case ${1:-} in
+complete)
+	is_root && [ -z "$packages" ]
+	;;
+install)
+	if [ -z "$packages" ]; then
+		is_root || echo "needs: not root: tests that need root will be skipped, and are not counted as passed" >&2
+		exit 0
+	fi
+	if ! is_root || ! command -v apt-get >/dev/null 2>&1; then
+		echo "needs: missing: $packages" >&2
+		echo "needs: what needs these, or root, will be skipped, and is not counted as passed; as root on Debian: apt-get install $packages" >&2
+		exit 0
+	fi
+	echo "needs: installing $packages"
+	export DEBIAN_FRONTEND=noninteractive
+	try apt-get -q -y -o Acquire::Retries=3 update || exit 1
+	# $packages is a list of words.
+	# shellcheck disable=SC2086
+	try apt-get -q -y -o Acquire::Retries=3 -o DPkg::Lock::Timeout=120 install --no-install-recommends $packages </dev/null || exit 1
+	packages=$(missing)
+	[ -z "$packages" ] || { echo "needs: still missing: $packages" >&2; exit 1; }
+	;;
+*)
+	echo "usage: $0 install|complete" >&2
+	exit 2
+	;;
+esac
