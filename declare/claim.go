@@ -117,6 +117,9 @@ type AutoEdge struct {
 	Why    string // "parent directory", "package of a file", ...
 }
 
+// ParentDirectory is the Why of the automatic edge from a directory to what is in it.
+const ParentDirectory = "parent directory"
+
 // AutoEdges returns the automatic edges that the resource wants. They depend on the declaration alone, so that the order is
 // the same wherever it is computed: packages and units are matched to paths by the distribution's naming conventions.
 func (r *Resource) AutoEdges() []AutoEdge {
@@ -132,7 +135,7 @@ func (r *Resource) AutoEdges() []AutoEdge {
 func pathAutoEdges(p string) []AutoEdge {
 	var edges []AutoEdge
 	for dir := path.Dir(p); dir != "/" && dir != "."; dir = path.Dir(dir) {
-		edges = append(edges, AutoEdge{Other: Claim{ClaimPath, dir}, Why: "parent directory"})
+		edges = append(edges, AutoEdge{Other: Claim{ClaimPath, dir}, Why: ParentDirectory})
 	}
 	for _, root := range []string{"/etc/", "/etc/default/", "/usr/lib/", "/usr/share/", "/var/lib/", "/var/log/", "/var/cache/"} {
 		rest, ok := strings.CutPrefix(p, root)
