@@ -1,0 +1,13 @@
+// Package content stores bytes by the digest of what they are: old contents of managed files, texts that a check refused.
+// Content that is stored twice takes its place once.
+//
+// A store is a directory:
+//
+//	aa/bb...      one object; aa and bb... are its digest in hexadecimal
+//	tmp/          what is being written; emptied by Open
+//	corrupt/      objects whose content did not match their name any more, for a person to look at
+//
+// An object is written to tmp, made durable, renamed to its place, and its directory made durable; so it is whole or not
+// there. Every read verifies it. The directory belongs to one process; within it a Store may be used from several
+// goroutines. The package owns no goroutine.
+package content

@@ -1,0 +1,150 @@
+package disk
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// eventually waits for a state, with a deadline; look says what it is when it is not the one that is wanted.
+func eventually(t *testing.T, look func() string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	tick := time.NewTicker(2 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		state := look()
+		if state == "" {
+			return
+		}
+		select {
+		case <-ctx.Done():
+			t.Fatalf("gave up waiting: %s", state)
+		case <-tick.C:
+		}
+	}
+}
+
+// running calls run in the background for the time of the test.
+func running(t *testing.T, run func(context.Context) error) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; !errors.Is(err, context.Canceled) {
+			t.Errorf("run ended with %v", err)
+		}
+	})
+}
+
+func TestWriters(t *testing.T) {
+	needRoot(t)
+	dir := t.TempDir()
+	r := hostRoot(t)
+	w, err := NewWriters(r, func(_, name string) bool { return name != "boring" })
+	if err != nil {
+		t.Skip("needs fanotify:", err)
+	}
+	t.Cleanup(func() { w.Close() })
+	must(t, w.Add(dir))
+	running(t, w.Run)
+
+	write(t, r, textSpec(dir+"/f", "ours"))
+	// The shell itself writes, and stays until its standard input ends, so that it can still be looked at.
+	sh := exec.Command("/bin/sh", "-c", `echo theirs >"$0/boring"; echo theirs >"$0/f"; read wait`, dir)
+	in, err := sh.StdinPipe()
+	must(t, err)
+	must(t, sh.Start())
+	eventually(t, func() string {
+		v, ok := w.Last(dir, "f")
+		if ok && v.PID == sh.Process.Pid && v.UID == 0 && v.Comm == "sh" && v.Exe != "" {
+			return ""
+		}
+		return fmt.Sprintf("%+v, %v", v, ok)
+	})
+	must(t, in.Close())
+	_ = sh.Wait() // read returns 1 at the end of input
+	if _, ok := w.Last(dir, "boring"); ok {
+		t.Error("an entry that nobody wants is remembered")
+	}
+
+	w.Remove(dir)
+	must(t, os.Rename(dir+"/f", dir+"/g"))
+	must(t, w.Add(dir))
+	must(t, exec.Command("touch", dir+"/h").Run())
+	eventually(t, func() string {
+		if v, ok := w.Last(dir, "h"); !ok || v.PID == 0 {
+			return "h is not there"
+		}
+		return ""
+	})
+}
+
+func TestWritersAreBounded(t *testing.T) {
+	w := &Writers{wanted: func(string, string) bool { return true }, dirs: map[string]string{"k": "/d"}, last: map[entryKey]Writer{}}
+	for i := range 2 * writersKept {
+		w.note(written{pid: 1, dir: "k", name: fmt.Sprint(i)}, time.Unix(int64(i), 0))
+	}
+	_, first := w.Last("/d", "0")
+	_, last := w.Last("/d", fmt.Sprint(2*writersKept-1))
+	if len(w.last) != writersKept || first || !last {
+		t.Errorf("%d kept, oldest %v, newest %v", len(w.last), first, last)
+	}
+}
+
+func TestParseStatus(t *testing.T) {
+	comm, uid := parseStatus([]byte("Name:\tsome name\nState:\tS\nUid:\t1\t22\t3\t4\nGid:\t9\t9\t9\t9\n"))
+	if comm != "some name" || uid != 22 {
+		t.Errorf("%q, %d", comm, uid)
+	}
+	parseStatus(nil)
+	parseStatus([]byte("Uid:\t\nName:"))
+}
+
+// fanotifyEvent makes an event as the kernel does.
+func fanotifyEvent(pid int32, dir, name string) []byte {
+	record := append([]byte(dir), append([]byte(name), 0)...)
+	for len(record)%4 != 0 {
+		record = append(record, 0)
+	}
+	b := binary.NativeEndian.AppendUint32(nil, uint32(fanotifyHeader+fanotifyRecord+len(record)))
+	b = append(b, unix.FANOTIFY_METADATA_VERSION, 0)
+	b = binary.NativeEndian.AppendUint16(b, fanotifyHeader)
+	b = binary.NativeEndian.AppendUint64(b, unix.FAN_MODIFY)
+	b = binary.NativeEndian.AppendUint32(b, ^uint32(0))
+	b = binary.NativeEndian.AppendUint32(b, uint32(pid))
+	b = append(b, unix.FAN_EVENT_INFO_TYPE_DFID_NAME, 0)
+	b = binary.NativeEndian.AppendUint16(b, uint16(fanotifyRecord+len(record)))
+	return append(b, record...)
+}
+
+func FuzzParseWrites(f *testing.F) {
+	handle := string(append(binary.NativeEndian.AppendUint32(make([]byte, 8), 4), 1, 0, 0, 0, 'h', 'a', 'n', 'd'))
+	good := append(fanotifyEvent(7, handle, "name"), fanotifyEvent(8, handle, "")...)
+	var names []string
+	if err := parseWrites(good, func(w written) { names = append(names, fmt.Sprintf("%d %v %s", w.pid, w.dir == handle, w.name)) }); err != nil || fmt.Sprint(names) != "[7 true name 8 true ]" {
+		f.Fatalf("%q, %v", names, err)
+	}
+	f.Add(good)
+	f.Add([]byte{})
+	f.Add(good[:30])
+	f.Add(bytes.Replace(good, []byte{4, 0, 0, 0}, []byte{255, 255, 255, 255}, 1))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		size := 0
+		_ = parseWrites(b, func(w written) { size += len(w.dir) + len(w.name) })
+		if size > len(b) {
+			t.Errorf("%d bytes out of %d", size, len(b))
+		}
+	})
+}
