@@ -1,0 +1,142 @@
+package facts
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// insideVariable tells the test binary that it runs in name spaces of its own.
+const insideVariable = "TAKO_FACTS_TEST_INSIDE"
+
+// TestWatch runs itself in a network and a hostname of its own, so that it can change them.
+func TestWatch(t *testing.T) {
+	if os.Getenv(insideVariable) != "" {
+		watchInside(t)
+		return
+	}
+	if os.Geteuid() != 0 {
+		t.Skip("needs root: it changes addresses and the hostname in name spaces of its own")
+	}
+	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestWatch$", "-test.v", "-test.timeout=60s")
+	cmd.Env = append(os.Environ(), insideVariable+"=1")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWNET | unix.CLONE_NEWUTS, Pdeathsig: unix.SIGKILL}
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+}
+
+func watchInside(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	told := make(chan struct{}, 100)
+	ended := make(chan error, 1)
+	go func() { ended <- Watch(ctx, func() { told <- struct{}{} }) }()
+	await := func(what string) {
+		t.Helper()
+		select {
+		case <-told:
+		case err := <-ended:
+			t.Fatalf("watch ended: %v", err)
+		case <-time.After(10 * time.Second):
+			t.Fatalf("not told of %s", what)
+		}
+	}
+	// The kernel says more than once that something changed: go on when it is quiet, as it must become.
+	awaitQuiet := func() {
+		t.Helper()
+		deadline := time.After(20 * time.Second)
+		for {
+			select {
+			case <-told:
+			case <-time.After(5 * burst):
+				return
+			case <-deadline:
+				t.Fatal("wakes up for ever while nothing changes")
+			}
+		}
+	}
+	await("the beginning")
+	awaitQuiet()
+	loopbackUp(t)
+	await("addresses that came up")
+	awaitQuiet()
+	for _, name := range []string{"first", "second"} {
+		if err := unix.Sethostname([]byte(name)); err != nil {
+			t.Fatal(err)
+		}
+		await("the hostname " + name)
+		awaitQuiet()
+		f, err := Collect("/")
+		if err != nil || f.Hostname != name {
+			t.Errorf("collected hostname %q, %v", f.Hostname, err)
+		}
+	}
+	cancel()
+	select {
+	case err := <-ended:
+		if err != nil {
+			t.Errorf("ended with %v", err)
+		}
+	case <-time.After(10 * time.Second):
+		t.Error("does not end with its context")
+	}
+}
+
+// loopbackUp gives the loopback interface its addresses.
+func loopbackUp(t *testing.T) {
+	t.Helper()
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(fd)
+	request, err := unix.NewIfreq("lo")
+	if err != nil {
+		t.Fatal(err)
+	}
+	request.SetUint16(unix.IFF_UP)
+	if err := unix.IoctlIfreq(fd, unix.SIOCSIFFLAGS, request); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestBurstsAreToldOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		changed := make(chan struct{}, 1)
+		calls := 0
+		ended := make(chan struct{})
+		go func() {
+			tell(ctx, changed, func() { calls++ })
+			close(ended)
+		}()
+		synctest.Wait()
+		if calls != 1 {
+			t.Fatalf("%d calls at the beginning", calls)
+		}
+		for range 50 {
+			note(changed)
+			time.Sleep(burst / 100)
+		}
+		time.Sleep(2 * burst)
+		synctest.Wait()
+		if calls != 2 {
+			t.Errorf("%d calls after a burst, want 2", calls)
+		}
+		note(changed)
+		time.Sleep(2 * burst)
+		synctest.Wait()
+		if calls != 3 {
+			t.Errorf("%d calls after one more change, want 3", calls)
+		}
+		cancel()
+		<-ended
+	})
+}
