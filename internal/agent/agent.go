@@ -48,7 +48,7 @@ func (a *Agent) Run(ctx context.Context) (err error) {
 	defer subs.close()
 	ctx, cancel := context.WithCancel(ctx)
 	l := &loop{
-		opts: &a.opts, store: a.store, subs: subs, inbox: make(chan func(), inboxSize), wake: time.NewTimer(time.Hour),
+		opts: &a.opts, store: a.store, subs: subs, inbox: make(chan func(), inboxSize), wake: time.NewTimer(time.Hour), slow: time.NewTimer(slowCheck),
 		bodies: &bodies{store: a.store}, book: newBook(a.store, &a.opts),
 	}
 	l.wake.Stop()
@@ -69,14 +69,13 @@ type loop struct {
 	subs   *subscriptions
 	bodies *bodies     // shared
 	inbox  chan func() // shared: work for the loop's goroutine
-	wake   *time.Timer
+	wake   *time.Timer // the engine's
+	slow   *time.Timer // for what the kernel does not tell about
 	book   *book
 	engine *converge.Engine
-	parts  []*part // by converge.ID
-	facts  func(name string) (any, bool)
+	parts  []*part        // by converge.ID
 	work   sync.WaitGroup // operations in flight
 	refuse []*reason.Error
-	ready  bool
 	ending bool // no new operation is started
 }
 
@@ -98,6 +97,9 @@ func (l *loop) start(ctx context.Context, sources *sync.WaitGroup) {
 		})
 	}
 	run("watch files", func(ctx context.Context) error { return l.subs.files.Run(ctx, l.subs.filesChanged) })
+	if l.subs.declarations != l.subs.files {
+		run("watch declarations", func(ctx context.Context) error { return l.subs.declarations.Run(ctx, l.subs.filesChanged) })
+	}
 	if l.subs.writers != nil {
 		run("watch writers", l.subs.writers.Run)
 	}
@@ -112,7 +114,7 @@ func (l *loop) start(ctx context.Context, sources *sync.WaitGroup) {
 	})
 	run("answer questions", func(ctx context.Context) error { return l.listen(ctx) })
 	run("audit", func(ctx context.Context) error { return l.audit(ctx) })
-	run("tell the watchdog", watchdog)
+	run("tell the watchdog", l.watchdog)
 }
 
 // serve is the loop.
@@ -125,10 +127,15 @@ func (l *loop) serve(ctx context.Context) error {
 		select {
 		case f := <-l.inbox:
 			f()
-		case <-l.subs.news:
+		case <-l.subs.wake:
 			l.heard(ctx)
 		case <-l.wake.C:
 			l.step(ctx, converge.Tick{})
+		case <-l.slow.C:
+			if ids := l.subs.unheard(); len(ids) > 0 {
+				l.step(ctx, converge.Examine{IDs: ids})
+			}
+			l.rearm()
 		case <-ctx.Done():
 			l.end()
 			l.book.save(l.report(false))
@@ -170,6 +177,9 @@ func (l *loop) heard(ctx context.Context) {
 	if news.declarations {
 		l.reload(ctx)
 	}
+	if news.limits {
+		l.rearm()
+	}
 	if ids := l.subs.touched(news); len(ids) > 0 {
 		l.step(ctx, converge.Touched{IDs: ids})
 	}
@@ -195,6 +205,14 @@ func (l *loop) carryOut(ctx context.Context, e converge.Effects) {
 	}
 	for _, op := range e.Start {
 		l.startOp(ctx, op, failed)
+	}
+}
+
+// rearm sets the timer of the slow checks, if there is anything to check slowly.
+func (l *loop) rearm() {
+	l.slow.Stop()
+	if l.opts.Watch && l.subs.unwatched() != nil {
+		l.slow.Reset(slowCheck)
 	}
 }
 

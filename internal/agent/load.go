@@ -3,7 +3,9 @@ package agent
 import (
 	"context"
 	"errors"
+	"path"
 	"runtime/debug"
+	"slices"
 	"time"
 
 	"tako.dev/tako/declare"
@@ -13,6 +15,7 @@ import (
 	"tako.dev/tako/internal/converge"
 	"tako.dev/tako/internal/host"
 	"tako.dev/tako/internal/reason"
+	"tako.dev/tako/internal/systemd"
 )
 
 // bindTime bounds binding one resource: it may ask the system for a user's number.
@@ -42,13 +45,9 @@ func scope(opts *Options) (declare.Lookup, error) {
 // declared reads the declarations and compiles them against what is active. Every mistake of every file comes back at once,
 // as declare.Faults; nothing is written.
 func declared(opts *Options, st *store.Store, lookup declare.Lookup) (*desired, error) {
-	documents, faults := declare.ReadFiles(opts.Files)
-	for i := range documents {
-		d := &documents[i]
-		faults = append(faults, d.Locate(declare.Validate(d.Config))...)
-	}
-	if len(faults) > 0 {
-		return nil, declare.Faults(declare.SortFaults(faults))
+	documents, err := declare.Load(opts.Files)
+	if err != nil {
+		return nil, err
 	}
 	entries, faults := catalog.Resolve(documents)
 	if len(faults) > 0 {
@@ -180,11 +179,25 @@ func (l *loop) begin(ctx context.Context) error {
 		return err
 	}
 	l.subs.watchDeclarations(l.opts)
-	if l.opts.OnReady != nil {
-		l.opts.OnReady()
-	}
+	l.sweep(ctx)
+	// Where systemd did not start this process, there is nobody to tell.
+	_ = systemd.Notify(systemd.Ready)
 	l.step(ctx, converge.Tick{})
 	return nil
+}
+
+// sweep removes the temporary files that a killed agent left in the directories that are managed.
+func (l *loop) sweep(ctx context.Context) {
+	var dirs []string
+	for _, p := range l.parts {
+		if p.claim.Kind == declare.ClaimPath {
+			dirs = append(dirs, path.Dir(p.claim.ID))
+		}
+	}
+	slices.Sort(dirs)
+	if _, err := l.opts.Root.SweepTemporaries(ctx, slices.Compact(dirs)); err != nil {
+		l.book.trouble("remove temporary files that were left behind", err)
+	}
 }
 
 // reload takes in new declarations or new facts. Declarations that cannot be enforced change nothing and are told; the last
@@ -229,8 +242,11 @@ func (l *loop) adopt(ctx context.Context, d *desired) error {
 	for i := range parts {
 		parts[i] = l.part(ctx, d, &d.compiled.Items[i], graph.Vertices[i].Digest)
 	}
-	l.subs.swap(ctx, parts)
 	l.parts = parts
+	if err := l.subs.swap(ctx, parts); err != nil {
+		l.book.trouble("watch units", err)
+	}
+	l.rearm()
 	l.book.unsaved, l.book.loaded = true, true
 	if l.engine != nil {
 		effects, err := l.engine.Swap(time.Now(), graph)

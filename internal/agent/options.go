@@ -28,8 +28,6 @@ type Options struct {
 	Audit time.Duration
 	// OnLine is called from the loop for each thing that a person who watches should see. It must not block for long.
 	OnLine func(Line)
-	// OnReady is called once, when the state is loaded and everything is watched.
-	OnReady func()
 }
 
 // Units is what the agent needs of the system bus.

@@ -16,20 +16,20 @@ import (
 
 // part is one vertex of the graph as the loop knows it. There may be 100,000: it keeps no declaration.
 type part struct {
-	claim    declare.Claim
-	title    string
-	config   string
-	place    string
-	kind     declare.ResourceType
-	when     string        // why it is not applicable; empty where it is
-	err      *reason.Error // why it could not be bound; it is tried again at each check
-	res      host.Resource // nil until it is bound
-	digest   converge.Digest
-	restore  bool     // what was there before the first change is kept
-	removal  *removal // not nil for what has left the declaration
-	plan     host.Plan // of the last check, until it is applied; then its changes, until they are told
-	note     string    // of the last operation
-	slot     disk.ID // what the watcher knows it by
+	claim   declare.Claim
+	title   string
+	config  string
+	place   string
+	kind    declare.ResourceType
+	when    string        // why it is not applicable; empty where it is
+	err     *reason.Error // why it could not be bound; it is tried again at each check
+	res     host.Resource // nil until it is bound
+	digest  converge.Digest
+	restore bool      // what was there before the first change is kept
+	removal *removal  // not nil for what has left the declaration
+	plan    host.Plan // of the last check, until it is applied; then its changes, until they are told
+	note    string    // of the last operation
+	slot    disk.ID   // what the watcher knows it by
 }
 
 // removal is what is still to be undone.

@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"encoding/hex"
 	"slices"
 	"strings"
 	"time"
@@ -107,7 +108,8 @@ func first(names []string) string {
 
 // report builds a report. With all, every resource is listed; otherwise what is not plainly in order, worst first.
 func (l *loop) report(all bool) *Report {
-	r := &Report{Node: l.opts.NodeName, At: time.Now(), PID: l.book.pid, Root: l.store.Root().String(), Settled: l.engine.Quiet(),
+	root := l.store.Root()
+	r := &Report{Node: l.opts.NodeName, At: time.Now(), PID: l.book.pid, Root: hex.EncodeToString(root[:]), Settled: l.engine.Quiet(),
 		Counts: map[reason.Outcome]int{}, Totals: l.book.totals}
 	r.Totals.Watches, r.Totals.Overflows = l.subs.counts()
 	r.Converged = len(l.refuse) == 0
@@ -178,7 +180,7 @@ func (l *loop) degraded() []Problem {
 	for _, e := range l.book.troubles {
 		list = append(list, *problem(e))
 	}
-	if e := l.subs.unwatched(l.parts); e != nil {
+	if e := l.subs.unwatched(); e != nil {
 		list = append(list, *problem(e))
 	}
 	return list

@@ -43,7 +43,6 @@ func (l *loop) startOp(ctx context.Context, op converge.Op, refused error) {
 			j.plans[i], l.parts[id].plan = l.parts[id].plan, host.Plan{}
 		}
 	}
-	l.book.started(op)
 	// A half-finished operation is worse than a late end: the end of the agent does not cut it off, its deadline does.
 	ctx = context.WithoutCancel(ctx)
 	l.work.Go(func() {
@@ -67,7 +66,9 @@ func (l *loop) finished(ctx context.Context, j job, out []outcome) {
 			p.plan = o.plan
 			if o.bound != nil {
 				p.res, p.err = o.bound, nil
-				l.subs.add(p)
+				if err := l.subs.add(ctx, p); err != nil {
+					l.book.trouble("watch "+p.title, err)
+				}
 			}
 		case converge.Apply:
 			p.plan = host.Plan{Changes: j.plans[i].Changes}

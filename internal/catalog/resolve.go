@@ -27,7 +27,6 @@ func (c *candidate) place() declare.Place { return c.document.Place(declare.Reso
 // The documents must have passed Validate. Entries come sorted by claim.
 func Resolve(documents []declare.Document) ([]Entry, []declare.Fault) {
 	var faults []declare.Fault
-	faults = append(faults, duplicateConfigs(documents)...)
 	winners := map[declare.Claim][]candidate{}
 	resources := 0
 	for i := range documents {
@@ -87,23 +86,6 @@ func contend(held []candidate, c candidate) []candidate {
 		return append(held, c)
 	}
 	return held
-}
-
-func duplicateConfigs(documents []declare.Document) []declare.Fault {
-	var faults []declare.Fault
-	first := map[string]*declare.Document{}
-	for i := range documents {
-		d := &documents[i]
-		name := ConfigName(d.Config)
-		if other, twice := first[name]; twice {
-			f := declare.Fault{Code: reason.DuplicateDeclaration, Path: "metadata.name", Message: fmt.Sprintf("%s is declared twice", name),
-				Hint: "give one of them another name, or delete it", Related: []declare.Place{other.Place("metadata.name")}}
-			faults = append(faults, d.Locate([]declare.Fault{f})...)
-			continue
-		}
-		first[name] = d
-	}
-	return faults
 }
 
 // conflicts tells of candidates of equal priority that want different things.

@@ -2,15 +2,12 @@ package converge
 
 import "slices"
 
-// cycleSearchMax bounds the vertices of one tangle from which the shortest cycle is searched: beyond it a short cycle is
-// found, not always the shortest.
-const cycleSearchMax = 256
+// cycleSearchMax bounds the edges that are looked at in the search for the shortest cycle of one tangle, to well under a
+// second. It is enough for a complete answer in a tangle of a thousand vertices with a thousand edges; beyond it a short
+// cycle is found, not always the shortest.
+const cycleSearchMax = 1 << 20
 
-// yieldDropsMax bounds how often a single automatic edge is chosen to yield; a tangle that is left after that loses all
-// of its automatic edges.
-const yieldDropsMax = 1000
-
-// findCycles returns the shortest cycle of each tangle (strongly connected component).
+// findCycles returns every edge to itself and the shortest cycle of each tangle (strongly connected component).
 func findCycles(n int, edges []Edge) []Cycle {
 	var cycles []Cycle
 	for _, e := range edges {
@@ -18,170 +15,185 @@ func findCycles(n int, edges []Edge) []Cycle {
 			cycles = append(cycles, Cycle{[]Edge{e}})
 		}
 	}
-	if len(cycles) > 0 {
+	tangle, count := tangles(arcsFrom(n, edges))
+	if count == 0 {
 		return cycles
 	}
-	for _, tangle := range tangles(n, edges) {
-		cycles = append(cycles, shortestCycle(n, tangle, edges))
+	search := newCycleSearch(n, tangle, edges)
+	members := make([][]ID, count+1)
+	for v, t := range tangle {
+		members[t] = append(members[t], ID(v))
+	}
+	for _, ids := range members[1:] {
+		cycles = append(cycles, Cycle{search.shortest(ids)})
 	}
 	return cycles
 }
 
-// yieldAuto returns the explicit edges and as many automatic edges as fit without a cycle, and those that do not. Where one
-// has to go, it is the last automatic edge of a shortest cycle.
-func yieldAuto(n int, explicit, auto []Edge) (kept, dropped []Edge) {
-	kept = append(slices.Clone(explicit), auto...)
-	for drops := 0; ; drops++ {
-		knots := tangles(n, kept)
-		if len(knots) == 0 {
-			return kept, dropped
+// tangles numbers the strongly connected components of more than one vertex from 1, in order of their first vertex, and says
+// of each vertex which one it is in; 0 is none. Tarjan's algorithm with an explicit stack, because a chain of 100,000
+// vertices would be too deep for recursion.
+func tangles(out [][]arc) (tangle []int32, count int32) {
+	t := tarjan{out: out, index: make([]int32, len(out)), low: make([]int32, len(out)), onStack: make([]bool, len(out)), tangle: make([]int32, len(out))}
+	for root := range out {
+		if t.index[root] == 0 {
+			t.visit(ID(root))
 		}
-		var out []Edge
-		for _, tangle := range knots {
-			if drops >= yieldDropsMax {
-				out = append(out, autoWithin(tangle, kept)...)
-				continue
-			}
-			cycle := shortestCycle(n, tangle, kept)
-			last := slices.IndexFunc(cycle.Edges, func(e Edge) bool { return e.Kind == Auto })
-			for i, e := range cycle.Edges {
-				if e.Kind == Auto && slices.Index(kept, e) > slices.Index(kept, cycle.Edges[last]) {
-					last = i
-				}
-			}
-			out = append(out, cycle.Edges[last])
-		}
-		kept = slices.DeleteFunc(kept, func(e Edge) bool { return slices.Contains(out, e) })
-		dropped = append(dropped, out...)
 	}
+	// Components are found from the inside out; number them as a reader meets them.
+	renamed := make([]int32, t.found+1)
+	for v, c := range t.tangle {
+		if c != 0 && renamed[c] == 0 {
+			count++
+			renamed[c] = count
+		}
+		t.tangle[v] = renamed[c]
+	}
+	return t.tangle, count
 }
 
-func autoWithin(tangle []ID, edges []Edge) []Edge {
-	inside := make(map[ID]bool, len(tangle))
-	for _, id := range tangle {
-		inside[id] = true
-	}
-	var found []Edge
-	for _, e := range edges {
-		if e.Kind == Auto && inside[e.From] && inside[e.To] {
-			found = append(found, e)
-		}
-	}
-	return found
+type tarjan struct {
+	out        [][]arc
+	index, low []int32 // from 1; index 0 has not been visited
+	onStack    []bool
+	stack      []ID
+	next       int32
+	tangle     []int32
+	found      int32
+	frames     []frame
 }
 
-// tangles returns the strongly connected components with more than one vertex, each sorted, in order of their first
-// vertex: Tarjan's algorithm with an explicit stack, because a chain of 100,000 vertices would be too deep for recursion.
-func tangles(n int, edges []Edge) [][]ID {
-	out, _ := adjacency(n, edges)
-	const unseen = -1
-	var (
-		index, low = make([]int32, n), make([]int32, n)
-		onStack    = make([]bool, n)
-		stack      []ID
-		next       int32
-		found      [][]ID
-	)
-	for i := range index {
-		index[i] = unseen
-	}
-	type frame struct {
-		id  ID
-		arc int
-	}
-	for root := range n {
-		if index[root] != unseen {
+// frame is a vertex on the way of the search, and which of its arcs is next.
+type frame struct {
+	id  ID
+	arc int
+}
+
+func (t *tarjan) visit(root ID) {
+	t.enter(root)
+	for len(t.frames) > 0 {
+		f := &t.frames[len(t.frames)-1]
+		v := f.id
+		if f.arc < len(t.out[v]) {
+			w := t.out[v][f.arc].to
+			f.arc++
+			if t.index[w] == 0 {
+				t.enter(w)
+			} else if t.onStack[w] {
+				t.low[v] = min(t.low[v], t.index[w])
+			}
 			continue
 		}
-		frames := []frame{{id: ID(root)}}
-		for len(frames) > 0 {
-			f := &frames[len(frames)-1]
-			v := f.id
-			if f.arc == 0 {
-				index[v], low[v] = next, next
-				next++
-				stack = append(stack, v)
-				onStack[v] = true
-			}
-			if f.arc < len(out[v]) {
-				w := out[v][f.arc].to
-				f.arc++
-				if index[w] == unseen {
-					frames = append(frames, frame{id: w})
-				} else if onStack[w] {
-					low[v] = min(low[v], index[w])
-				}
-				continue
-			}
-			frames = frames[:len(frames)-1]
-			if len(frames) > 0 {
-				parent := frames[len(frames)-1].id
-				low[parent] = min(low[parent], low[v])
-			}
-			if low[v] != index[v] {
-				continue
-			}
-			at := len(stack) - 1
-			for stack[at] != v {
-				at--
-			}
-			component := slices.Clone(stack[at:])
-			for _, w := range component {
-				onStack[w] = false
-			}
-			stack = stack[:at]
-			if len(component) > 1 {
-				slices.Sort(component)
-				found = append(found, component)
-			}
+		t.frames = t.frames[:len(t.frames)-1]
+		if len(t.frames) > 0 {
+			parent := t.frames[len(t.frames)-1].id
+			t.low[parent] = min(t.low[parent], t.low[v])
+		}
+		if t.low[v] == t.index[v] {
+			t.leave(v)
 		}
 	}
-	slices.SortFunc(found, func(a, b []ID) int { return int(a[0] - b[0]) })
-	return found
 }
 
-// shortestCycle finds a shortest cycle inside a strongly connected component by breadth-first search from its vertices.
-func shortestCycle(n int, tangle []ID, edges []Edge) Cycle {
-	inside := make([]bool, n)
-	for _, id := range tangle {
-		inside[id] = true
+func (t *tarjan) enter(v ID) {
+	t.next++
+	t.index[v], t.low[v] = t.next, t.next
+	t.stack = append(t.stack, v)
+	t.onStack[v] = true
+	t.frames = append(t.frames, frame{id: v})
+}
+
+// leave takes the component that v is the first of off the stack.
+func (t *tarjan) leave(v ID) {
+	at := len(t.stack) - 1
+	for t.stack[at] != v {
+		at--
 	}
-	from := make(map[ID][]Edge, len(tangle))
-	for _, e := range edges {
-		if inside[e.From] && inside[e.To] {
-			from[e.From] = append(from[e.From], e)
+	component := t.stack[at:]
+	t.stack = t.stack[:at]
+	if len(component) > 1 {
+		t.found++
+	}
+	for _, w := range component {
+		t.onStack[w] = false
+		if len(component) > 1 {
+			t.tangle[w] = t.found
 		}
 	}
-	var best []Edge
-	for _, start := range tangle[:min(len(tangle), cycleSearchMax)] {
-		if c := cycleThrough(start, from); best == nil || len(c) < len(best) {
+}
+
+// cycleSearch looks for short cycles by breadth-first search along the edges that stay inside a tangle.
+type cycleSearch struct {
+	edges []Edge
+	from  [][]int32 // indexes into edges
+	via   []int32   // the edge by which a vertex was reached
+	seen  []int32   // the search that reached it last
+	depth []int32
+	run   int32
+	queue []ID
+	looks int
+}
+
+func newCycleSearch(n int, tangle []int32, edges []Edge) *cycleSearch {
+	s := &cycleSearch{edges: edges, from: make([][]int32, n), via: make([]int32, n), seen: make([]int32, n), depth: make([]int32, n)}
+	for i, e := range edges {
+		if tangle[e.From] != 0 && tangle[e.From] == tangle[e.To] && e.From != e.To {
+			s.from[e.From] = append(s.from[e.From], int32(i))
+		}
+	}
+	return s
+}
+
+// shortest returns a shortest cycle among the vertices of one tangle.
+func (s *cycleSearch) shortest(tangle []ID) []Edge {
+	s.looks = 0
+	best := s.through(tangle[0], len(tangle)+1)
+	for _, start := range tangle[1:] {
+		if len(best) == 2 || s.looks > cycleSearchMax {
+			break
+		}
+		if c := s.through(start, len(best)); c != nil {
 			best = c
 		}
 	}
-	return Cycle{best}
+	return best
 }
 
-// cycleThrough returns a shortest cycle through start, which is on one.
-func cycleThrough(start ID, from map[ID][]Edge) []Edge {
-	reached := map[ID]Edge{}
-	queue := []ID{start}
-	for len(queue) > 0 {
-		v := queue[0]
-		queue = queue[1:]
-		for _, e := range from[v] {
-			if e.To == start {
-				cycle := []Edge{e}
-				for at := v; at != start; at = reached[at].From {
-					cycle = append(cycle, reached[at])
-				}
-				slices.Reverse(cycle)
-				return cycle
+// through returns a shortest cycle through start, if there is one of fewer than limit edges.
+func (s *cycleSearch) through(start ID, limit int) []Edge {
+	s.run++
+	s.queue = append(s.queue[:0], start)
+	s.seen[start], s.depth[start] = s.run, 0
+	for at := 0; at < len(s.queue); at++ {
+		v := s.queue[at]
+		if int(s.depth[v])+1 >= limit {
+			return nil
+		}
+		for _, i := range s.from[v] {
+			s.looks++
+			to := s.edges[i].To
+			if to == start {
+				s.via[start] = i
+				return s.back(start)
 			}
-			if _, seen := reached[e.To]; !seen {
-				reached[e.To] = e
-				queue = append(queue, e.To)
+			if s.seen[to] != s.run {
+				s.seen[to], s.depth[to], s.via[to] = s.run, s.depth[v]+1, i
+				s.queue = append(s.queue, to)
 			}
 		}
 	}
 	return nil
+}
+
+// back follows the edges by which the search came round to start.
+func (s *cycleSearch) back(start ID) []Edge {
+	var cycle []Edge
+	for at := start; ; {
+		e := s.edges[s.via[at]]
+		cycle = append(cycle, e)
+		if at = e.From; at == start {
+			slices.Reverse(cycle)
+			return cycle
+		}
+	}
 }

@@ -228,6 +228,9 @@ func (e *Engine) Status(id ID) Status {
 // Proven reports whether the vertex has been converged with its present desire, now or in an earlier process.
 func (e *Engine) Proven(id ID) bool { return e.states[id].proven }
 
+// Owes reports whether id has notifications that it has not acted upon yet.
+func (e *Engine) Owes(id ID) bool { return e.owes(id) }
+
 // Owed returns the sources of the notifications that id has not acted upon yet.
 func (e *Engine) Owed(id ID) []Key {
 	var keys []Key
@@ -373,9 +376,9 @@ func (e *Engine) block(id ID) {
 	s := &e.states[id]
 	s.peek = false
 	by := None
-	for _, a := range e.graph.in[id] {
-		if a.kind != Notify && !e.states[a.to].ok {
-			by = a.to
+	for _, edge := range e.graph.Before(id) {
+		if edge.Kind != Notify && !e.states[edge.From].ok {
+			by = edge.From
 			break
 		}
 	}

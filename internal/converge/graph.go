@@ -2,6 +2,7 @@ package converge
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -45,27 +46,29 @@ type Edge struct {
 	Why      string // for Auto: "parent directory"; otherwise empty
 }
 
-// arc is one end of an edge as its vertex stores it.
+// Graph is an acyclic set of vertices and edges, immutable after NewGraph.
+type Graph struct {
+	Vertices []Vertex
+	edges    []Edge  // those kept, by To; of one vertex explicit ones first, then as given
+	begin    []int32 // the edges that end at v are edges[begin[v]:begin[v+1]]
+	out      [][]arc
+	dropped  []Edge // automatic edges that yielded
+	ids      map[Key]ID
+}
+
+// arc is an edge as the vertex that it begins at stores it.
 type arc struct {
 	to   ID
 	kind EdgeKind
 }
 
-// Graph is an acyclic set of vertices and edges, immutable after NewGraph.
-type Graph struct {
-	Vertices []Vertex
-	edges    []Edge // those kept, sorted as given
-	dropped  []Edge // automatic edges that yielded
-	out, in  [][]arc
-	ids      map[Key]ID
-}
-
 // Cycle is a closed chain of explicit edges: each edge's To is the next one's From.
 type Cycle struct{ Edges []Edge }
 
-// NewGraph builds a graph. Automatic edges that would close a cycle are dropped. Cycles of explicit edges are returned,
-// the shortest of each tangle, and then there is no graph. An edge to itself counts as a cycle. Keys must be unique:
-// a key given twice is a fault of the caller and panics.
+// NewGraph builds a graph. Automatic edges that would close a cycle are dropped, and no more of them than that takes. Cycles
+// of explicit edges are returned, the shortest of each tangle, and then there is no graph. An edge to itself is a cycle when
+// it is explicit and nothing when it is automatic. Keys must be unique: a key given twice is a fault of the caller and
+// panics, like an edge to a vertex that is not there.
 func NewGraph(vertices []Vertex, edges []Edge) (*Graph, []Cycle) {
 	g := &Graph{Vertices: vertices, ids: make(map[Key]ID, len(vertices))}
 	for i, v := range vertices {
@@ -76,19 +79,26 @@ func NewGraph(vertices []Vertex, edges []Edge) (*Graph, []Cycle) {
 	}
 	var explicit, auto []Edge
 	for _, e := range edges {
-		if e.Kind == Auto {
-			if e.From != e.To {
-				auto = append(auto, e)
-			}
-			continue
+		switch {
+		case e.Kind != Auto:
+			explicit = append(explicit, e)
+		case e.From != e.To:
+			auto = append(auto, e)
 		}
-		explicit = append(explicit, e)
 	}
 	if cycles := findCycles(len(vertices), explicit); len(cycles) > 0 {
 		return nil, cycles
 	}
 	g.edges, g.dropped = yieldAuto(len(vertices), explicit, auto)
-	g.out, g.in = adjacency(len(vertices), g.edges)
+	slices.SortStableFunc(g.edges, func(a, b Edge) int { return int(a.To - b.To) })
+	g.begin = make([]int32, len(vertices)+1)
+	for _, e := range g.edges {
+		g.begin[e.To+1]++
+	}
+	for i := range vertices {
+		g.begin[i+1] += g.begin[i]
+	}
+	g.out = arcsFrom(len(vertices), g.edges)
 	return g, nil
 }
 
@@ -106,34 +116,31 @@ func (g *Graph) Len() int { return len(g.Vertices) }
 // Dropped returns the automatic edges that yielded to explicit ones.
 func (g *Graph) Dropped() []Edge { return g.dropped }
 
-// Before returns the edges that end at id, in the order they were given, explicit ones first.
-func (g *Graph) Before(id ID) []Edge {
-	var found []Edge
-	for _, e := range g.edges {
-		if e.To == id {
-			found = append(found, e)
-		}
-	}
-	return found
-}
+// Before returns the edges that end at id, explicit ones first, otherwise in the order they were given. The caller does not
+// change them.
+func (g *Graph) Before(id ID) []Edge { return g.edges[g.begin[id]:g.begin[id+1]:g.begin[id+1]] }
 
-// Order returns all vertices so that each comes after everything it is ordered after; equals by ID.
+// Order returns all vertices so that each comes after everything it is ordered after. Wherever several may come next, the
+// smallest ID does: what nobody orders stays as it was given.
 func (g *Graph) Order() []ID {
 	waiting := make([]int, g.Len())
-	var ready []ID
+	var ready idHeap
 	for i := range g.Vertices {
-		if waiting[i] = len(g.in[i]); waiting[i] == 0 {
-			ready = append(ready, ID(i))
+		if waiting[i] = len(g.Before(ID(i))); waiting[i] == 0 {
+			ready = append(ready, ID(i)) // in ascending order, which is a heap
 		}
 	}
-	for next := 0; next < len(ready); next++ {
-		for _, a := range g.out[ready[next]] {
+	order := make([]ID, 0, g.Len())
+	for len(ready) > 0 {
+		id := ready.pop()
+		order = append(order, id)
+		for _, a := range g.out[id] {
 			if waiting[a.to]--; waiting[a.to] == 0 {
-				ready = append(ready, a.to)
+				ready.push(a.to)
 			}
 		}
 	}
-	return ready
+	return order
 }
 
 // Explain renders a cycle for a person, with the reason of each edge.
@@ -153,27 +160,54 @@ func (c Cycle) Explain(title func(ID) string) string {
 	return b.String()
 }
 
-// adjacency builds both directions. The arcs of all vertices share one array, because most vertices have one or two.
-func adjacency(n int, edges []Edge) (out, in [][]arc) {
-	outs, ins := make([]int, n), make([]int, n)
+// arcsFrom lists for each vertex the edges that begin at it, in the order given. All lists share one array, because most
+// vertices have one or two.
+func arcsFrom(n int, edges []Edge) [][]arc {
+	counts := make([]int, n)
 	for _, e := range edges {
-		outs[e.From]++
-		ins[e.To]++
+		counts[e.From]++
 	}
-	carve := func(counts []int) [][]arc {
-		all := make([]arc, 0, len(edges))
-		lists := make([][]arc, n)
-		for i, c := range counts {
-			start := len(all)
-			all = all[:start+c]
-			lists[i] = all[start : start : start+c]
+	shared := make([]arc, len(edges))
+	lists := make([][]arc, n)
+	for i, c := range counts {
+		lists[i], shared = shared[:0:c], shared[c:]
+	}
+	for _, e := range edges {
+		lists[e.From] = append(lists[e.From], arc{e.To, e.Kind})
+	}
+	return lists
+}
+
+// idHeap is a binary heap of vertices, the smallest first. It is not container/heap because that puts every ID into an
+// interface, which costs an allocation each.
+type idHeap []ID
+
+func (h *idHeap) push(id ID) {
+	*h = append(*h, id)
+	s := *h
+	for i := len(s) - 1; i > 0 && s[i] < s[(i-1)/2]; i = (i - 1) / 2 {
+		s[i], s[(i-1)/2] = s[(i-1)/2], s[i]
+	}
+}
+
+func (h *idHeap) pop() ID {
+	s := *h
+	least, last := s[0], len(s)-1
+	s[0] = s[last]
+	s = s[:last]
+	*h = s
+	for i := 0; ; {
+		child := 2*i + 1
+		if child >= last {
+			return least
 		}
-		return lists
+		if child+1 < last && s[child+1] < s[child] {
+			child++
+		}
+		if s[i] <= s[child] {
+			return least
+		}
+		s[i], s[child] = s[child], s[i]
+		i = child
 	}
-	out, in = carve(outs), carve(ins)
-	for _, e := range edges {
-		out[e.From] = append(out[e.From], arc{e.To, e.Kind})
-		in[e.To] = append(in[e.To], arc{e.From, e.Kind})
-	}
-	return out, in
 }

@@ -1,0 +1,150 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strings"
+
+	"tako.dev/tako/internal/agent"
+	"tako.dev/tako/internal/present"
+	"tako.dev/tako/internal/reason"
+)
+
+// linesMax is how many lines about a first converge are shown one by one; a person reads no more, and the history has all.
+const linesMax = 50
+
+// printer shows what happens, line by line, on standard output.
+type printer struct {
+	watch   bool
+	changes int
+	kept    int
+}
+
+func (p *printer) line(l agent.Line) {
+	if l.Trouble != nil {
+		fmt.Fprintf(os.Stderr, "warning[%s]: %s\n", l.Trouble.Code, present.Escape(l.Trouble.Message))
+		if l.Trouble.Hint != "" {
+			fmt.Fprintf(os.Stderr, "help: %s\n", present.Escape(l.Trouble.Hint))
+		}
+		return
+	}
+	r := l.Resource
+	if r.Outcome == reason.Kept {
+		p.kept++
+		return
+	}
+	if r.Outcome == reason.Repaired && r.Detail == reason.Change {
+		if p.changes++; p.changes == linesMax+1 {
+			fmt.Printf("… more changes; tako-agent history has all\n")
+		}
+		if p.changes > linesMax {
+			return
+		}
+	}
+	text := fmt.Sprintf("%-22s %s", present.Outcome(r.Outcome, r.Detail).String(), present.Quote(r.Title))
+	if r.Removal != "" {
+		text += " (not declared any more: " + r.Removal + ")"
+	}
+	if len(l.Changes) > 0 {
+		text += ": " + present.Escape(strings.Join(l.Changes, ", "))
+	}
+	if l.Note != "" {
+		text += "; " + present.Escape(l.Note)
+	}
+	if l.Writer != "" {
+		text += "; changed by " + present.Escape(l.Writer)
+	}
+	fmt.Println(text)
+	if r.BlockedBy != "" {
+		fmt.Printf("  because it requires %s\n", present.Quote(r.BlockedBy))
+	}
+	if r.Problem != nil && r.Outcome != reason.NotApplicable {
+		fmt.Print(indent(problemText(r.Problem)))
+	}
+}
+
+// end sums up a run that is over.
+func (p *printer) end() {
+	if p.changes > linesMax {
+		fmt.Printf("%d changes in all\n", p.changes)
+	}
+}
+
+func problemText(p *agent.Problem) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s: %s\n", p.Code, present.Escape(p.Message))
+	for _, line := range strings.Split(p.Evidence, "\n") {
+		if line != "" {
+			fmt.Fprintf(&b, "  | %s\n", present.Escape(line))
+		}
+	}
+	if p.Hint != "" {
+		fmt.Fprintf(&b, "help: %s\n", present.Escape(p.Hint))
+	}
+	return b.String()
+}
+
+func indent(s string) string {
+	return "  " + strings.ReplaceAll(strings.TrimSuffix(s, "\n"), "\n", "\n  ") + "\n"
+}
+
+// preview shows what converging would do.
+func (f *convergeFlags) preview(ctx context.Context, opts agent.Options) error {
+	planned, err := agent.Preview(ctx, opts)
+	if err != nil {
+		return err
+	}
+	style := f.style(os.Stdout)
+	var changes, failures, same int
+	for _, p := range planned {
+		switch {
+		case p.When != "":
+			fmt.Printf("%-22s %s: %s is false here\n", present.Outcome(reason.NotApplicable, ""), present.Quote(p.Title), present.Escape(p.When))
+		case p.Err != nil:
+			failures++
+			row := p.Err.Entry()
+			fmt.Printf("%-22s %s\n%s", present.Outcome(row.Outcome, row.Detail), present.Quote(p.Title),
+				indent(problemText(&agent.Problem{Code: p.Err.Code, Message: p.Err.Error(), Hint: p.Err.Hint, Evidence: p.Err.Evidence})))
+		case p.Empty():
+			same++
+		default:
+			changes++
+			if err := f.showPlanned(p, style); err != nil {
+				return err
+			}
+		}
+	}
+	fmt.Printf("%d to change, %d as declared, %d would fail\n", changes, same, failures)
+	switch {
+	case failures > 0:
+		return shown{reason.ExitUsage}
+	case f.diff && changes > 0:
+		return shown{reason.ExitFailed}
+	}
+	return nil
+}
+
+func (f *convergeFlags) showPlanned(p agent.Planned, style present.Style) error {
+	var what []string
+	for _, c := range p.Changes {
+		what = append(what, present.Escape(agent.Describe(c)))
+	}
+	if p.Unknown != "" {
+		what = append(what, present.Escape(p.Unknown))
+	}
+	fmt.Printf("~ Would change         %s: %s\n", present.Quote(p.Title), strings.Join(what, ", "))
+	if !f.diff {
+		return nil
+	}
+	for _, c := range p.Changes {
+		if c.Text == nil {
+			continue
+		}
+		diff := present.UnifiedDiff(c.Text.From, c.Text.To, p.Claim.ID+" (now)", p.Claim.ID+" (declared)")
+		if err := present.WriteDiff(os.Stdout, diff, style); err != nil {
+			return err
+		}
+	}
+	return nil
+}

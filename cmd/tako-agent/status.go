@@ -1,0 +1,140 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"tako.dev/tako/internal/agent"
+	"tako.dev/tako/internal/present"
+	"tako.dev/tako/internal/reason"
+)
+
+func newStatus(c *common) *cobra.Command {
+	var all bool
+	var check string
+	cmd := &cobra.Command{
+		Use:   "status",
+		Short: "Say how this host is: what was repaired, what is wrong",
+		Example: `  tako-agent status                 what is not plainly in order; exit 0 only when converged
+  tako-agent status --all           every resource
+  tako-agent status --check deep    look at everything again first, content included`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			state, err := c.stateDir()
+			if err != nil {
+				return err
+			}
+			var r *agent.Report
+			running := true
+			switch check {
+			case "":
+				r, running, err = agent.StatusOf(cmd.Context(), state, all)
+			case "shallow", "deep":
+				r, err = agent.CheckNow(cmd.Context(), state, check == "deep")
+			default:
+				err = &reason.Error{Code: reason.Usage, Doing: "read --check " + check, Hint: "write shallow or deep"}
+			}
+			if err != nil {
+				return err
+			}
+			return c.showReport(r, running)
+		},
+	}
+	cmd.Flags().BoolVar(&all, "all", false, "list every resource")
+	cmd.Flags().StringVar(&check, "check", "", "check everything first: shallow or deep")
+	cmd.Flags().BoolVar(&c.json, "json", false, "write JSON")
+	return cmd
+}
+
+// showReport prints a report. Its exit code is 0 only when the host is converged and an agent keeps it so.
+func (c *common) showReport(r *agent.Report, running bool) error {
+	verdict := error(nil)
+	if !r.Converged {
+		verdict = shown{reason.ExitFailed}
+	}
+	if c.json {
+		if err := json.NewEncoder(os.Stdout).Encode(r); err != nil {
+			return err
+		}
+		return verdict
+	}
+	now := time.Now()
+	heard := fmt.Sprintf("agent %d", r.PID)
+	if !running {
+		heard = "agent not running; as of " + present.Ago(r.At, now)
+	}
+	fmt.Printf("● %s  %s  %s\n", present.Quote(r.Node), countsText(r), heard)
+	for _, p := range r.Refused {
+		fmt.Printf("! The newest declaration is refused; the last good one is enforced\n%s", indent(problemText(&p)))
+	}
+	for _, p := range r.Degraded {
+		fmt.Printf("! Degraded\n%s", indent(problemText(&p)))
+	}
+	worst := ""
+	for _, res := range r.Resources {
+		if worst == "" && !res.Outcome.Converged() {
+			worst = res.Title
+		}
+		fmt.Print(resourceText(&res, now, c.style(os.Stdout)))
+	}
+	if r.Omitted > 0 {
+		fmt.Printf("… and %d more\n", r.Omitted)
+	}
+	if worst != "" {
+		fmt.Printf("next: tako-agent why %s%s\n", present.Quote(worst), c.rootFlag())
+	}
+	return verdict
+}
+
+func (c *common) rootFlag() string {
+	if c.root == "/" {
+		return ""
+	}
+	return " --root " + c.root
+}
+
+// countsText is the first line of a status: the outcomes that there are, the plain ones first.
+func countsText(r *agent.Report) string {
+	var parts []string
+	for _, o := range []reason.Outcome{reason.Kept, reason.Repaired, reason.NotApplicable, reason.Failed, reason.Contended, reason.Blocked,
+		reason.Deferred, reason.Unknown} {
+		if n := r.Counts[o]; n > 0 {
+			parts = append(parts, fmt.Sprintf("%s %d", present.Outcome(o, ""), n))
+		}
+	}
+	if len(parts) == 0 {
+		return "nothing declared"
+	}
+	return strings.Join(parts, " · ")
+}
+
+// resourceText is a resource in a status: one line, and why where it is not in order.
+func resourceText(r *agent.Resource, now time.Time, style present.Style) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "  %s  %s", present.Outcome(r.Outcome, r.Detail).Render(style), present.Quote(r.Title))
+	if !r.Since.IsZero() {
+		fmt.Fprintf(&b, "  %s", present.Ago(r.Since, now))
+	}
+	if !r.RetryAt.IsZero() {
+		fmt.Fprintf(&b, "  (attempt %d, next in %s)", r.Attempts, present.Duration(r.RetryAt.Sub(now)))
+	}
+	b.WriteByte('\n')
+	if r.BlockedBy != "" {
+		fmt.Fprintf(&b, "    because it requires %s\n", present.Quote(r.BlockedBy))
+	}
+	if len(r.Owes) > 0 {
+		fmt.Fprintf(&b, "    still to be told of changes of %s\n", present.Escape(strings.Join(r.Owes, ", ")))
+	}
+	if r.Removal != "" {
+		fmt.Fprintf(&b, "    not declared any more: waits to be undone (%s)\n", r.Removal)
+	}
+	if r.Problem != nil {
+		b.WriteString(indent(indent(problemText(r.Problem))))
+	}
+	return b.String()
+}

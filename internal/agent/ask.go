@@ -1,0 +1,113 @@
+package agent
+
+import (
+	"context"
+	"encoding/json"
+
+	"tako.dev/tako/internal/agent/store"
+	"tako.dev/tako/internal/reason"
+)
+
+// Happening is one entry of the history.
+type Happening = store.Happening
+
+// StatusOf returns the report of the agent that runs on a state directory, or, where none runs, the last report that one
+// left there; running tells which.
+func StatusOf(ctx context.Context, stateDir string, all bool) (r *Report, running bool, err error) {
+	a, err := askRunning(ctx, stateDir, request{Do: "status", All: all})
+	if err == nil {
+		return a.Report, true, nil
+	}
+	if !reason.Is(err, reason.AgentNotRunning) {
+		return nil, false, err
+	}
+	r, _, lastErr := lastReport(stateDir)
+	if lastErr != nil {
+		return nil, false, lastErr
+	}
+	if r == nil {
+		return nil, false, err
+	}
+	return r, false, nil
+}
+
+// CheckNow makes the running agent look at everything, deeply or not, repair what it finds, and report when it is done.
+func CheckNow(ctx context.Context, stateDir string, deep bool) (*Report, error) {
+	a, err := askRunning(ctx, stateDir, request{Do: "check", Deep: deep})
+	return a.Report, err
+}
+
+// WhyOf explains one resource, as far as a running agent or what one has left on disk knows it.
+func WhyOf(ctx context.Context, stateDir, subject string) (a *Answer, running bool, err error) {
+	r, err := askRunning(ctx, stateDir, request{Do: "why", Subject: subject})
+	if err == nil {
+		return r.Answer, true, nil
+	}
+	if !reason.Is(err, reason.AgentNotRunning) {
+		return nil, false, err
+	}
+	a, lastErr := lastAnswer(stateDir, subject)
+	if lastErr != nil {
+		return nil, false, lastErr
+	}
+	if a == nil {
+		return nil, false, err
+	}
+	return a, false, nil
+}
+
+// HistoryOf returns what happened on the host, newest first: all of it, or of one resource.
+func HistoryOf(stateDir, subject string, limit int) ([]Happening, error) {
+	st, err := store.Inspect(stateDir)
+	if err != nil {
+		return nil, err
+	}
+	defer st.Close()
+	return st.History(subject, limit)
+}
+
+// lastReport reads the report on disk; nil where there is none.
+func lastReport(stateDir string) (*Report, *store.Store, error) {
+	st, err := store.Inspect(stateDir)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer st.Close()
+	data, _, err := st.Report()
+	if err != nil || len(data) == 0 {
+		return nil, st, err
+	}
+	var r Report
+	if err := json.Unmarshal(data, &r); err != nil {
+		return nil, st, &reason.Error{Code: reason.StateCorrupt, Doing: "read the last report", Cause: err}
+	}
+	return &r, st, nil
+}
+
+// lastAnswer puts together what the disk tells about one resource; nil where there is nothing.
+func lastAnswer(stateDir, subject string) (*Answer, error) {
+	r, _, err := lastReport(stateDir)
+	if err != nil || r == nil {
+		return nil, err
+	}
+	st, err := store.Inspect(stateDir)
+	if err != nil {
+		return nil, err
+	}
+	defer st.Close()
+	for _, ref := range st.Active() {
+		if !names(ref.Title, ref.Claim.String(), ref.Claim.ID, subject) {
+			continue
+		}
+		// A resource that the report does not list was in order when it was written.
+		a := &Answer{Resource: Resource{Title: ref.Title, Claim: ref.Claim.String(), Config: ref.Config, Place: ref.Place, Outcome: reason.Kept}}
+		for _, res := range r.Resources {
+			if res.Claim == a.Resource.Claim {
+				a.Resource = res
+			}
+		}
+		a.History, err = st.History(a.Resource.Claim, historyShown)
+		return a, err
+	}
+	return nil, &reason.Error{Code: reason.ResourceUnknown, Doing: "explain " + subject}
+}

@@ -1,0 +1,110 @@
+package file_test
+
+import (
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"tako.dev/tako/declare"
+	"tako.dev/tako/internal/casetest"
+	"tako.dev/tako/internal/content"
+	"tako.dev/tako/internal/host"
+	"tako.dev/tako/internal/reason"
+)
+
+// mountSmall mounts a file system of 64 KiB on a directory of the ground.
+func (g *ground) mountSmall(name string) {
+	g.Helper()
+	g.must(unix.Mkdir(g.path(name), 0o755))
+	g.must(unix.Mount("tako-test", g.path(name), "tmpfs", 0, "size=64k"))
+	g.Cleanup(func() { g.must(unix.Unmount(g.path(name), unix.MNT_DETACH)) })
+}
+
+func TestAgentCase12_NoRoomAndNoRight(t *testing.T) {
+	c := casetest.Start(t)
+	needsRoot(t)
+	for _, trouble := range []struct {
+		name    string
+		content string
+		make    func(g *ground)
+		code    reason.Code
+		words   string
+	}{
+		{"disk full", strings.Repeat("x", 100_000), func(*ground) {}, reason.DiskFull, "no space left on the device"},
+		{"read-only", "new\n", func(g *ground) {
+			g.must(unix.Mount("", g.path("small"), "", unix.MS_REMOUNT|unix.MS_RDONLY, ""))
+		}, reason.ReadOnlyFS, "read-only file system"},
+	} {
+		t.Run(trouble.name, func(t *testing.T) {
+			c := c.Sub(t)
+			g := newGround(t)
+			g.mountSmall("small")
+			g.write("small/file", "old\n", 0o644)
+			trouble.make(g)
+			bad := g.bindFile(declare.File{Path: g.path("small/file"), Content: trouble.content})
+			good := g.bindFile(declare.File{Path: g.path("file"), Content: "new\n"})
+			g.refused(c, bad, good, trouble.code, trouble.words)
+			c.Equal(look(t, g.path("small/file")).content, "old\n", "the old content")
+		})
+	}
+	t.Run("immutable", func(t *testing.T) {
+		c := c.Sub(t)
+		g := newGround(t)
+		g.write("old", "old\n", 0o644)
+		immutable(t, g.path("old"))
+		bad := g.bindFile(declare.File{Path: g.path("old"), Content: "new\n"})
+		good := g.bindFile(declare.File{Path: g.path("file"), Content: "new\n"})
+		g.refused(c, bad, good, reason.Immutable, "immutable")
+		c.Equal(g.look("old").content, "old\n", "the old content")
+	})
+	t.Run("errors of the device", func(t *testing.T) { deviceErrors(t, c.Sub(t)) })
+	t.Run("backups full", func(t *testing.T) {
+		c := c.Sub(t)
+		g := newGround(t)
+		store, err := content.Open(filepath.Join(t.TempDir(), "content"), content.Options{QuotaBytes: 10})
+		c.NoError(err, "open a small store")
+		g.Type = newType(t, "/", store)
+		g.write("old", "more than ten bytes\n", 0o644)
+		bad := g.bindFile(declare.File{Path: g.path("old"), Content: "new\n"})
+		good := g.bindFile(declare.File{Path: g.path("file"), Content: "new\n"})
+		g.refused(c, bad, good, reason.BackupFailed, "full")
+		c.Equal(g.look("old").content, "more than ten bytes\n", "the old content")
+	})
+}
+
+// refused applies two resources together: one fails as it should, and the other is made all the same.
+func (g *ground) refused(c *casetest.Case, bad, good host.Resource, want reason.Code, words string) {
+	g.Helper()
+	results := g.Apply(g.Context(), g.Check(g.Context(), []host.Resource{bad, good}, host.Shallow))
+	e := reason.Of(results[0].Err)
+	c.Check(e != nil && e.Code == want && strings.Contains(e.Error(), words) && e.Hint != "" && !results[0].Changed, "%+v, want %v", results[0], want)
+	c.Check(results[1].Err == nil && results[1].Changed, "the other one: %+v", results[1])
+	row, _ := reason.Lookup(want)
+	c.Check(row.Retry == reason.BackOff, "%v is not tried again", want)
+}
+
+// deviceErrors lets system calls fail that no file system of ours can make fail.
+func deviceErrors(t *testing.T, c *casetest.Case) {
+	needsStrace(t)
+	for _, failing := range []struct {
+		inject string
+		want   reason.Code
+	}{
+		{"pwrite64:error=EDQUOT", reason.QuotaExceeded},
+		{"pwrite64:error=EIO", reason.InputOutput},
+		{"fsync:error=EIO", reason.InputOutput},
+		{"fsync:error=ENOSPC", reason.DiskFull},
+		{"renameat:error=EDQUOT:when=2", reason.QuotaExceeded},
+	} {
+		g := newGround(t)
+		g.write("file", "old\n", 0o644)
+		r := declare.Resource{File: &declare.File{Path: g.path("file"), Content: "new\n"}}
+		h := &helper{TB: t, order: order{Resource: r, Store: filepath.Join(t.TempDir(), "content"), Apply: true}}
+		out, err := h.run("-o", "/dev/null", "-e", "inject="+failing.inject)
+		c.Check(err != nil && out == failing.want.String(), "%s: %v, %s, want %v", failing.inject, err, out, failing.want)
+		c.Equal(g.look("file").content, "old\n", failing.inject+": the old content")
+		c.Equal(g.entries(), []string{"file"}, failing.inject+": left beside it")
+	}
+}

@@ -1,0 +1,132 @@
+package file
+
+import (
+	"errors"
+	"path"
+	"strconv"
+
+	"golang.org/x/sys/unix"
+
+	"tako.dev/tako/declare"
+	"tako.dev/tako/internal/content"
+	"tako.dev/tako/internal/disk"
+	"tako.dev/tako/internal/host"
+	"tako.dev/tako/internal/reason"
+)
+
+const (
+	permMask = 0o7777
+	// symlinkMode is what every symlink has, symlink(7).
+	symlinkMode = 0o777
+)
+
+// thing is what stands, or shall stand, at a path.
+type thing struct {
+	mode     uint32 // type and permissions as in stat; 0 is nothing at all
+	uid, gid uint32
+	size     int64          // of a file, bytes
+	digest   content.Digest // of a file
+	target   string         // of a symlink
+}
+
+// kind is the thing's S_IF type.
+func (t *thing) kind() uint32 { return t.mode & unix.S_IFMT }
+
+// perm returns the permissions with setuid, setgid and sticky.
+func (t *thing) perm() uint32 { return t.mode & permMask }
+
+// resource is one bound resource. There may be 100,000, so it is small and keeps no content.
+type resource struct {
+	thing
+	path string
+	// body reads the declaration again, for the content. It is nil for what is being restored: that content is in the
+	// content store.
+	body func() (declare.Resource, error)
+	// seen is what was last known to be as declared; zero when nothing is.
+	seen disk.Signature
+	// settled says that no later change can leave the signature seen.
+	settled bool
+	force   bool
+	inPlace bool
+	private bool
+	check   []string
+}
+
+// declaredContent reads the declared content of a file again. The declaration may have been replaced since Bind; then the
+// plan that asks for it is void.
+func (r *resource) declaredContent() (string, error) {
+	declared, err := r.body()
+	if err != nil {
+		return "", err
+	}
+	if declared.File == nil || content.DigestOf([]byte(declared.File.Content)) != r.digest {
+		return "", &reason.Error{Code: reason.ConcurrentEdit, Doing: r.doing(), Cause: errReplaced}
+	}
+	return declared.File.Content, nil
+}
+
+var errReplaced = errors.New("its declaration has just been replaced")
+
+// Watches returns the path: the kernel tells of its type, owner, mode and content.
+func (r *resource) Watches() []host.Watch {
+	return []host.Watch{{Kind: host.WatchPath, Name: r.path}}
+}
+
+// remember notes what is known to be as declared.
+func (r *resource) remember(sig disk.Signature, settled bool) {
+	r.seen, r.settled = mark(sig), settled
+}
+
+// remembers reports whether sig is what is remembered.
+func (r *resource) remembers(sig disk.Signature) bool { return sig.Exists() && mark(sig) == r.seen }
+
+// mark is the part of a signature that belongs to the thing: times and size of a directory change with its entries.
+func mark(sig disk.Signature) disk.Signature {
+	if sig.Type() == unix.S_IFDIR {
+		sig.Ctime, sig.Size = 0, 0
+	}
+	return sig
+}
+
+// doing is what an error of this resource begins with.
+func (r *resource) doing() string { return "make " + kindName(r.kind()) + " " + disk.Shown(r.path) }
+
+// inTheWay is the error for something of another type, which may not be replaced.
+func (r *resource) inTheWay(now disk.Stat, hint string) error {
+	return &reason.Error{Code: reason.TypeInTheWay, Doing: r.doing(), Cause: isThere(now.Kind()), Hint: hint}
+}
+
+// isThere says what stands somewhere, as the cause of an error.
+type isThere string
+
+func (s isThere) Error() string { return "a " + string(s) + " is there" }
+
+// kindName names a type as disk.Signature.Kind does.
+func kindName(kind uint32) string { return disk.Signature{Mode: kind}.Kind() }
+
+// modeText writes permissions as people declare them.
+func modeText(perm uint32) string {
+	s := strconv.FormatUint(uint64(perm&permMask), 8)
+	for len(s) < 4 {
+		s = "0" + s
+	}
+	return s
+}
+
+// contentText tells contents apart in a few words. Of a private content only its length is told: from a digest a short
+// secret can be guessed.
+func contentText(size int64, digest content.Digest, private bool) string {
+	s := strconv.FormatInt(size, 10) + " B"
+	switch {
+	case private:
+		return s + ", not shown"
+	case digest.IsZero():
+		return s
+	}
+	return s + " " + digest.String()[:len("sha256:")+shortDigits]
+}
+
+// shortDigits is how much of a digest people compare by eye.
+const shortDigits = 8
+
+func split(p string) (dir, name string) { return path.Dir(p), path.Base(p) }

@@ -1,0 +1,123 @@
+package file
+
+import (
+	"context"
+	"errors"
+	"os"
+
+	"golang.org/x/sys/unix"
+
+	"tako.dev/tako/declare"
+	"tako.dev/tako/internal/content"
+	"tako.dev/tako/internal/converge"
+	"tako.dev/tako/internal/disk"
+	"tako.dev/tako/internal/host"
+	"tako.dev/tako/internal/reason"
+)
+
+const (
+	// On two cores, BenchmarkApply makes 1,000 files durable in 0.15 s with these; in 0.4 s with one operation at a time,
+	// and in 0.12 s with four, which leave twice the threads behind. A batch shares the fsync of its directory.
+	laneParallel = 2
+	laneBatch    = 64
+)
+
+// Options are what New needs.
+type Options struct {
+	Root *disk.Root
+	// Content takes what is replaced or removed. Nil, for dry runs, means that nothing can be.
+	Content *content.Store
+}
+
+// Type is the resource types file, directory and symlink: one Type serves all three.
+type Type struct {
+	root     *disk.Root
+	store    *content.Store // may be nil
+	owners   *owners
+	uid, gid uint32 // the agent's own; uid 0 may give things to anybody
+}
+
+var _ host.Type = (*Type)(nil)
+
+// New makes the Type, for an agent that runs as this process does.
+func New(opts Options) *Type {
+	return &Type{root: opts.Root, store: opts.Content, owners: newOwners(opts.Root), uid: uint32(os.Geteuid()), gid: uint32(os.Getegid())}
+}
+
+// Lane returns the one lane that all three share.
+func (t *Type) Lane() converge.Lane {
+	return converge.Lane{Name: string(declare.ClaimPath), Parallel: laneParallel, Batch: laneBatch}
+}
+
+// Bind makes a file, directory or symlink ready.
+func (t *Type) Bind(ctx context.Context, d host.Declared) (host.Resource, error) {
+	var r *resource
+	var owner, group string
+	switch res := &d.Resource; {
+	case res.File != nil:
+		f := res.File
+		r, owner, group = newFile(f), f.Owner, f.Group
+		if r.check != nil && t.sandboxed() {
+			return nil, &reason.Error{Code: reason.UnsupportedInRoot, Doing: "run the check of file " + disk.Shown(f.Path),
+				Hint: "leave `check` out: a command would run outside the sandbox"}
+		}
+	case res.Directory != nil:
+		dir := res.Directory
+		r = &resource{path: dir.Path, thing: thing{mode: unix.S_IFDIR | dir.ModeOrDefault()}, force: dir.Force}
+		owner, group = dir.Owner, dir.Group
+	case res.Symlink != nil:
+		l := res.Symlink
+		r = &resource{path: l.Path, thing: thing{mode: unix.S_IFLNK | symlinkMode, target: l.Target}, force: l.Force}
+		owner, group = l.Owner, l.Group
+	default:
+		return nil, &reason.Error{Code: reason.InternalFault, Doing: "bind " + d.Title, Cause: errors.New("not a file, directory or symlink")}
+	}
+	r.body = d.Body
+	if err := t.own(ctx, r, owner, group); err != nil {
+		return nil, err
+	}
+	return r, nil
+}
+
+// newFile makes a resource of a declared file.
+func newFile(f *declare.File) *resource {
+	return &resource{
+		path: f.Path,
+		thing: thing{
+			mode: unix.S_IFREG | f.ModeOrDefault(),
+			size: int64(len(f.Content)), digest: content.DigestOf([]byte(f.Content)),
+		},
+		force: f.Force, inPlace: f.InPlace, private: f.Private(), check: f.Check,
+	}
+}
+
+// own fills in owner and group: those declared, or root's, or without root rights the caller's.
+func (t *Type) own(ctx context.Context, r *resource, owner, group string) error {
+	if t.uid != 0 {
+		r.uid, r.gid = t.uid, t.gid
+	}
+	if err := t.resolve(ctx, r, users, owner, &r.uid); err != nil {
+		return err
+	}
+	return t.resolve(ctx, r, groups, group, &r.gid)
+}
+
+// resolve replaces the default in id by what is declared. Without root rights a name that nobody knows is somebody else's.
+func (t *Type) resolve(ctx context.Context, r *resource, of table, name string, id *uint32) error {
+	if name == "" {
+		return nil
+	}
+	n, err := t.owners.number(ctx, of, name)
+	switch {
+	case t.uid != 0 && (reason.Is(err, reason.UnknownOwner) || err == nil && n != *id):
+		return &reason.Error{Code: reason.OwnerNeedsRoot, Doing: "give " + disk.Shown(r.path) + " to " + of.noun + " " + disk.Shown(name),
+			Cause: err, Hint: "run the agent as root, or leave owner and group out"}
+	case err != nil:
+		return err
+	}
+	*id = n
+	return nil
+}
+
+// sandboxed reports whether paths begin elsewhere than at the host's own root.
+func (t *Type) sandboxed() bool { return t.root.Path() != "/" }

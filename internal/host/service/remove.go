@@ -1,0 +1,63 @@
+package service
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+
+	"tako.dev/tako/declare"
+	"tako.dev/tako/internal/host"
+	"tako.dev/tako/internal/reason"
+)
+
+// original is the stored form of what a unit was before tako changed it. Later versions read it too: fields may be added,
+// and none ever gets another meaning.
+type original struct {
+	Running bool `json:"running"`
+	Enabled bool `json:"enabled"`
+}
+
+// Original describes the unit. One that does not exist neither runs nor starts at boot.
+func (t *Type) Original(ctx context.Context, res host.Resource) ([]byte, error) {
+	s, err := t.bus.Unit(ctx, res.(*resource).unit)
+	if err != nil {
+		return nil, err
+	}
+	return json.Marshal(original{Running: isUp(s) || isStarting(s), Enabled: s.UnitFileState == wordEnabled})
+}
+
+// Remove stops and disables the unit, or makes it as it was. Starting at boot is restored only where it was declared.
+func (t *Type) Remove(ctx context.Context, res host.Resource, how declare.OnRemove, originally []byte) error {
+	r := res.(*resource)
+	back := &resource{unit: r.unit, enabled: disabled}
+	switch how {
+	case declare.OnRemoveDelete:
+	case declare.OnRemoveRestore:
+		var o original
+		if err := json.Unmarshal(originally, &o); err != nil {
+			return &reason.Error{Code: reason.RestoreLost, Doing: "restore unit " + r.unit, Cause: err}
+		}
+		back.running = o.Running
+		switch {
+		case r.enabled == unmanaged:
+			back.enabled = unmanaged
+		case o.Enabled:
+			back.enabled = enabled
+		}
+	case declare.OnRemoveKeep:
+		return &reason.Error{Code: reason.InternalFault, Doing: "remove unit " + r.unit, Cause: errors.New("onRemove is neither delete nor restore")}
+	}
+	changes, err := t.check(ctx, back)
+	if how == declare.OnRemoveDelete && (reason.Is(err, reason.UnitNotInstalled) || reason.Is(err, reason.UnitEnableRefused)) {
+		back.enabled = unmanaged // there is nothing of its own that could be disabled
+		changes, err = t.check(ctx, back)
+	}
+	if err != nil || len(changes) == 0 {
+		return err
+	}
+	if err := ctx.Err(); err != nil {
+		return ended("change unit "+r.unit, err)
+	}
+	_, err = t.apply(ctx, back, changes)
+	return err
+}
