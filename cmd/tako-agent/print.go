@@ -56,9 +56,6 @@ func (p *printer) line(l agent.Line) {
 		text += "; changed by " + present.Escape(l.Writer)
 	}
 	fmt.Println(text)
-	if r.BlockedBy != "" {
-		fmt.Printf("  because it requires %s\n", present.Quote(r.BlockedBy))
-	}
 	if r.Problem != nil && r.Outcome != reason.NotApplicable {
 		fmt.Print(indent(problemText(r.Problem)))
 	}

@@ -70,7 +70,7 @@ func (c *common) showReport(r *agent.Report, running bool) error {
 	}
 	fmt.Printf("● %s  %s  %s\n", present.Quote(r.Node), countsText(r), heard)
 	for _, p := range r.Refused {
-		fmt.Printf("! The newest declaration is refused; the last good one is enforced\n%s", indent(problemText(&p)))
+		fmt.Printf("! %s: the newest declaration is refused, the last good one is enforced\n%s", reason.DeclarationStale, indent(problemText(&p)))
 	}
 	for _, p := range r.Degraded {
 		fmt.Printf("! Degraded\n%s", indent(problemText(&p)))
@@ -124,14 +124,8 @@ func resourceText(r *agent.Resource, now time.Time, style present.Style) string 
 		fmt.Fprintf(&b, "  (attempt %d, next in %s)", r.Attempts, present.Duration(r.RetryAt.Sub(now)))
 	}
 	b.WriteByte('\n')
-	if r.BlockedBy != "" {
-		fmt.Fprintf(&b, "    because it requires %s\n", present.Quote(r.BlockedBy))
-	}
 	if len(r.Owes) > 0 {
-		fmt.Fprintf(&b, "    still to be told of changes of %s\n", present.Escape(strings.Join(r.Owes, ", ")))
-	}
-	if r.Removal != "" {
-		fmt.Fprintf(&b, "    not declared any more: waits to be undone (%s)\n", r.Removal)
+		fmt.Fprintf(&b, "    %s: changes of %s have not reached it yet\n", reason.NotifyPending, present.Escape(strings.Join(r.Owes, ", ")))
 	}
 	if r.Problem != nil {
 		b.WriteString(indent(indent(problemText(r.Problem))))

@@ -150,7 +150,8 @@ func (l *loop) serve(ctx context.Context) error {
 	return r.verdict()
 }
 
-// end waits for the operations in flight, taking in what they report, so that nothing that was done is forgotten.
+// end waits for the operations in flight, taking in what they report, so that nothing that was done is forgotten. Their
+// context has ended, so they stop where it is safe.
 func (l *loop) end() {
 	l.ending = true
 	over := make(chan struct{})
@@ -179,6 +180,9 @@ func (l *loop) heard(ctx context.Context) {
 	}
 	if news.limits {
 		l.rearm()
+	}
+	if news.replaced && l.subs.writers != nil {
+		l.subs.rememberAgain()
 	}
 	if ids := l.subs.touched(news); len(ids) > 0 {
 		l.step(ctx, converge.Touched{IDs: ids})

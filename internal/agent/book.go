@@ -61,10 +61,14 @@ func (b *book) counted(verb converge.Verb, r converge.Result) {
 
 // reported takes a status that the engine wrote: it is counted, kept in the history, and told.
 func (l *loop) reported(r converge.Report) {
+	if l.ending && r.Err != nil {
+		return // it was cut off by our own end, which is no news of the resource
+	}
 	p, b := l.parts[r.ID], l.book
 	b.unsaved = true
 	line := Line{At: time.Now(), Resource: l.resource(r.ID)}
-	line.Resource.Outcome, line.Resource.Detail, line.Resource.Problem = r.Outcome, r.Detail, problem(r.Err)
+	line.Resource.Outcome, line.Resource.Detail = r.Outcome, r.Detail
+	line.Resource.Problem = l.explain(p, r.Status)
 	if r.Outcome == reason.Repaired {
 		line.Changes, line.Note = changes(p.plan.Changes), p.note
 		p.plan, p.note = host.Plan{}, ""

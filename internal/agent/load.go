@@ -133,9 +133,23 @@ func (d *desired) compile(opts *Options) error {
 	return nil
 }
 
+// active reports whether the state is the active one already, down to where each resource is declared.
+func (d *desired) active(st *store.Store) bool {
+	refs := st.Active()
+	if converge.Digest(d.root) != st.Root() || len(refs) != len(d.entries) {
+		return false
+	}
+	for i := range refs {
+		if refs[i].Place != d.entries[i].Place.String() {
+			return false
+		}
+	}
+	return true
+}
+
 // commit makes the state the active one, durably: first what has to be undone because of it, then the state itself.
 func (d *desired) commit(st *store.Store) error {
-	if d.encoded == nil || converge.Digest(d.root) == st.Root() && len(st.Active()) == len(d.entries) {
+	if d.encoded == nil || d.active(st) {
 		return nil
 	}
 	if err := st.AddRemovals(d.leaving); err != nil {
@@ -221,6 +235,7 @@ func (l *loop) reload(ctx context.Context) {
 	if err := l.adopt(ctx, d); err != nil {
 		l.refused(err)
 	}
+	l.subs.watchDeclarations(l.opts) // there may be new directories
 }
 
 // refused notes why the newest declaration is not the one enforced.
@@ -233,10 +248,13 @@ func (l *loop) refused(err error) {
 
 // adopt commits a state, binds its resources, watches them, and gives the graph to the engine.
 func (l *loop) adopt(ctx context.Context, d *desired) error {
+	graph := d.compiled.Graph
+	if l.engine != nil && d.active(l.store) && sameDesire(l.engine.Graph(), graph) {
+		return nil // the facts that changed matter to nothing
+	}
 	if err := d.commit(l.store); err != nil {
 		return err
 	}
-	graph := d.compiled.Graph
 	l.bodies.swap(l.store.Active(), graph, d.lookup)
 	parts := make([]*part, graph.Len())
 	for i := range parts {
@@ -260,6 +278,13 @@ func (l *loop) adopt(ctx context.Context, d *desired) error {
 	engine, err := converge.New(graph, l.opts.engine(), newRand(), converge.Resume{Converged: l.store.Converged(), Pending: pending, Budgets: budgets})
 	l.engine = engine
 	return err
+}
+
+// sameDesire reports whether two graphs of one set of entries want the same: their facts may differ.
+func sameDesire(a, b *converge.Graph) bool {
+	return slices.EqualFunc(a.Vertices, b.Vertices, func(x, y converge.Vertex) bool {
+		return x.Key == y.Key && x.Digest == y.Digest && x.NotApplicable == y.NotApplicable
+	})
 }
 
 // part makes the part of an item, or takes over the one that is there for the same desire.

@@ -2,6 +2,7 @@ package agent
 
 import (
 	"encoding/hex"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -151,15 +152,12 @@ func rank(o reason.Outcome) int {
 func (l *loop) resource(id converge.ID) Resource {
 	p, st := l.parts[id], l.engine.Status(id)
 	r := Resource{Title: p.title, Claim: p.claim.String(), Config: p.config, Place: p.place, Outcome: st.Outcome, Detail: st.Detail,
-		Problem: problem(st.Err), Since: st.Since, Attempts: st.Attempts, RetryAt: st.RetryAt, When: p.when}
+		Problem: l.explain(p, st), Since: st.Since, Attempts: st.Attempts, RetryAt: st.RetryAt, When: p.when}
 	if st.BlockedBy != converge.None {
 		r.BlockedBy = l.parts[st.BlockedBy].title
 	}
 	if p.removal != nil {
 		r.Removal = string(p.removal.how)
-	}
-	if p.when != "" {
-		r.Problem = &Problem{Code: reason.WhenFalse, Message: p.title + " is not applicable on this host: " + p.when + " is false"}
 	}
 	for _, key := range l.engine.Owed(id) {
 		if source := l.engine.Graph().ID(key); source != converge.None {
@@ -169,6 +167,24 @@ func (l *loop) resource(id converge.ID) Resource {
 		r.Owes = append(r.Owes, string(key))
 	}
 	return r
+}
+
+// explain gives the coded reason of a status. What is kept or repaired needs none.
+func (l *loop) explain(p *part, st converge.Status) *Problem {
+	switch {
+	case st.Err != nil:
+		return problem(st.Err)
+	case p.when != "":
+		return &Problem{Code: reason.WhenFalse, Message: fmt.Sprintf("%s: %s is false on this host", p.title, p.when)}
+	case st.Outcome == reason.Blocked && st.BlockedBy != converge.None:
+		by := l.parts[st.BlockedBy].title
+		return &Problem{Code: reason.BlockedBy, Message: fmt.Sprintf("%s waits until %s is as declared", p.title, by), Hint: "tako-agent why " + by}
+	case p.removal != nil && !p.removal.done:
+		return &Problem{Code: reason.RemovalPending, Message: fmt.Sprintf("%s is not declared any more and waits to be undone (%s)", p.title, p.removal.how)}
+	case st.Outcome == reason.Unknown:
+		return &Problem{Code: reason.NotChecked, Message: p.title + " has not been looked at yet"}
+	}
+	return nil
 }
 
 // degraded tells what the agent cannot do as well as it should.

@@ -31,6 +31,7 @@ type news struct {
 	allUnits     bool // the bus was away
 	declarations bool
 	limits       bool // the kernel has stopped telling about something
+	replaced     bool // a watched directory came, went or was replaced
 }
 
 // subscriptions knows what tells about what: which path, directory or unit belongs to which parts.
@@ -97,6 +98,7 @@ func (s *subscriptions) filesChanged(events []disk.Event) {
 		for _, ev := range events {
 			n.everything = n.everything || ev.Overflow
 			n.limits = n.limits || ev.Unwatched
+			n.replaced = n.replaced || ev.Name == ""
 			for _, id := range ev.IDs {
 				if id == declarationSlot {
 					n.declarations = true
@@ -305,6 +307,13 @@ func (s *subscriptions) remember(dir string) {
 		return
 	}
 	if s.dirs[dir]++; s.dirs[dir] == 1 {
+		_ = s.writers.Add(dir)
+	}
+}
+
+// rememberAgain asks anew for all directories, because one that was not there may be there now, or be another one.
+func (s *subscriptions) rememberAgain() {
+	for dir := range s.dirs {
 		_ = s.writers.Add(dir)
 	}
 }

@@ -3,6 +3,7 @@ package agent
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"tako.dev/tako/declare"
@@ -43,14 +44,13 @@ func (l *loop) startOp(ctx context.Context, op converge.Op, refused error) {
 			j.plans[i], l.parts[id].plan = l.parts[id].plan, host.Plan{}
 		}
 	}
-	// A half-finished operation is worse than a late end: the end of the agent does not cut it off, its deadline does.
-	ctx = context.WithoutCancel(ctx)
 	l.work.Go(func() {
 		out := failAll(len(j.parts), refused)
 		if refused == nil {
 			out = l.do(ctx, j)
 		}
-		l.post(ctx, func() { l.finished(ctx, j, out) })
+		// What was done is taken in also when the agent ends: end waits for it.
+		l.post(context.WithoutCancel(ctx), func() { l.finished(ctx, j, out) })
 	})
 }
 
@@ -58,7 +58,7 @@ func (l *loop) startOp(ctx context.Context, op converge.Op, refused error) {
 func (l *loop) finished(ctx context.Context, j job, out []outcome) {
 	done := converge.Done{Token: j.op.Token, Results: make([]converge.Result, len(out))}
 	for i := range out {
-		o, p := &out[i], j.parts[i]
+		o, p := &out[i], l.current(j.parts[i])
 		done.Results[i] = o.result
 		l.book.counted(j.op.Verb, o.result)
 		switch j.op.Verb {
@@ -76,11 +76,19 @@ func (l *loop) finished(ctx context.Context, j job, out []outcome) {
 				l.undone(p)
 			}
 		case converge.Refresh:
-			p.plan = host.Plan{Changes: []host.Change{{Field: "notified", To: o.note}}}
+			p.plan = host.Plan{}
 		}
 		p.note = o.note
 	}
 	l.step(ctx, done)
+}
+
+// current returns the part that stands for an old one in the present graph: for the same desire, its successor.
+func (l *loop) current(p *part) *part {
+	if id := l.engine.Graph().ID(p.key()); id != converge.None && l.parts[id].digest == p.digest {
+		return l.parts[id]
+	}
+	return p
 }
 
 // undone notes that a removal is complete.
@@ -258,6 +266,9 @@ func (l *loop) refresh(ctx context.Context, t host.Type, p *part, upto uint64) o
 func (l *loop) persist(records []converge.Record) error {
 	if len(records) == 0 {
 		return nil
+	}
+	if l.ending {
+		records = slices.DeleteFunc(records, func(r converge.Record) bool { return r.Kind == converge.BudgetSpent })
 	}
 	now, err := stamp()
 	if err == nil {

@@ -97,10 +97,11 @@ type Resume struct {
 // New makes an engine over a graph; every vertex is due for its first check. Nothing happens before the first Step. Every
 // vertex's lane must be among the options. rand decides jitter only.
 func New(g *Graph, o Options, rnd *rand.Rand, r Resume) (*Engine, error) {
+	o = o.withDefaults()
 	if err := o.validate(); err != nil {
 		return nil, err
 	}
-	e := &Engine{opts: o.withDefaults(), rand: rnd, ops: map[Token]*op{}, pending: map[ID]*owed{}, lanes: map[string]*lane{}}
+	e := &Engine{opts: o, rand: rnd, ops: map[Token]*op{}, pending: map[ID]*owed{}, lanes: map[string]*lane{}}
 	for _, l := range e.opts.Lanes {
 		made := &lane{Lane: l}
 		e.lanes[l.Name] = made

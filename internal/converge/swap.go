@@ -8,8 +8,8 @@ import (
 )
 
 // Swap replaces the graph. What has the same key and digest keeps its status, its budgets and what is proven of it; what
-// is new or differs starts afresh; operations in flight go on, and their results only say that they are over. Notifications
-// follow their target's key; those whose target is gone are cleared.
+// is new or differs starts afresh. Operations in flight go on; the results of those whose desire is over, and of checks, only
+// say that they are over. Notifications follow their target's key; those whose target is gone are cleared.
 func (e *Engine) Swap(now time.Time, g *Graph) (Effects, error) {
 	if err := e.knowsLanes(g); err != nil {
 		return Effects{}, err
@@ -36,12 +36,18 @@ func (e *Engine) Swap(now time.Time, g *Graph) (Effects, error) {
 // inherit takes over what still holds of a vertex's old state.
 func (e *Engine) inherit(id ID, was *state, same bool) {
 	s := &e.states[id]
+	comparable := same && !e.graph.Vertices[id].NotApplicable && was.outcome != reason.NotApplicable
 	switch was.phase {
-	case checking, applying, refreshing, stale:
+	case applying, refreshing:
 		s.phase = stale
+		if comparable {
+			s.phase, s.again, s.drift = was.phase, was.again, was.drift // what it does is still wanted, and told
+		}
+	case checking, stale:
+		s.phase = stale // a plan is made for one graph
 	case idle, queuedCheck, queuedApply, queuedRefresh:
 	}
-	if e.graph.Vertices[id].NotApplicable || was.outcome == reason.NotApplicable || !same {
+	if !comparable {
 		return
 	}
 	s.outcome, s.detail, s.err, s.since = was.outcome, was.detail, was.err, was.since
