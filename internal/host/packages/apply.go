@@ -33,8 +33,9 @@ func (j *job) fail(err error) { j.result.Err, j.over = err, true }
 
 // transaction is one call of Apply. Its steps take the jobs further that are not over yet.
 type transaction struct {
-	t    *Type
-	jobs []*job
+	t         *Type
+	jobs      []*job
+	refetched bool // package lists were found to be old and fetched again
 }
 
 func (x *transaction) run(ctx context.Context) {
@@ -42,21 +43,20 @@ func (x *transaction) run(ctx context.Context) {
 	x.refuseOutdated()
 	x.repair(ctx)
 	x.find(ctx)
-	if good := x.simulate(ctx); len(good) > 0 {
-		x.perform(ctx, good)
-	}
+	x.attempt(ctx, x.open())
 }
 
-// perform installs and removes what jobs say, which can be done together. A package whose own scripts fail has apt-get leave
-// others half-way, so what is not done after dpkg has finished what it can is tried again in halves, until those that fail
-// are alone with their words.
-func (x *transaction) perform(ctx context.Context, jobs []*job) {
-	output, err := x.install(ctx, jobs)
-	if err != nil && !isFinal(output, err) {
-		if more, repairErr := x.configure(ctx); isFinal(more, repairErr) {
-			output, err = more, repairErr
-		}
+// attempt installs and removes what of jobs a simulation finds possible together. Nothing is ever done that was not simulated
+// with just these packages and these lists before.
+//
+// A package whose own scripts fail has apt-get leave others half-way, so what is not done after dpkg has finished what it
+// can is tried again in halves, until those that fail are alone with their words.
+func (x *transaction) attempt(ctx context.Context, jobs []*job) {
+	jobs = x.simulate(ctx, jobs)
+	if len(jobs) == 0 {
+		return
 	}
+	output, err := x.install(ctx, jobs)
 	if isFinal(output, err) {
 		for _, j := range jobs {
 			j.fail(toolError(j.doing(), output, err))
@@ -67,16 +67,31 @@ func (x *transaction) perform(ctx context.Context, jobs []*job) {
 	left := slices.DeleteFunc(slices.Clone(jobs), func(j *job) bool { return j.over })
 	switch half := len(left) / 2; {
 	case len(left) == 0:
+	case isStale(output) && !x.refetched && x.t.update(ctx, true) == nil:
+		x.refetched = true
+		x.attempt(ctx, left)
 	case err == nil || len(jobs) == 1:
 		for _, j := range left {
 			j.fail(x.blame(j, output, err))
 		}
 	case half == 0:
-		x.perform(ctx, left)
+		x.attempt(ctx, left)
 	default:
-		x.perform(ctx, left[:half])
-		x.perform(ctx, left[half:])
+		x.attempt(ctx, left[:half])
+		x.attempt(ctx, left[half:])
 	}
+}
+
+// install runs apt-get. After a failure it has dpkg finish what has been unpacked.
+func (x *transaction) install(ctx context.Context, jobs []*job) ([]byte, error) {
+	output, err := run(ctx, command{args: installArguments(resourcesOf(jobs)), max: transactionMax, lasting: true})
+	if err == nil || isFinal(output, err) {
+		return output, err
+	}
+	if more, repairErr := x.configure(ctx); isFinal(more, repairErr) {
+		return more, repairErr
+	}
+	return output, err
 }
 
 // open returns the jobs that are not over.
@@ -182,16 +197,6 @@ func (x *transaction) repair(ctx context.Context) {
 
 func (x *transaction) configure(ctx context.Context) ([]byte, error) {
 	return run(ctx, command{args: []string{dpkgPath, "--force-confold", "--force-confdef", "--configure", "-a"}, max: transactionMax, lasting: true})
-}
-
-// install runs apt-get, and once more with fresh lists where those that it had name files that are gone.
-func (x *transaction) install(ctx context.Context, jobs []*job) ([]byte, error) {
-	c := command{args: installArguments(resourcesOf(jobs)), max: transactionMax, lasting: true}
-	output, err := run(ctx, c)
-	if err != nil && isStale(output) && x.t.update(ctx, true) == nil {
-		output, err = run(ctx, c)
-	}
-	return output, err
 }
 
 // blame is the error of a package that is not as declared after its transaction.

@@ -116,7 +116,11 @@ func (q question) answers(t *testing.T) []answer {
 // aHost boots a host with the test binary in it.
 func aHost(t *testing.T, debs ...boots.Deb) *boots.Host {
 	t.Helper()
-	lab := boots.NewLab(t)
+	return hostOf(t, boots.NewLab(t), debs...)
+}
+
+func hostOf(t *testing.T, lab *boots.Lab, debs ...boots.Deb) *boots.Host {
+	t.Helper()
 	for _, deb := range debs {
 		lab.Repository().Add(t, deb)
 	}
@@ -389,6 +393,33 @@ func TestAgentCase24_Killed(t *testing.T) {
 		return a.Error, a.Code == 0
 	})
 	c.Equal(version(t, h, "slow"), "1.0", "slow")
+}
+
+// TestOldLists installs with lists that name a file which the repository does not have any more.
+func TestOldLists(t *testing.T) {
+	lab := boots.NewLab(t)
+	h := hostOf(t, lab, simple("one", "1.0"))
+	h.MustRun(t, "apt-get", "update")
+	h.MustRun(t, "sh", "-c", "sed -i s/one_1.0/one_0.9/ /var/lib/apt/lists/*Packages")
+	lab.Repository().Add(t, simple("two", "1.0"))
+	if a := apply(t, h, present("one"), present("hello"))[0]; a.Code != 0 || version(t, h, "one") != "1.0" {
+		t.Errorf("%+v", a)
+	}
+}
+
+// TestRemovalAlone keeps a package that would go if what replaces it fails.
+func TestRemovalAlone(t *testing.T) {
+	h := aHost(t, simple("old", "1.0"), boots.Deb{Name: "user", Version: "1.0", Fields: map[string]string{"Depends": "old | new"}},
+		boots.Deb{Name: "new", Version: "1.0", Scripts: map[string]string{"preinst": "#!/bin/sh\nexit 1\n"}})
+	h.MustRun(t, "apt-get", "update")
+	h.MustRun(t, "apt-get", "install", "-y", "old", "user")
+	as := apply(t, h, present("new"), absent("old"))
+	if as[0].Code == 0 || as[1].Code != reason.PackageToolFailed {
+		t.Errorf("%+v", as)
+	}
+	if version(t, h, "user") == "" {
+		t.Error("a package that nobody declared absent was removed")
+	}
 }
 
 func TestAgentCase25_OneBad(t *testing.T) {

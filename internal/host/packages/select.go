@@ -5,12 +5,19 @@ import (
 	"errors"
 	"slices"
 	"strings"
+	"time"
 
 	"tako.dev/tako/internal/reason"
 )
 
-// versionsShown bounds how many versions an error lists.
-const versionsShown = 5
+const (
+	// versionsShown and namesShown bound how much an error lists.
+	versionsShown = 5
+	namesShown    = 10
+	// selectionMax bounds how long bad packages are looked for: a hundred simulations on a slow machine. What has not been
+	// looked at by then waits for the next attempt, which begins with what is good done.
+	selectionMax = 5 * time.Minute
+)
 
 // find ends the jobs of packages and versions that no list has, after fetching new lists if that may help.
 func (x *transaction) find(ctx context.Context) {
@@ -71,10 +78,9 @@ func (j *job) notOffered(o offer, updateErr error) error {
 	return e
 }
 
-// simulate returns the jobs that can be done together, and ends the others.
-func (x *transaction) simulate(ctx context.Context) []*job {
-	open := x.open()
-	if len(open) == 0 {
+// simulate returns those of jobs that can be done together, and ends the others.
+func (x *transaction) simulate(ctx context.Context, jobs []*job) []*job {
+	if len(jobs) == 0 {
 		return nil
 	}
 	s := selection{absent: map[string]bool{}}
@@ -83,7 +89,9 @@ func (x *transaction) simulate(ctx context.Context) []*job {
 			s.absent[j.name] = true
 		}
 	}
-	s.add(ctx, open)
+	limited, cancel := context.WithTimeout(ctx, selectionMax)
+	defer cancel()
+	s.add(limited, jobs)
 	return s.good
 }
 
@@ -127,9 +135,8 @@ func (s *selection) try(ctx context.Context, jobs []*job) error {
 
 // list is names for a person.
 func list(names []string) string {
-	const shown = 10
-	if len(names) > shown {
-		return strings.Join(names[:shown], ", ") + ", …"
+	if len(names) > namesShown {
+		return strings.Join(names[:namesShown], ", ") + ", …"
 	}
 	return strings.Join(names, ", ")
 }

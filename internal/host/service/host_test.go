@@ -271,6 +271,18 @@ func TestAgentCase17_UnitFileChanged(t *testing.T) {
 	show := h.MustRun(t, "systemctl", "show", "--property=NeedDaemonReload,Description", "daemon")
 	c.Check(strings.Contains(show, "NeedDaemonReload=no") && strings.Contains(show, "Description=changed"), "systemd has read the file: %s", show)
 	c.Check(ask(t, h, question{Service: s}).Changes == nil, "nothing is left to do")
+
+	// Also before a start, and where nothing but the file has changed.
+	reloaded := func(when string) {
+		a := ask(t, h, question{Service: s})
+		c.Check(a.Code == 0 && a.Changed, "%s: %+v", when, a)
+		c.Equal(h.MustRun(t, "systemctl", "show", "--property=NeedDaemonReload", "--value", "daemon"), "no\n", "systemd has a file to read "+when)
+	}
+	h.MustRun(t, "touch", "--date=now + 4 seconds", unitDir+"daemon.service")
+	reloaded("while the unit runs")
+	h.MustRun(t, "systemctl", "stop", "daemon")
+	h.Put(t, unitDir+"daemon.service.d/more.conf", "[Service]\nEnvironment=MORE=yes\n", 0o644)
+	reloaded("before a start")
 }
 
 func TestAgentCase18_OddUnits(t *testing.T) {
