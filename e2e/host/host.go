@@ -150,7 +150,8 @@ func (h *Host) start() error {
 		return err
 	}
 	defer console.Close()
-	cmd := exec.Command("sh", append([]string{"-c", startScript, "start", h.name, h.dir, h.lab.root.usr(), bridgeName}, groups...)...)
+	// No context ends a machine: Poweroff, PowerCut and the end of the lab do, each with a deadline.
+	cmd := exec.CommandContext(context.Background(), "sh", append([]string{"-c", startScript, "start", h.name, h.dir, h.lab.root.usr(), bridgeName}, groups...)...)
 	cmd.Stdout, cmd.Stderr = console, console
 	cmd.SysProcAttr = &syscall.SysProcAttr{
 		Cloneflags: syscall.CLONE_NEWPID | syscall.CLONE_NEWNS,

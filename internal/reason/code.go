@@ -68,7 +68,6 @@ const (
 	WhenFalse         Code = 533
 	UnsupportedInRoot Code = 534
 	Unwatched         Code = 536
-	GuardUnknown      Code = 537
 	RemovalPending    Code = 538
 	NotifyPending     Code = 539
 	OperationTimeout  Code = 540
@@ -93,6 +92,7 @@ const (
 	UnitNotInstalled  Code = 708
 	BusDisconnected   Code = 709
 	UnitEnableRefused Code = 710
+	UnitBusy          Code = 711
 
 	AnotherAgent     Code = 801
 	StateCorrupt     Code = 802
@@ -176,7 +176,6 @@ var table = []Entry{
 	{WhenFalse, "condition is false on this host", NotApplicable, "", Never, ExitOK, 200},
 	{UnsupportedInRoot, "not possible under --root", Failed, Unsupported, Never, ExitFailed, 501},
 	{Unwatched, "not watched by the kernel, checked slowly", Unknown, "", Never, ExitOK, 200},
-	{GuardUnknown, "cannot be told without running", Unknown, "", Never, ExitOK, 200},
 	{RemovalPending, "removal is pending", Unknown, "", BackOff, ExitFailed, 200},
 	{NotifyPending, "notification is pending", Unknown, "", BackOff, ExitFailed, 200},
 	{OperationTimeout, "took too long", Failed, Timeout, BackOff, ExitDeadline, 504},
@@ -201,6 +200,7 @@ var table = []Entry{
 	{UnitNotInstalled, "unit file cannot be enabled or disabled", Failed, Invalid, BackOff, ExitFailed, 422},
 	{BusDisconnected, "system bus is not reachable", Failed, DetailError, BackOff, ExitFailed, 503},
 	{UnitEnableRefused, "systemd refused to enable or disable the unit", Failed, DetailError, BackOff, ExitFailed, 500},
+	{UnitBusy, "somebody else is busy with the unit", Deferred, Lock, WaitThen, ExitStalled, 423},
 
 	{AnotherAgent, "another agent is running on this state", Unknown, "", Never, ExitConflict, 409},
 	{StateCorrupt, "state file is corrupt", Failed, DetailError, BackOff, ExitFailed, 500},

@@ -237,18 +237,3 @@ func textSamples() []sample {
 		{"dependencies", nil, []string{"go.mod: missing"}},
 	}
 }
-
-// TestLinkedPackages reads the table of the binary of this very test, which links testing and not net/http.
-func TestLinkedPackages(t *testing.T) {
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	linked, err := linkedPackages(self)
-	if err != nil {
-		t.Skip("needs a binary in ELF form: " + err.Error())
-	}
-	if !slices.Contains(linked, "testing") || !slices.Contains(linked, "go/parser") || slices.Contains(linked, "net/http") {
-		t.Errorf("linked packages: %q", linked)
-	}
-}

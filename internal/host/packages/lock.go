@@ -2,14 +2,12 @@ package packages
 
 import (
 	"errors"
-	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
 	"time"
 
-	"golang.org/x/sys/unix"
-
+	"tako.dev/tako/internal/disk"
 	"tako.dev/tako/internal/reason"
 )
 
@@ -23,50 +21,11 @@ var lockNames = []string{"lock-frontend", "lock"}
 // lockHolder says who holds a lock of the database, "" for nobody.
 func lockHolder(dir string) (string, error) {
 	for _, name := range lockNames {
-		pid, err := lockedBy(filepath.Join(dir, name))
-		if err != nil {
-			return "", err
-		}
-		if pid != 0 {
-			return holderName(pid), nil
+		if holder, err := disk.LockHolder(filepath.Join(dir, name)); holder != "" || err != nil {
+			return holder, err
 		}
 	}
 	return "", nil
-}
-
-// lockedBy asks the kernel who would keep us from locking a file, without locking it. 0 is nobody.
-func lockedBy(file string) (pid int, err error) {
-	f, err := os.Open(file)
-	if errors.Is(err, os.ErrNotExist) {
-		return 0, nil
-	}
-	if err != nil {
-		return 0, err
-	}
-	defer f.Close()
-	lock := unix.Flock_t{Type: unix.F_WRLCK}
-	if err := unix.FcntlFlock(f.Fd(), unix.F_GETLK, &lock); err != nil {
-		return 0, os.NewSyscallError("fcntl", err)
-	}
-	if lock.Type == unix.F_UNLCK {
-		return 0, nil
-	}
-	if lock.Pid == 0 {
-		return -1, nil // in a PID namespace that is not below ours
-	}
-	return int(lock.Pid), nil
-}
-
-// holderName is a process for a person: "pid 812 (unattended-upgr)".
-func holderName(pid int) string {
-	if pid <= 0 {
-		return "a process of another container"
-	}
-	text := "pid " + strconv.Itoa(pid)
-	if comm, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/comm"); err == nil {
-		text += " (" + reason.Clip(comm) + ")"
-	}
-	return text
 }
 
 // lockRefusal finds out of what apt or dpkg said that somebody else holds a lock, and who. The words are those of apt's
@@ -81,7 +40,7 @@ func lockRefusal(output []byte) (holder string, refused bool) {
 		if _, rest, ok := strings.Cut(text, before); ok {
 			digits := rest[:len(rest)-len(strings.TrimLeft(rest, "0123456789"))]
 			if pid, err := strconv.Atoi(digits); err == nil {
-				return holderName(pid), true
+				return disk.ProcessName(pid), true
 			}
 		}
 	}

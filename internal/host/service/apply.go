@@ -5,8 +5,10 @@ import (
 	"errors"
 	"slices"
 
+	"tako.dev/tako/internal/disk"
 	"tako.dev/tako/internal/host"
 	"tako.dev/tako/internal/reason"
+	"tako.dev/tako/internal/systemd"
 )
 
 // Check looks at each unit. Every depth looks at the same: there is nothing that could be remembered instead.
@@ -25,7 +27,7 @@ func (t *Type) check(ctx context.Context, r *resource) ([]host.Change, error) {
 		return nil, err
 	}
 	if !s.NotFound() {
-		return r.compare(s)
+		return t.unlessReplaced(r, s)
 	}
 	// A unit file that has just been written is on the disk, and not yet known to systemd.
 	file, err := t.bus.UnitFileState(ctx, r.unit)
@@ -36,6 +38,22 @@ func (t *Type) check(ctx context.Context, r *resource) ([]host.Change, error) {
 		s.LoadState, s.ActiveState, s.UnitFileState, s.NeedDaemonReload = "loaded", "inactive", file, true
 	}
 	return r.compare(s)
+}
+
+// unlessReplaced compares, but leaves a unit alone that was stopped in good order while the package database is locked:
+// that is how a package's scripts stop what they are about to replace or remove, and starting it then would run files that
+// are on their way out. One that has crashed is started all the same.
+func (t *Type) unlessReplaced(r *resource, s systemd.UnitState) ([]host.Change, error) {
+	changes, err := r.compare(s)
+	if err != nil || !r.running || s.ActiveState != "inactive" || !has(changes, fieldState) {
+		return changes, err
+	}
+	holder, err := disk.LockHolder(t.packageLock)
+	if err != nil || holder == "" {
+		return changes, err
+	}
+	return nil, &reason.Error{Code: reason.UnitBusy, Doing: "start unit " + r.unit, Cause: errors.New(holder + " is changing packages"),
+		Holder: holder, After: busyWait}
 }
 
 // Apply acts on each unit in turn.

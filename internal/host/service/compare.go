@@ -33,6 +33,10 @@ func (r *resource) compare(s systemd.UnitState) ([]host.Change, error) {
 		return nil, &reason.Error{Code: reason.UnitMasked, Doing: "look at unit " + r.unit,
 			Hint: "`systemctl unmask " + r.unit + "` allows it to start again, or declare it stopped"}
 	}
+	if r.running && s.ActiveState == "deactivating" {
+		// Starting it now would cancel the stop of whoever asked for it: an operator, or a package's scripts, which then fail.
+		return nil, &reason.Error{Code: reason.UnitBusy, Doing: "look at unit " + r.unit, Cause: errors.New("it is being stopped"), After: busyWait}
+	}
 	var changes []host.Change
 	if s.NeedDaemonReload {
 		changes = append(changes, host.Change{Field: fieldReload, From: "unit files changed", To: "read"})

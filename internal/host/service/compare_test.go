@@ -35,7 +35,7 @@ func TestCompare(t *testing.T) {
 		{r: up, s: unit("inactive", "dead", ""), want: []host.Change{state("stopped", "running")}},
 		{r: up, s: unit("activating", "start", ""), want: []host.Change{state("activating", "running")}},
 		{r: up, s: unit("activating", "auto-restart", ""), want: []host.Change{state("waits for its restart", "running")}},
-		{r: up, s: unit("deactivating", "stop", ""), want: []host.Change{state("deactivating", "running")}},
+		{r: up, s: unit("deactivating", "stop", ""), code: reason.UnitBusy},
 		{r: up, s: crashed, want: []host.Change{state("failed (exit-code)", "running")}},
 		{r: up, s: stale, want: []host.Change{{Field: "daemon-reload", From: "unit files changed", To: "read"}}},
 		{r: up, s: none, code: reason.UnitNotFound},

@@ -20,6 +20,11 @@ const (
 	// person can still follow.
 	laneBurst = 20
 	laneEvery = 6 * time.Second
+	// busyWait is when to look again at a unit that somebody else is busy with; systemd tells when it is stopped, nothing tells
+	// when the package database is unlocked.
+	busyWait = 2 * time.Second
+	// packageLock is the lock of whoever changes packages on Debian, apt(8).
+	packageLock = "/var/lib/dpkg/lock-frontend"
 	// bootedDir exists where systemd is pid 1, sd_booted(3).
 	bootedDir = "/run/systemd/system"
 )
@@ -32,9 +37,10 @@ type Options struct {
 
 // Type is the resource type service.
 type Type struct {
-	sandbox bool
-	booted  string
-	bus     units
+	sandbox     bool
+	booted      string
+	packageLock string
+	bus         units
 }
 
 var (
@@ -66,7 +72,9 @@ type jobs interface {
 }
 
 // New makes the Type.
-func New(o Options) *Type { return &Type{sandbox: o.Sandbox, booted: bootedDir, bus: o.Bus} }
+func New(o Options) *Type {
+	return &Type{sandbox: o.Sandbox, booted: bootedDir, packageLock: packageLock, bus: o.Bus}
+}
 
 // Lane returns the lane of services.
 func (t *Type) Lane() converge.Lane {
