@@ -75,6 +75,9 @@ func (f *convergeFlags) run(ctx context.Context) error {
 	}
 	err = a.Run(ctx)
 	printer.end()
+	if e := reason.Of(err); e != nil && strings.HasPrefix(e.Hint, "tako-agent ") {
+		e.Hint += f.rootFlag() // the agent does not know how it was called
+	}
 	return err
 }
 

@@ -75,8 +75,8 @@ type loop struct {
 	engine *converge.Engine
 	parts  []*part        // by converge.ID
 	work   sync.WaitGroup // operations in flight
-	refuse []*reason.Error
-	ending bool // no new operation is started
+	refuse []Problem      // why the newest declaration is not the one enforced; empty when it is
+	ending bool           // no new operation is started
 }
 
 // post hands work to the loop, or gives up when the context ends.
@@ -177,6 +177,9 @@ func (l *loop) heard(ctx context.Context) {
 	news := l.subs.take()
 	if news.declarations {
 		l.reload(ctx)
+	}
+	if news.everything {
+		l.book.trouble("hear of changes", &reason.Error{Code: reason.WatchOverflow, Doing: "hear of changes", Hint: "everything is checked again; raise fs.inotify.max_queued_events if it happens often"})
 	}
 	if news.limits {
 		l.rearm()

@@ -97,6 +97,12 @@ func (b *book) tell(line Line, cause converge.Cause) {
 	if line.Note != "" {
 		h.Message = line.Note
 	}
+	if res.Outcome == reason.Repaired {
+		h.Code = reason.RepairedChange.String()
+		if res.Detail == reason.Drift {
+			h.Code = reason.RepairedDrift.String()
+		}
+	}
 	if res.Problem != nil {
 		h.Code, h.Message, h.Evidence = res.Problem.Code.String(), res.Problem.Message, res.Problem.Evidence
 	}
@@ -118,12 +124,12 @@ var causeNames = [...]string{
 
 // trouble tells of something that went wrong with the agent itself.
 func (b *book) trouble(what string, err error) {
-	b.show(b.note(what, err))
+	b.show(problem(b.note(what, err)))
 }
 
-func (b *book) show(e *reason.Error) {
+func (b *book) show(p *Problem) {
 	if b.onLine != nil {
-		b.onLine(Line{At: time.Now(), Trouble: problem(e)})
+		b.onLine(Line{At: time.Now(), Trouble: p})
 	}
 }
 

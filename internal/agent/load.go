@@ -241,8 +241,8 @@ func (l *loop) reload(ctx context.Context) {
 // refused notes why the newest declaration is not the one enforced.
 func (l *loop) refused(err error) {
 	l.refuse = problems(err)
-	for _, e := range l.refuse {
-		l.book.show(e)
+	for i := range l.refuse {
+		l.book.show(&l.refuse[i])
 	}
 }
 
@@ -337,15 +337,15 @@ func bind(ctx context.Context, t host.Type, d host.Declared) (host.Resource, *re
 	return res, reason.Of(err)
 }
 
-// problems lists the errors inside an error that came from loading.
-func problems(err error) []*reason.Error {
+// problems lists the mistakes inside an error that came from loading.
+func problems(err error) []Problem {
 	var faults declare.Faults
 	if !errors.As(err, &faults) {
-		return []*reason.Error{reason.Of(err)}
+		return []Problem{*problem(reason.Of(err))}
 	}
-	var list []*reason.Error
-	for _, f := range faults {
-		list = append(list, &reason.Error{Code: f.Code, Doing: f.Place().String(), Cause: errors.New(f.Message), Hint: f.Hint})
+	list := make([]Problem, len(faults))
+	for i, f := range faults {
+		list[i] = Problem{Code: f.Code, Message: f.String(), Hint: f.Hint}
 	}
 	return list
 }

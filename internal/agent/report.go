@@ -135,9 +135,7 @@ func (l *loop) report(all bool) *Report {
 	if over := len(r.Resources) - reportMax; over > 0 && !all {
 		r.Resources, r.Omitted = r.Resources[:reportMax], over
 	}
-	for _, e := range l.refuse {
-		r.Refused = append(r.Refused, *problem(e))
-	}
+	r.Refused = l.refuse
 	r.Degraded = l.degraded()
 	return r
 }

@@ -40,10 +40,13 @@ func Open(o Options) (*Host, error) {
 	sandbox := o.Root != "/"
 	var store *content.Store
 	if !o.ReadOnly {
-		for dir, mode := range map[string]os.FileMode{o.Root: 0o755, o.StateDir: 0o700} {
-			if err := os.MkdirAll(dir, mode); err != nil {
+		for _, dir := range []string{o.Root, filepath.Dir(o.StateDir)} {
+			if err := os.MkdirAll(dir, 0o755); err != nil {
 				return nil, unwritable(dir, err)
 			}
+		}
+		if err := os.Mkdir(o.StateDir, 0o700); err != nil && !errors.Is(err, os.ErrExist) {
+			return nil, unwritable(o.StateDir, err)
 		}
 		var err error
 		if store, err = content.Open(filepath.Join(o.StateDir, "content"), content.Options{}); err != nil {
@@ -52,6 +55,9 @@ func Open(o Options) (*Host, error) {
 	}
 	root, err := disk.OpenRoot(o.Root)
 	if err != nil {
+		if e := reason.Of(err); o.ReadOnly && e.Code == reason.ParentMissing {
+			e.Hint = "make it first (mkdir -p " + o.Root + "): a preview makes nothing"
+		}
 		return nil, err
 	}
 	h := &Host{Root: root}
