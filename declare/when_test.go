@@ -186,7 +186,7 @@ func drawModel(t *rapid.T, depth int) model {
 		return model{fmt.Sprintf("facts.os.id == %q", want), want == "debian", 2}
 	case 1:
 		n := rapid.IntRange(6, 10).Draw(t, "number")
-		signs := map[string]bool{"<": 8 < n, "<=": 8 <= n, ">": 8 > n, ">=": 8 >= n, "==": 8 == n, "!=": 8 != n}
+		signs := map[string]bool{"<": 8 < n, "<=": 8 <= n, ">": 8 > n, ">=": 8 >= n, "==": n == 8, "!=": n != 8}
 		sign := rapid.SampledFrom(sortedKeys(signs)).Draw(t, "sign")
 		return model{fmt.Sprintf("facts.cpu.count%s%d", sign, n), signs[sign], 2}
 	case 2:

@@ -15,6 +15,10 @@ import (
 // inboxSize bounds what waits for the loop. Senders wait for room; nothing is dropped.
 const inboxSize = 64
 
+// declarationQuiet is how long the declarations must have been left alone before they are read: a file that is being
+// copied into place is not yet what somebody wants, and its first half may well be valid.
+const declarationQuiet = 200 * time.Millisecond
+
 // Agent keeps one host as declared. It is made by New and lives in Run.
 type Agent struct {
 	opts  Options
@@ -49,9 +53,11 @@ func (a *Agent) Run(ctx context.Context) (err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	l := &loop{
 		opts: &a.opts, store: a.store, subs: subs, inbox: make(chan func(), inboxSize), wake: time.NewTimer(time.Hour), slow: time.NewTimer(slowCheck),
+		quiet:  time.NewTimer(declarationQuiet),
 		bodies: &bodies{store: a.store}, book: newBook(a.store, &a.opts),
 	}
 	l.wake.Stop()
+	l.quiet.Stop()
 	var sources sync.WaitGroup
 	defer sources.Wait()
 	defer cancel()
@@ -71,6 +77,7 @@ type loop struct {
 	inbox  chan func() // shared: work for the loop's goroutine
 	wake   *time.Timer // the engine's
 	slow   *time.Timer // for what the kernel does not tell about
+	quiet  *time.Timer // since the declarations changed
 	book   *book
 	engine *converge.Engine
 	parts  []*part        // by converge.ID
@@ -104,7 +111,13 @@ func (l *loop) start(ctx context.Context, sources *sync.WaitGroup) {
 		run("watch writers", l.subs.writers.Run)
 	}
 	if l.opts.Bus != nil {
-		run("watch units", func(ctx context.Context) error { return l.opts.Bus.Run(ctx, l.subs.unitChanged) })
+		run("watch units", func(ctx context.Context) error {
+			err := l.opts.Bus.Run(ctx, l.subs.unitChanged)
+			if reason.Is(err, reason.NoSystemd) {
+				return nil // each service says so itself
+			}
+			return err
+		})
 	}
 	if !l.opts.Watch {
 		return
@@ -132,10 +145,7 @@ func (l *loop) serve(ctx context.Context) error {
 		case <-l.wake.C:
 			l.step(ctx, converge.Tick{})
 		case <-l.slow.C:
-			if ids := l.subs.unheard(); len(ids) > 0 {
-				l.step(ctx, converge.Examine{IDs: ids})
-			}
-			l.rearm()
+			l.unheard(ctx)
 		case <-ctx.Done():
 			l.end()
 			l.book.save(l.report(false))
@@ -176,7 +186,7 @@ func (l *loop) end() {
 func (l *loop) heard(ctx context.Context) {
 	news := l.subs.take()
 	if news.declarations {
-		l.reload(ctx)
+		l.quiet.Reset(declarationQuiet)
 	}
 	if news.everything {
 		l.book.trouble("hear of changes", &reason.Error{Code: reason.WatchOverflow, Doing: "hear of changes", Hint: "everything is checked again; raise fs.inotify.max_queued_events if it happens often"})
@@ -190,6 +200,18 @@ func (l *loop) heard(ctx context.Context) {
 	if ids := l.subs.touched(news); len(ids) > 0 {
 		l.step(ctx, converge.Touched{IDs: ids})
 	}
+}
+
+// unheard looks at what the kernel does not tell about.
+func (l *loop) unheard(ctx context.Context) {
+	n := l.subs.unheard()
+	if n.declarations {
+		l.reload(ctx)
+	}
+	if ids := l.subs.touched(n); len(ids) > 0 {
+		l.step(ctx, converge.Examine{IDs: ids})
+	}
+	l.rearm()
 }
 
 // step feeds the engine and carries out what it asks for.

@@ -19,6 +19,7 @@ const (
 	troublesMax = 20               // the newest of each kind
 	changesMax  = 8                // changes told of one repair; the rest is counted
 	savePause   = 10 * time.Second // between two reports saved on disk while things happen
+	troubleTime = time.Hour        // a trouble that has not come again is over
 )
 
 // Line is one thing that happened, for a person who watches and for the log.
@@ -37,10 +38,16 @@ type book struct {
 	onLine   func(Line)
 	pid      int
 	totals   Totals
-	troubles []*reason.Error
+	troubles []trouble
 	unsaved  bool      // something was reported since the report was saved
 	saved    time.Time // when it was
 	loaded   bool      // memory that loading needed has not been given back
+}
+
+// trouble is something that went wrong with the agent itself.
+type trouble struct {
+	err *reason.Error
+	at  time.Time
 }
 
 func newBook(st *store.Store, o *Options) *book {
@@ -78,7 +85,7 @@ func (l *loop) reported(r converge.Report) {
 		default:
 			b.totals.Drift++
 			line.Writer = l.subs.writer(p)
-			if r.Cause == converge.CauseExamined {
+			if r.Cause == converge.CauseExamined && !l.subs.isSlow(p) {
 				b.totals.Missed++
 			}
 		}
@@ -139,8 +146,11 @@ func (b *book) note(what string, err error) *reason.Error {
 	if e.Doing == "" || e.Doing == "run" {
 		e = &reason.Error{Code: e.Code, Doing: what, Cause: e.Cause, Hint: e.Hint}
 	}
-	b.troubles = slices.DeleteFunc(b.troubles, func(t *reason.Error) bool { return t.Code == e.Code && t.Doing == e.Doing })
-	b.troubles = append(b.troubles, e)
+	now := time.Now()
+	b.troubles = slices.DeleteFunc(b.troubles, func(t trouble) bool {
+		return t.err.Code == e.Code && t.err.Doing == e.Doing || now.Sub(t.at) > troubleTime
+	})
+	b.troubles = append(b.troubles, trouble{e, now})
 	if over := len(b.troubles) - troublesMax; over > 0 {
 		b.troubles = b.troubles[over:]
 	}

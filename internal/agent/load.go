@@ -193,6 +193,7 @@ func (l *loop) begin(ctx context.Context) error {
 		return err
 	}
 	l.subs.watchDeclarations(l.opts)
+	l.rearm()
 	l.sweep(ctx)
 	// Where systemd did not start this process, there is nobody to tell.
 	_ = systemd.Notify(systemd.Ready)
@@ -236,6 +237,7 @@ func (l *loop) reload(ctx context.Context) {
 		l.refused(err)
 	}
 	l.subs.watchDeclarations(l.opts) // there may be new directories
+	l.rearm()
 }
 
 // refused notes why the newest declaration is not the one enforced.
@@ -264,7 +266,6 @@ func (l *loop) adopt(ctx context.Context, d *desired) error {
 	if err := l.subs.swap(ctx, parts); err != nil {
 		l.book.trouble("watch units", err)
 	}
-	l.rearm()
 	l.book.unsaved, l.book.loaded = true, true
 	if l.engine != nil {
 		effects, err := l.engine.Swap(time.Now(), graph)
@@ -345,7 +346,7 @@ func problems(err error) []Problem {
 	}
 	list := make([]Problem, len(faults))
 	for i, f := range faults {
-		list[i] = Problem{Code: f.Code, Message: f.String(), Hint: f.Hint}
+		list[i] = Problem{Code: f.Code, Message: f.Place().String() + ": " + f.Message, Hint: f.Hint}
 	}
 	return list
 }

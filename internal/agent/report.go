@@ -191,8 +191,10 @@ func (l *loop) degraded() []Problem {
 	for _, e := range l.store.Troubles() {
 		list = append(list, *problem(e))
 	}
-	for _, e := range l.book.troubles {
-		list = append(list, *problem(e))
+	for _, t := range l.book.troubles {
+		if time.Since(t.at) <= troubleTime {
+			list = append(list, *problem(t.err))
+		}
 	}
 	if e := l.subs.unwatched(); e != nil {
 		list = append(list, *problem(e))

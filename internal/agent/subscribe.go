@@ -338,8 +338,9 @@ func (s *subscriptions) watchUnits(ctx context.Context) error {
 			}
 		}
 	}
+	none := len(s.units) == 0 && len(units) == 0
 	s.units = units
-	if s.bus == nil {
+	if s.bus == nil || none {
 		return nil
 	}
 	names := make([]string, 0, len(units))
@@ -384,27 +385,42 @@ func (s *subscriptions) writer(p *part) string {
 	return ""
 }
 
-// unheard lists the vertices that the kernel does not tell about, after trying once more to make it.
-func (s *subscriptions) unheard() []converge.ID {
-	again := s.files.Retry()
-	slow := s.files.Unwatched()
-	if len(slow) == 0 {
+// watchers lists the watchers, one or two.
+func (s *subscriptions) watchers() []*disk.Watcher {
+	if s.declarations == s.files {
+		return []*disk.Watcher{s.files}
+	}
+	return []*disk.Watcher{s.files, s.declarations}
+}
+
+// unheard is what the kernel does not tell about, after trying once more to make it.
+func (s *subscriptions) unheard() news {
+	n := news{slots: map[disk.ID]struct{}{}}
+	for _, w := range s.watchers() {
+		for _, slot := range slices.Concat(w.Retry(), w.Unwatched()) {
+			if slot == declarationSlot {
+				n.declarations = true
+				continue
+			}
+			n.slots[slot] = struct{}{}
+		}
+	}
+	if s.unwatched() == nil {
 		s.limited = nil
 	}
-	n := news{slots: map[disk.ID]struct{}{}}
-	for _, slot := range slices.Concat(again, slow) {
-		n.slots[slot] = struct{}{}
-	}
-	return s.touched(n)
+	return n
 }
 
 // unwatched is nil when the kernel tells about everything.
 func (s *subscriptions) unwatched() *reason.Error {
-	slow := s.files.Unwatched()
-	if len(slow) == 0 {
+	slow := 0 // each resource is one, and so are the declarations
+	for _, w := range s.watchers() {
+		slow += len(w.Unwatched())
+	}
+	if slow == 0 {
 		return nil
 	}
-	e := &reason.Error{Code: reason.Unwatched, Doing: fmt.Sprintf("watch %d resources", len(slow)),
+	e := &reason.Error{Code: reason.Unwatched, Doing: fmt.Sprintf("watch %d resources or declarations", slow),
 		Cause: fmt.Errorf("they are checked every %v instead", slowCheck), Hint: "raise fs.inotify.max_user_watches and max_user_instances"}
 	if s.limited != nil {
 		e.Cause = fmt.Errorf("%w; they are checked every %v instead", s.limited, slowCheck)
