@@ -1,7 +1,6 @@
 package converge
 
 import (
-	"container/heap"
 	"fmt"
 	"math/rand/v2"
 	"time"
@@ -9,65 +8,12 @@ import (
 	"tako.dev/tako/internal/reason"
 )
 
-// phase is where a vertex is on its way.
-type phase uint8
-
-const (
-	idle phase = iota
-	queuedCheck
-	checking
-	queuedApply
-	applying
-	queuedRefresh
-	refreshing
-	stale // an operation that an earlier graph started is still in flight: its result only says that it is over
-)
-
-// state is what the engine knows of one vertex. It is kept small: there may be 100,000.
-type state struct {
-	err       *reason.Error
-	since     time.Time
-	wait      time.Duration // on the engine's clock: not tried before; 0 where it is not waiting
-	windowAt  time.Duration // start of the window that repairs are counted in
-	fixedAt   time.Duration // last repair of drift
-	blockedBy ID
-	busyPreds int32 // vertices it is ordered after that have not settled
-	badPreds  int32 // vertices it requires that are not converged
-	attempts  int32
-	repairs   int16 // of drift, in the window
-	holds     int16 // hold-offs in a row
-	outcome   reason.Outcome
-	phase     phase
-	depth     Depth
-	cause     Cause
-	failedIn  Verb
-	drift     bool // what the last check found differs although it had been converged before
-	dirty     bool // must be checked
-	again     bool // was touched while an operation was in flight
-	peek      bool // look although it is waiting; do not act
-	busy      bool // counted in busyPreds of what comes after it
-	ok        bool // not counted in badPreds of what requires it
-	proven    bool // has been converged with this desire
-	detail    reason.Detail
-}
-
-// op is an operation in flight. After a Swap an id may be None: the vertex is gone, its key is not.
-type op struct {
-	verb Verb
-	lane *lane
-	ids  []ID
-	keys []Key
-	upto []uint64
-}
-
 // Engine converges one Graph. It is not safe for concurrent use.
 type Engine struct {
-	graph     *Graph
-	opts      Options
-	rand      *rand.Rand
-	clock     clock
-	now       time.Duration
-	wall      time.Time
+	graph *Graph
+	opts  Options
+	rand  *rand.Rand
+	clock
 	states    []state
 	lanes     map[string]*lane
 	laneOrder []*lane
@@ -116,25 +62,51 @@ func New(g *Graph, o Options, rnd *rand.Rand, r Resume) (*Engine, error) {
 		if d, ok := r.Converged[v.Key]; ok && d == v.Digest {
 			s.proven = true
 		}
-		if b, ok := r.Budgets[v.Key]; ok && b.Digest == v.Digest && !v.NotApplicable {
-			s.attempts, s.holds = int32(b.Attempts), int16(b.Holds)
-			if b.Holds > 0 {
-				s.repairs = int16(e.opts.ContendedAfter) - 1
-			}
-			// The clock may have leapt while nobody ran, so the wait is trusted only as far as a wait can be.
-			e.delay(ID(i), min(b.Wait, e.opts.HoldOffMax))
-		}
 	}
-	for _, p := range r.Pending {
-		e.lastSeq = max(e.lastSeq, p.Seq)
-		if id := g.ID(p.Target); id != None {
-			if e.pending[id] == nil {
-				e.pending[id] = &owed{}
-			}
-			e.pending[id].confirmed = append(e.pending[id].confirmed, notification{p.Seq, p.Source})
-		}
-	}
+	e.resumeBudgets(r.Budgets)
+	e.resumePending(r.Pending)
 	return e, nil
+}
+
+// resumeBudgets takes over what vertices have used up; the first Step forgets what nobody has any more.
+func (e *Engine) resumeBudgets(budgets map[Key]Budget) {
+	for _, k := range sortedKeys(budgets) {
+		b, id := budgets[k], e.graph.ID(k)
+		if id == None || e.graph.Vertices[id].NotApplicable || e.graph.Vertices[id].Digest != b.Digest {
+			e.out.Persist = append(e.out.Persist, Record{Kind: BudgetCleared, Target: k})
+			continue
+		}
+		s := &e.states[id]
+		s.attempts, s.holds = int32(b.Attempts), int16(b.Holds)
+		if b.Holds > 0 {
+			s.repairs = int16(e.opts.ContendedAfter) - 1
+		}
+		// The clock may have leapt while nobody ran, so the wait is trusted only as far as a wait can be.
+		wait := min(b.Wait, e.opts.HoldOffMax)
+		s.calmFrom = wait
+		s.failedIn = Apply // it is not known in what; an event before its turn must not act
+		if s.holds > 0 && s.attempts == 0 {
+			s.outcome, s.err = reason.Contended, e.contended(id)
+		}
+		e.delay(id, wait)
+	}
+}
+
+// resumePending takes over what is owed. Whether the applies of an earlier process changed anything is not known, so
+// everything that they announced counts. The first Step clears what nobody can act upon.
+func (e *Engine) resumePending(left []Pending) {
+	for _, p := range left {
+		e.lastSeq = max(e.lastSeq, p.Seq)
+		id := e.graph.ID(p.Target)
+		if id == None || e.graph.Vertices[id].NotApplicable {
+			e.out.Persist = append(e.out.Persist, Record{Kind: NotificationCleared, Target: p.Target, Seq: p.Seq})
+			continue
+		}
+		if e.pending[id] == nil {
+			e.pending[id] = &owed{}
+		}
+		e.pending[id].confirmed = append(e.pending[id].confirmed, notification{seq: p.Seq, source: p.Source})
+	}
 }
 
 func (e *Engine) knowsLanes(g *Graph) error {
@@ -152,7 +124,7 @@ func (e *Engine) adopt(g *Graph) {
 	e.states = make([]state, g.Len())
 	e.timers, e.work, e.busy = nil, nil, 0
 	for _, l := range e.laneOrder {
-		l.urgent, l.checks, l.applies, l.refreshes = nil, nil, nil, nil
+		l.urgent, l.checks, l.applies, l.refreshes, l.waiting = nil, nil, nil, nil, 0
 	}
 	for i := range e.states {
 		s := &e.states[i]
@@ -178,8 +150,7 @@ func (e *Engine) adopt(g *Graph) {
 
 // Step takes one event and returns what to do about it. now may leap either way; see clock.
 func (e *Engine) Step(now time.Time, ev Event) Effects {
-	e.now, e.wall = e.clock.advance(now), now
-	e.out = Effects{}
+	e.advance(now)
 	switch ev := ev.(type) {
 	case Touched:
 		for _, id := range ev.IDs {
@@ -191,12 +162,11 @@ func (e *Engine) Step(now time.Time, ev Event) Effects {
 		e.done(ev)
 	case Tick:
 	}
-	e.run()
-	return e.out
+	return e.run()
 }
 
-// run does everything that is due now.
-func (e *Engine) run() {
+// run does everything that is due now, and hands out the effects gathered since it was called last.
+func (e *Engine) run() Effects {
 	e.expire()
 	for e.evaluate(); ; e.evaluate() {
 		for _, l := range e.laneOrder {
@@ -207,7 +177,10 @@ func (e *Engine) run() {
 			break
 		}
 	}
-	e.out.Wake = e.wake()
+	out := e.out
+	out.Wake = e.wake()
+	e.out = Effects{}
+	return out
 }
 
 // Quiet reports whether nothing is due or in flight: everything is settled, or waits for time or an event.
@@ -287,11 +260,11 @@ func (s *state) soil(why Cause) {
 	s.dirty, s.cause = true, max(s.cause, why)
 }
 
-// evaluate decides for each vertex on the work list whether it is due, waits or is blocked, until nothing changes.
+// evaluate decides for each vertex on the work list whether it is due, waits or is blocked, until nothing changes. First come,
+// first served: what nobody orders is done in the order of the graph.
 func (e *Engine) evaluate() {
-	for len(e.work) > 0 {
-		id := e.work[len(e.work)-1]
-		e.work = e.work[:len(e.work)-1]
+	for next := 0; next < len(e.work); next++ {
+		id := e.work[next]
 		s := &e.states[id]
 		switch {
 		case s.phase != idle:
@@ -299,6 +272,9 @@ func (e *Engine) evaluate() {
 			e.setBusy(id, false)
 		case s.busyPreds > 0:
 			e.setBusy(id, true)
+		case s.badPreds > 0 && !s.proven && s.wait > e.now:
+			s.peek = false // why it waits is told; what blocks it is told when its turn comes
+			e.setBusy(id, false)
 		case s.badPreds > 0 && !s.proven:
 			e.block(id)
 		default:
@@ -307,6 +283,7 @@ func (e *Engine) evaluate() {
 			e.lane(id).queueCheck(id, s.cause == CauseTouched)
 		}
 	}
+	e.work = e.work[:0]
 }
 
 func (e *Engine) lane(id ID) *lane { return e.lanes[e.graph.Vertices[id].Lane] }
@@ -349,7 +326,7 @@ func (e *Engine) setOK(id ID, ok bool) {
 		}
 		after := &e.states[a.to]
 		after.badPreds += step
-		if after.badPreds == 0 && after.dirty {
+		if after.dirty && (after.badPreds == 0 || ok && after.blockedBy == id) {
 			e.work = append(e.work, a.to)
 		}
 	}
@@ -366,6 +343,9 @@ func (e *Engine) settle(id ID, o reason.Outcome, d reason.Detail, err *reason.Er
 	if o != reason.Blocked {
 		s.blockedBy = None
 	}
+	if d != reason.Rate {
+		e.leaveLine(id)
+	}
 	if changed || o == reason.Repaired || o == reason.Failed {
 		e.out.Reports = append(e.out.Reports, Report{ID: id, Cause: s.cause, Status: e.Status(id)})
 	}
@@ -375,7 +355,7 @@ func (e *Engine) settle(id ID, o reason.Outcome, d reason.Detail, err *reason.Er
 // block settles a vertex that must not be touched because something it requires is not converged. It stays dirty.
 func (e *Engine) block(id ID) {
 	s := &e.states[id]
-	s.peek = false
+	s.peek, s.wait = false, 0
 	by := None
 	for _, edge := range e.graph.Before(id) {
 		if edge.Kind != Notify && !e.states[edge.From].ok {
@@ -389,62 +369,4 @@ func (e *Engine) block(id ID) {
 		e.settle(id, reason.Blocked, "", nil)
 	}
 	e.setBusy(id, false)
-}
-
-// delay keeps a dirty vertex waiting.
-func (e *Engine) delay(id ID, d time.Duration) {
-	s := &e.states[id]
-	if d <= 0 {
-		s.wait = 0
-		e.work = append(e.work, id)
-		return
-	}
-	s.wait = e.now + d
-	heap.Push(&e.timers, timer{s.wait, id})
-}
-
-// expire makes due what has waited long enough.
-func (e *Engine) expire() {
-	for len(e.timers) > 0 && e.timers[0].at <= e.now {
-		t := heap.Pop(&e.timers).(timer)
-		s := &e.states[t.id]
-		if s.wait != t.at {
-			continue // it waits for something else by now
-		}
-		s.wait = 0
-		if s.dirty {
-			s.cause = max(s.cause, CauseRetry)
-			e.work = append(e.work, t.id)
-		}
-	}
-}
-
-func (e *Engine) wake() time.Duration {
-	for len(e.timers) > 0 {
-		t := e.timers[0]
-		if e.states[t.id].wait == t.at && e.states[t.id].dirty {
-			return t.at - e.now
-		}
-		heap.Pop(&e.timers)
-	}
-	return 0
-}
-
-// timer is when a vertex's wait is over. One whose vertex waits for another moment by now is void.
-type timer struct {
-	at time.Duration
-	id ID
-}
-
-type timers []timer
-
-func (t timers) Len() int           { return len(t) }
-func (t timers) Less(i, j int) bool { return t[i].at < t[j].at }
-func (t timers) Swap(i, j int)      { t[i], t[j] = t[j], t[i] }
-func (t *timers) Push(x any)        { *t = append(*t, x.(timer)) }
-func (t *timers) Pop() any {
-	last := len(*t) - 1
-	x := (*t)[last]
-	*t = (*t)[:last]
-	return x
 }

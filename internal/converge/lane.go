@@ -11,6 +11,7 @@ type lane struct {
 	refreshes []ID
 	inFlight  int
 	checking  int // checks in flight
+	waiting   int // vertices in line for a token
 	bucket    bucket
 }
 
@@ -79,20 +80,22 @@ func (e *Engine) start(l *lane, verb Verb, ids []ID) {
 	for i, id := range ids {
 		s := &e.states[id]
 		o.keys[i] = e.graph.Vertices[id].Key
+		if verb != Refresh {
+			o.seen = append(o.seen, s.depth)
+			s.depth = Shallow
+		}
 		switch verb {
 		case Check:
 			s.phase, s.again = checking, false
-			started.Depth = max(started.Depth, s.depth)
-			s.depth = Shallow
+			started.Depth = max(started.Depth, o.seen[i])
 		case Apply:
 			s.phase = applying
-			e.announce(id)
+			o.told = append(o.told, e.announce(id))
 		case Refresh:
 			s.phase = refreshing
-			o.upto = append(o.upto, e.upto(id))
+			started.Upto = append(started.Upto, e.cover(id))
 		}
 	}
-	started.Upto = o.upto
 	e.ops[e.lastToken] = o
 	l.inFlight++
 	if verb == Check {

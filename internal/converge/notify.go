@@ -10,14 +10,15 @@ type owed struct {
 
 // notification is one confirmed reason to refresh a target.
 type notification struct {
-	seq    uint64
-	source Key
+	seq     uint64
+	source  Key
+	covered bool // by a refresh in flight, which started after the change
 }
 
 func (o *owed) empty() bool { return len(o.open) == 0 && len(o.confirmed) == 0 }
 
-// announce records, before an apply, everybody whom it will have to notify should it change something.
-func (e *Engine) announce(id ID) {
+// announce records, before an apply, everybody whom it will have to notify should it change something, and returns them.
+func (e *Engine) announce(id ID) (told []Key) {
 	v := &e.graph.Vertices[id]
 	for _, a := range e.graph.out[id] {
 		if a.kind != Notify || e.graph.Vertices[a.to].NotApplicable {
@@ -33,21 +34,20 @@ func (e *Engine) announce(id ID) {
 			o.open = map[Key]uint64{}
 		}
 		o.open[v.Key] = e.lastSeq
-		e.out.Persist = append(e.out.Persist, Record{Kind: NotificationAdded, Target: e.graph.Vertices[a.to].Key, Source: v.Key, Cause: v.Digest, Seq: e.lastSeq})
+		target := e.graph.Vertices[a.to].Key
+		told = append(told, target)
+		e.out.Persist = append(e.out.Persist, Record{Kind: NotificationAdded, Target: target, Source: v.Key, Cause: v.Digest, Seq: e.lastSeq})
 	}
+	return told
 }
 
-// conclude confirms what an apply announced, or takes it back because nothing changed. id is None when the source has left
-// the graph while its apply was in flight.
-func (e *Engine) conclude(id ID, source Key, changed bool) {
-	if id == None {
-		for _, target := range e.targets() {
+// conclude confirms what an apply announced to told, or takes it back because nothing changed. Who was told is remembered
+// with the operation, because a Swap may have taken the edge or the source away while it was in flight.
+func (e *Engine) conclude(told []Key, source Key, changed bool) {
+	for _, k := range told {
+		if target := e.graph.ID(k); target != None {
 			e.concludeFor(target, source, changed)
 		}
-		return
-	}
-	for _, a := range e.graph.out[id] {
-		e.concludeFor(a.to, source, changed)
 	}
 }
 
@@ -62,22 +62,12 @@ func (e *Engine) concludeFor(target ID, source Key, changed bool) {
 	}
 	delete(o.open, source)
 	if changed {
-		o.confirmed = append(o.confirmed, notification{seq, source})
+		o.confirmed = append(o.confirmed, notification{seq: seq, source: source})
 		e.look(target, CauseOrder, Shallow)
 		return
 	}
 	e.clear(target, seq)
 	e.tidy(target)
-}
-
-// targets returns who is owed to, in order, so that equal histories have equal effects.
-func (e *Engine) targets() []ID {
-	ids := make([]ID, 0, len(e.pending))
-	for id := range e.pending {
-		ids = append(ids, id)
-	}
-	slices.Sort(ids)
-	return ids
 }
 
 // owes reports whether a refresh is due.
@@ -86,23 +76,25 @@ func (e *Engine) owes(id ID) bool {
 	return o != nil && len(o.confirmed) > 0
 }
 
-// upto returns the last notification that a refresh starting now covers.
-func (e *Engine) upto(id ID) uint64 {
-	var last uint64
-	for _, n := range e.pending[id].confirmed {
-		last = max(last, n.seq)
+// cover marks what a refresh starting now covers, and returns the last of it. The number alone does not tell what is covered:
+// a change with a smaller one may turn out after the refresh has started.
+func (e *Engine) cover(id ID) (upto uint64) {
+	confirmed := e.pending[id].confirmed
+	for i := range confirmed {
+		confirmed[i].covered = true
+		upto = max(upto, confirmed[i].seq)
 	}
-	return last
+	return upto
 }
 
-// acquit clears the confirmed notifications up to a number.
-func (e *Engine) acquit(id ID, upto uint64) {
+// acquit clears the notifications that the refresh that has just succeeded covers.
+func (e *Engine) acquit(id ID) {
 	o := e.pending[id]
 	if o == nil {
 		return
 	}
 	o.confirmed = slices.DeleteFunc(o.confirmed, func(n notification) bool {
-		if n.seq > upto {
+		if !n.covered {
 			return false
 		}
 		e.clear(id, n.seq)

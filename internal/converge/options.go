@@ -73,16 +73,15 @@ const jumpMax = time.Hour
 
 // clock turns the driver's `now` into time that never goes back and never leaps.
 type clock struct {
-	last    time.Time
-	elapsed time.Duration
+	wall time.Time     // what the driver said last
+	now  time.Duration // since the first time that it said
 }
 
-func (c *clock) advance(now time.Time) time.Duration {
-	if !c.last.IsZero() {
-		c.elapsed += min(max(now.Sub(c.last), 0), jumpMax)
+func (c *clock) advance(wall time.Time) {
+	if !c.wall.IsZero() {
+		c.now += min(max(wall.Sub(c.wall), 0), jumpMax)
 	}
-	c.last = now
-	return c.elapsed
+	c.wall = wall
 }
 
 // bucket is a token bucket on the engine's clock.
@@ -92,20 +91,16 @@ type bucket struct {
 	full   bool // has been filled once
 }
 
-// take takes a token, or says how long until there is one.
-func (b *bucket) take(l Lane, now time.Duration) (wait time.Duration, ok bool) {
-	if l.Burst == 0 {
-		return 0, true
-	}
+// fill adds the tokens that time has brought, and says how long until there is one.
+func (b *bucket) fill(l Lane, now time.Duration) (wait time.Duration) {
 	if !b.full {
 		b.tokens, b.full = float64(l.Burst), true
 	}
 	b.tokens = min(float64(l.Burst), b.tokens+float64(now-b.at)/float64(l.Every))
 	b.at = now
 	if b.tokens >= 1 {
-		b.tokens--
-		return 0, true
+		return 0
 	}
 	// Rounded up, so that the token is there when the wait is over.
-	return time.Duration((1-b.tokens)*float64(l.Every)) + 1, false
+	return time.Duration((1-b.tokens)*float64(l.Every)) + 1
 }

@@ -1,10 +1,6 @@
 package converge
 
-import (
-	"time"
-
-	"tako.dev/tako/internal/reason"
-)
+import "tako.dev/tako/internal/reason"
 
 // soonMax is how often in a row a lost race is tried again at once before it backs off like any failure.
 const soonMax = 3
@@ -26,7 +22,7 @@ func (e *Engine) done(d Done) {
 			r = d.Results[i]
 		}
 		if o.verb == Apply {
-			e.conclude(id, o.keys[i], r.Changed)
+			e.conclude(o.told[i], o.keys[i], r.Changed)
 		}
 		if id == None {
 			continue
@@ -34,6 +30,9 @@ func (e *Engine) done(d Done) {
 		s := &e.states[id]
 		was := s.phase
 		s.phase = idle
+		if o.verb != Refresh && (was == stale || r.Err != nil || o.verb == Check && !r.InSync) {
+			s.depth = max(s.depth, o.seen[i]) // a shallow look might not find again what a deep one did
+		}
 		switch {
 		case was == stale:
 			s.again = false
@@ -44,7 +43,7 @@ func (e *Engine) done(d Done) {
 		case o.verb == Apply:
 			e.applied(id, r)
 		case o.verb == Refresh:
-			e.refreshed(id, o.upto[i], r)
+			e.refreshed(id, r)
 		}
 	}
 }
@@ -64,18 +63,23 @@ func (e *Engine) checked(id ID, r Result) {
 		e.rest(id) // a refresh failed; its turn has not come
 	case r.InSync:
 		e.inSync(id, r.Recognised)
+	case peek && s.wait > e.now && (s.inLine || s.failedIn != Check):
+		e.rest(id)
 	case s.badPreds > 0:
 		e.block(id)
-	case peek && s.wait > e.now && s.failedIn != Check:
-		e.rest(id)
 	default:
 		s.wait = 0
 		e.differs(id)
 	}
 }
 
-// rest puts a dirty vertex back to waiting.
-func (e *Engine) rest(id ID) { e.work = append(e.work, id) }
+// rest puts a dirty vertex back to waiting. A touch during the look that ends here asks for another.
+func (e *Engine) rest(id ID) {
+	s := &e.states[id]
+	s.peek = s.again && s.outcome != reason.Contended
+	s.again = false
+	e.work = append(e.work, id)
+}
 
 // inSync settles a vertex that is as desired, or goes on to what it still owes.
 func (e *Engine) inSync(id ID, recognised bool) {
@@ -107,51 +111,13 @@ func (e *Engine) differs(id ID) {
 			e.hold(id)
 			return
 		}
-		if wait, ok := e.lane(id).bucket.take(e.lane(id).Lane, e.now); !ok {
-			e.deferRate(id, wait)
+		if !e.pay(id) {
 			return
 		}
 	}
 	s.phase = queuedApply
 	l := e.lane(id)
 	l.applies = append(l.applies, id)
-}
-
-// fighting reports whether the drift just found is one too many.
-func (e *Engine) fighting(id ID) bool {
-	s := &e.states[id]
-	if s.holds > 0 && e.now-s.fixedAt > max(e.opts.ContendedWithin, e.holdOff(s.holds)) {
-		s.holds, s.repairs = 0, 0
-		e.budget(id)
-	}
-	if s.holds == 0 && e.now-s.windowAt > e.opts.ContendedWithin {
-		s.windowAt, s.repairs = e.now, 0
-	}
-	return int(s.repairs) >= e.opts.ContendedAfter
-}
-
-func (e *Engine) holdOff(holds int16) time.Duration {
-	return doubled(e.opts.HoldOffMin, e.opts.HoldOffMax, int(holds))
-}
-
-// hold leaves a contended vertex alone for a while. After it, one repair is tried.
-func (e *Engine) hold(id ID) {
-	s := &e.states[id]
-	s.holds++
-	s.repairs = int16(e.opts.ContendedAfter) - 1
-	e.delay(id, e.holdOff(s.holds))
-	e.budget(id)
-	title := e.graph.Vertices[id].Title
-	e.settle(id, reason.Contended, "", &reason.Error{Code: reason.RepairContended, Doing: "keep " + title,
-		Hint: "find who changes it and stop that, or stop declaring it"})
-	e.rest(id)
-}
-
-func (e *Engine) deferRate(id ID, wait time.Duration) {
-	e.delay(id, wait)
-	e.states[id].failedIn = Check // a cure from outside, or a token, lets it go on
-	e.settle(id, reason.Deferred, reason.Rate, &reason.Error{Code: reason.RateLimited, Doing: "repair " + e.graph.Vertices[id].Title, After: wait})
-	e.rest(id)
 }
 
 // applied takes an apply's result.
@@ -172,7 +138,7 @@ func (e *Engine) applied(id ID, r Result) {
 		if s.drift {
 			detail = reason.Drift
 			s.repairs++
-			s.fixedAt = e.now
+			s.calmFrom = e.now
 		}
 		e.settle(id, reason.Repaired, detail, nil)
 	} else {
@@ -204,8 +170,7 @@ func (e *Engine) refresh(id ID) {
 		e.block(id)
 		return
 	}
-	if wait, ok := l.bucket.take(l.Lane, e.now); !ok {
-		e.deferRate(id, wait)
+	if !e.pay(id) {
 		return
 	}
 	s.phase = queuedRefresh
@@ -213,13 +178,13 @@ func (e *Engine) refresh(id ID) {
 }
 
 // refreshed takes a refresh's result.
-func (e *Engine) refreshed(id ID, upto uint64, r Result) {
+func (e *Engine) refreshed(id ID, r Result) {
 	s := &e.states[id]
 	if r.Err != nil {
 		e.fail(id, Refresh, r.Err)
 		return
 	}
-	e.acquit(id, upto)
+	e.acquit(id)
 	e.proved(id)
 	switch {
 	case r.Changed:
@@ -258,30 +223,4 @@ func (e *Engine) fail(id ID, in Verb, err *reason.Error) {
 	s.again = false
 	e.settle(id, outcome, detail, err)
 	e.work = append(e.work, id)
-}
-
-// backOff is the delay after n failed attempts in a row: half of it fixed, half drawn.
-func (e *Engine) backOff(n int) time.Duration {
-	d := doubled(e.opts.BackOffMin, e.opts.BackOffMax, n)
-	return d/2 + time.Duration(e.rand.Int64N(int64(d/2)+1))
-}
-
-// doubled is least, doubled n-1 times, at most most.
-func doubled(least, most time.Duration, n int) time.Duration {
-	d := least
-	for ; n > 1 && d < most; n-- {
-		d *= 2
-	}
-	return min(d, most)
-}
-
-// budget records what a vertex has used up.
-func (e *Engine) budget(id ID) {
-	s, v := &e.states[id], &e.graph.Vertices[id]
-	if s.attempts == 0 && s.holds == 0 {
-		e.out.Persist = append(e.out.Persist, Record{Kind: BudgetCleared, Target: v.Key})
-		return
-	}
-	e.out.Persist = append(e.out.Persist, Record{Kind: BudgetSpent, Target: v.Key,
-		Budget: Budget{Digest: v.Digest, Attempts: int(s.attempts), Holds: int(s.holds), Wait: max(s.wait-e.now, 0)}})
 }

@@ -14,8 +14,7 @@ func (e *Engine) Swap(now time.Time, g *Graph) (Effects, error) {
 	if err := e.knowsLanes(g); err != nil {
 		return Effects{}, err
 	}
-	e.now, e.wall = e.clock.advance(now), now
-	e.out = Effects{}
+	e.advance(now)
 	old, states, pending := e.graph, e.states, e.pending
 	e.adopt(g)
 	for i := range e.states {
@@ -25,42 +24,50 @@ func (e *Engine) Swap(now time.Time, g *Graph) (Effects, error) {
 	}
 	for _, o := range e.ops {
 		for i := range o.ids {
-			o.ids[i] = g.ID(o.keys[i])
+			// Whatever inherit did not take over. By key, and not from its old state: a vertex may have left one graph and come
+			// back with the next. A check is always void, for a plan is made for one graph.
+			if o.ids[i] = g.ID(o.keys[i]); o.ids[i] != None && e.states[o.ids[i]].phase == idle {
+				e.states[o.ids[i]].phase = stale
+			}
 		}
 	}
+	e.forgive(old, states)
 	e.repay(old, pending)
-	e.run()
-	return e.out, nil
+	return e.run(), nil
+}
+
+// forgive clears the budgets that no vertex has taken over.
+func (e *Engine) forgive(old *Graph, states []state) {
+	for was := range states {
+		if states[was].attempts == 0 && states[was].holds == 0 {
+			continue
+		}
+		k := old.Vertices[was].Key
+		if id := e.graph.ID(k); id == None || e.states[id].attempts == 0 && e.states[id].holds == 0 {
+			e.out.Persist = append(e.out.Persist, Record{Kind: BudgetCleared, Target: k})
+		}
+	}
 }
 
 // inherit takes over what still holds of a vertex's old state.
 func (e *Engine) inherit(id ID, was *state, same bool) {
 	s := &e.states[id]
 	comparable := same && !e.graph.Vertices[id].NotApplicable && was.outcome != reason.NotApplicable
-	switch was.phase {
-	case applying, refreshing:
-		s.phase = stale
-		if comparable {
-			s.phase, s.again, s.drift = was.phase, was.again, was.drift // what it does is still wanted, and told
-		}
-	case checking, stale:
-		s.phase = stale // a plan is made for one graph
-	case idle, queuedCheck, queuedApply, queuedRefresh:
-	}
 	if !comparable {
 		return
 	}
-	s.outcome, s.detail, s.err, s.since = was.outcome, was.detail, was.err, was.since
-	s.attempts, s.repairs, s.holds = was.attempts, was.repairs, was.holds
-	s.windowAt, s.fixedAt, s.failedIn = was.windowAt, was.fixedAt, was.failedIn
-	s.proven, s.depth = was.proven, was.depth
+	if was.phase == applying || was.phase == refreshing {
+		s.phase, s.again, s.drift = was.phase, was.again, was.drift // what it does is still wanted, and told
+	}
+	s.verdict, s.fight = was.verdict, was.fight
+	s.attempts, s.failedIn, s.proven, s.depth = was.attempts, was.failedIn, was.proven, was.depth
 	if s.outcome == reason.Blocked {
-		s.outcome, s.since = reason.Unknown, time.Time{} // by whom may be another question now
+		s.verdict = verdict{blockedBy: None} // by whom may be another question now
 	}
 	if s.outcome.Converged() {
 		e.setOK(id, true)
 	}
-	s.dirty = was.dirty || s.phase == stale || !s.outcome.Converged()
+	s.dirty = was.dirty || !s.outcome.Converged()
 	s.cause = was.cause
 	if was.wait > e.now {
 		e.delay(id, was.wait-e.now)
@@ -94,7 +101,7 @@ func (e *Engine) repay(old *Graph, pending map[ID]*owed) {
 	}
 }
 
-func sortedKeys(m map[Key]uint64) []Key {
+func sortedKeys[V any](m map[Key]V) []Key {
 	keys := make([]Key, 0, len(m))
 	for k := range m {
 		keys = append(keys, k)

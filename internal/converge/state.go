@@ -1,0 +1,75 @@
+package converge
+
+import (
+	"time"
+
+	"tako.dev/tako/internal/reason"
+)
+
+// phase is where a vertex is on its way.
+type phase uint8
+
+const (
+	idle phase = iota
+	queuedCheck
+	checking
+	queuedApply
+	applying
+	queuedRefresh
+	refreshing
+	stale // an operation that an earlier graph started is still in flight: its result only says that it is over
+)
+
+// state is what the engine knows of one vertex. It is kept small: there may be 100,000.
+type state struct {
+	verdict
+	fight
+	gate
+	wait     time.Duration // on the engine's clock: not tried before; 0 where it is not waiting
+	attempts int32
+	phase    phase
+	depth    Depth
+	cause    Cause
+	failedIn Verb
+	drift    bool // what the last check found differs although it had been converged before
+	dirty    bool // must be checked
+	again    bool // was touched while an operation was in flight
+	peek     bool // look although it is waiting; do not act
+	inLine   bool // counted in its lane's waiting
+	proven   bool // has been converged with this desire
+}
+
+// verdict is how a vertex stands.
+type verdict struct {
+	err       *reason.Error
+	since     time.Time
+	detail    reason.Detail
+	outcome   reason.Outcome
+	blockedBy ID
+}
+
+// gate is what a vertex has to do with its neighbours.
+type gate struct {
+	busyPreds int32 // vertices it is ordered after that have not settled
+	badPreds  int32 // vertices it requires that are not converged
+	busy      bool  // counted in busyPreds of what comes after it
+	ok        bool  // not counted in badPreds of what requires it
+}
+
+// fight is what tells drift from a fight with somebody who keeps changing a vertex back.
+type fight struct {
+	windowAt time.Duration // start of the window that repairs are counted in
+	calmFrom time.Duration // when the last repair of drift was done or the last hold-off ends: calm is counted from there
+	repairs  int16         // of drift, in the window
+	holds    int16         // hold-offs in a row
+}
+
+// op is an operation in flight. After a Swap an id may be None: the vertex is gone, its key is not.
+type op struct {
+	verb Verb
+	lane *lane
+	ids  []ID
+	keys []Key
+	told [][]Key // for an apply: whom it may have to notify
+	seen []Depth // how deep each vertex was to be looked at
+}
