@@ -41,7 +41,7 @@ func newConverge(c *common) *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd.Context()) },
 	}
 	fs := cmd.Flags()
-	fs.StringSliceVarP(&f.files, "file", "f", nil, "declaration file, or directory of them; may be repeated")
+	fs.StringArrayVarP(&f.files, "file", "f", nil, "declaration file, or directory of them; may be repeated")
 	fs.BoolVar(&f.once, "once", false, "end when nothing is left to do (the default)")
 	fs.BoolVar(&f.watch, "watch", false, "stay, and keep the host converged")
 	fs.BoolVar(&f.dryRun, "dry-run", false, "only say what would be done; write nothing")

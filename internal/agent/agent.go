@@ -77,6 +77,7 @@ type loop struct {
 	inbox  chan func() // shared: work for the loop's goroutine
 	wake   *time.Timer // the engine's
 	slow   *time.Timer // for what the kernel does not tell about
+	slowly bool        // slow is set
 	quiet  *time.Timer // since the declarations changed
 	book   *book
 	engine *converge.Engine
@@ -144,6 +145,10 @@ func (l *loop) serve(ctx context.Context) error {
 			l.heard(ctx)
 		case <-l.wake.C:
 			l.step(ctx, converge.Tick{})
+		case <-l.quiet.C:
+			l.reload(ctx)
+		case <-l.book.rest.C:
+			l.rested()
 		case <-l.slow.C:
 			l.unheard(ctx)
 		case <-ctx.Done():
@@ -204,6 +209,7 @@ func (l *loop) heard(ctx context.Context) {
 
 // unheard looks at what the kernel does not tell about.
 func (l *loop) unheard(ctx context.Context) {
+	l.slowly = false
 	n := l.subs.unheard()
 	if n.declarations {
 		l.reload(ctx)
@@ -237,12 +243,16 @@ func (l *loop) carryOut(ctx context.Context, e converge.Effects) {
 	}
 }
 
-// rearm sets the timer of the slow checks, if there is anything to check slowly.
+// rearm sets the timer of the slow checks, if there is anything to check slowly. One that is set is not put off.
 func (l *loop) rearm() {
-	l.slow.Stop()
-	if l.opts.Watch && l.subs.unwatched() != nil {
+	needed := l.opts.Watch && l.subs.unwatched() != nil
+	switch {
+	case !needed:
+		l.slow.Stop()
+	case !l.slowly:
 		l.slow.Reset(slowCheck)
 	}
+	l.slowly = needed
 }
 
 func newRand() *rand.Rand { return rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64())) }

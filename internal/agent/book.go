@@ -16,10 +16,12 @@ import (
 
 // Bounds of what is kept to tell people.
 const (
-	troublesMax = 20               // the newest of each kind
-	changesMax  = 8                // changes told of one repair; the rest is counted
-	savePause   = 10 * time.Second // between two reports saved on disk while things happen
-	troubleTime = time.Hour        // a trouble that has not come again is over
+	troublesMax = 20 // the newest of each kind
+	changesMax  = 8  // changes told of one repair; the rest is counted
+	// restPause is how long after something has happened the loop rests: soon enough for a report on disk that somebody
+	// reads after a crash, and seldom enough for a host on which something happens all the time.
+	restPause   = 10 * time.Second
+	troubleTime = time.Hour // a trouble that has not come again is over
 )
 
 // Line is one thing that happened, for a person who watches and for the log.
@@ -39,9 +41,11 @@ type book struct {
 	pid      int
 	totals   Totals
 	troubles []trouble
-	unsaved  bool      // something was reported since the report was saved
-	saved    time.Time // when it was
-	loaded   bool      // memory that loading needed has not been given back
+	unsaved  bool        // something was reported since the report was saved
+	loaded   bool        // memory that loading needed has not been given back
+	rest     *time.Timer // when the loop rests next
+	resting  bool        // the timer is set
+	rested   bool        // the loop has just rested, and nothing has happened since
 }
 
 // trouble is something that went wrong with the agent itself.
@@ -51,7 +55,9 @@ type trouble struct {
 }
 
 func newBook(st *store.Store, o *Options) *book {
-	return &book{store: st, onLine: o.OnLine, pid: os.Getpid(), totals: Totals{Since: time.Now()}}
+	b := &book{store: st, onLine: o.OnLine, pid: os.Getpid(), totals: Totals{Since: time.Now()}, rest: time.NewTimer(restPause)}
+	b.rest.Stop()
+	return b
 }
 
 // counted counts the result of one operation on one part.
@@ -190,10 +196,11 @@ func (b *book) save(r *Report) {
 	if err != nil {
 		b.note("save the report", err)
 	}
-	b.unsaved, b.saved = false, time.Now()
+	b.unsaved = false
 }
 
-// settled does what is only due when nothing else is: it saves what was found out, and gives memory back.
+// settled does what is only due when nothing else is: after loading at once, otherwise with the next rest, it saves what was
+// found out and gives memory back.
 func (l *loop) settled() {
 	if l.engine == nil || !l.engine.Quiet() {
 		return
@@ -206,9 +213,27 @@ func (l *loop) settled() {
 		l.book.save(l.report(false))
 		release()
 	}
-	if l.book.unsaved && time.Since(l.book.saved) > savePause {
-		l.book.save(l.report(false))
+	b := l.book
+	if !b.rested && !b.resting {
+		b.rest.Reset(restPause)
+		b.resting = true
 	}
+	b.rested = false
+}
+
+// rested saves the report and gives back what the last events needed. The memory would otherwise stay with a process that
+// sleeps: the collector runs when something is allocated, not when nothing is.
+func (l *loop) rested() {
+	b := l.book
+	b.resting = false
+	if !l.engine.Quiet() {
+		return // settled sets the timer again
+	}
+	b.rested = true
+	if b.unsaved {
+		b.save(l.report(false))
+	}
+	release()
 }
 
 // converged yields what is known to have been converged with its present desire.

@@ -276,6 +276,13 @@ func (l *loop) adopt(ctx context.Context, d *desired) error {
 		return nil
 	}
 	pending, budgets := l.store.Resume(time.Now())
+	if !l.opts.Watch {
+		// Somebody who converges once, perhaps after a cure, wants it tried now and not when a back-off ends.
+		for key, b := range budgets {
+			b.Wait = 0
+			budgets[key] = b
+		}
+	}
 	engine, err := converge.New(graph, l.opts.engine(), newRand(), converge.Resume{Converged: l.store.Converged(), Pending: pending, Budgets: budgets})
 	l.engine = engine
 	return err

@@ -3,6 +3,7 @@ package agent
 import (
 	"context"
 	"fmt"
+	"sync"
 	"time"
 
 	"tako.dev/tako/declare"
@@ -12,6 +13,7 @@ import (
 	"tako.dev/tako/internal/converge"
 	"tako.dev/tako/internal/host"
 	"tako.dev/tako/internal/reason"
+	"tako.dev/tako/internal/systemd"
 )
 
 // previewTime bounds the check of one resource in a preview.
@@ -50,6 +52,7 @@ func Preview(ctx context.Context, opts Options) ([]Planned, error) {
 	if err != nil {
 		return nil, err
 	}
+	defer opts.listenOnBus(ctx)()
 	v := preview{opts: &opts, desired: d, planned: make([]Planned, len(d.compiled.Items))}
 	var out []Planned
 	for _, id := range d.compiled.Graph.Order() {
@@ -60,6 +63,21 @@ func Preview(ctx context.Context, opts Options) ([]Planned, error) {
 		out = append(out, v.planned[id])
 	}
 	return out, nil
+}
+
+// listenOnBus keeps the connection to systemd open, which checks of units need, until the function that it returns is called.
+// It tells nothing: what cannot be asked is an error of the check that asks.
+func (o *Options) listenOnBus(ctx context.Context) (stop func()) {
+	if o.Bus == nil {
+		return func() {}
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	var running sync.WaitGroup
+	running.Go(func() { _ = o.Bus.Run(ctx, func(systemd.Event) {}) })
+	return func() {
+		cancel()
+		running.Wait()
+	}
 }
 
 type preview struct {

@@ -11,8 +11,11 @@ import (
 	"tako.dev/tako/internal/reason"
 )
 
-// reportMax bounds the resources listed in one report; Omitted counts the rest.
-const reportMax = 1000
+// Bounds of the resources listed in one report; Omitted counts the rest.
+const (
+	reportMax   = 1000
+	repairedMax = 50 // the newest repairs: a screenful, because nobody has to do anything about them
+)
 
 // Report is what an agent knows of its host: the answer to `status`, and what is kept on disk for when it does not run.
 type Report struct {
@@ -114,6 +117,7 @@ func (l *loop) report(all bool) *Report {
 		Counts: map[reason.Outcome]int{}, Totals: l.book.totals}
 	r.Totals.Watches, r.Totals.Overflows = l.subs.counts()
 	r.Converged = len(l.refuse) == 0
+	var fixed []repair
 	for i := range l.parts {
 		id := converge.ID(i)
 		st := l.engine.Status(id)
@@ -126,18 +130,43 @@ func (l *loop) report(all bool) *Report {
 		}
 		if !st.Outcome.Converged() || p.removal != nil || l.engine.Owes(id) {
 			r.Converged = false
-		} else if !all && st.Outcome != reason.Repaired {
+		} else if !all {
+			if st.Outcome == reason.Repaired {
+				fixed = append(fixed, repair{id, st.Since})
+			}
 			continue
 		}
 		r.Resources = append(r.Resources, l.resource(id))
 	}
+	for _, f := range newest(fixed) {
+		r.Resources = append(r.Resources, l.resource(f.id))
+	}
+	r.Omitted = max(len(fixed)-repairedMax, 0)
 	slices.SortStableFunc(r.Resources, func(a, b Resource) int { return rank(a.Outcome) - rank(b.Outcome) })
 	if over := len(r.Resources) - reportMax; over > 0 && !all {
-		r.Resources, r.Omitted = r.Resources[:reportMax], over
+		r.Resources = r.Resources[:reportMax]
+		r.Omitted += over
 	}
 	r.Refused = l.refuse
 	r.Degraded = l.degraded()
 	return r
+}
+
+// repair is a resource that was repaired, and when.
+type repair struct {
+	id    converge.ID
+	since time.Time
+}
+
+// newest returns the newest repairs, as many as a report lists, in the order of the graph.
+func newest(fixed []repair) []repair {
+	if len(fixed) <= repairedMax {
+		return fixed
+	}
+	slices.SortStableFunc(fixed, func(a, b repair) int { return b.since.Compare(a.since) })
+	fixed = fixed[:repairedMax]
+	slices.SortFunc(fixed, func(a, b repair) int { return int(a.id) - int(b.id) })
+	return fixed
 }
 
 // rank sorts what needs a person first.

@@ -3,7 +3,7 @@
 //
 // A store is a directory:
 //
-//	aa/bb...      one object; aa and bb... are its digest in hexadecimal
+//	a/bb...       one object; a and bb... are its digest in hexadecimal
 //	tmp/          what is being written; emptied by Open
 //	corrupt/      objects whose content did not match their name any more, for a person to look at
 //

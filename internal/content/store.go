@@ -70,7 +70,7 @@ func Open(dir string, opts Options) (*Store, error) {
 	if err := os.Chmod(s.dir, 0o700); err != nil {
 		return nil, unwritable("open content store", s.dir, err)
 	}
-	if err := s.emptyTmp(); err != nil {
+	if err := errors.Join(s.emptyTmp(), s.makeShards()); err != nil {
 		return nil, unwritable("open content store", s.dir, err)
 	}
 	err := s.each(func(_ string, _ Digest, size int64) error {
@@ -86,6 +86,29 @@ func Open(dir string, opts Options) (*Store, error) {
 	}
 	s.used += aside
 	return s, nil
+}
+
+// makeShards makes the directories of all objects now, durable, so that no backup has to wait for that.
+func (s *Store) makeShards() error {
+	for i := range 1 << (4 * shardLen) {
+		err := os.Mkdir(filepath.Join(s.dir, fmt.Sprintf("%0*x", shardLen, i)), 0o700)
+		if err != nil && !errors.Is(err, fs.ErrExist) {
+			return err
+		}
+	}
+	return syncDir(s.dir)
+}
+
+// makeShard makes the directory of an object again, if somebody has taken it away.
+func (s *Store) makeShard(object string) error {
+	err := os.Mkdir(filepath.Dir(object), 0o700)
+	switch {
+	case err == nil:
+		return syncDir(s.dir)
+	case errors.Is(err, fs.ErrExist):
+		return nil
+	}
+	return err
 }
 
 func (s *Store) emptyTmp() error {
@@ -197,8 +220,7 @@ func (w *intake) settle(d Digest) error {
 		return unstored(err, "")
 	}
 	// Also when it was there already: whoever placed it may not have come as far as this.
-	shard := filepath.Dir(s.path(d))
-	if err := errors.Join(syncDir(shard), syncDir(s.dir)); err != nil {
+	if err := syncDir(filepath.Dir(s.path(d))); err != nil {
 		return unstored(err, "")
 	}
 	return nil
@@ -225,7 +247,7 @@ func (w *intake) place(d Digest) error {
 			return err
 		}
 	}
-	if err := os.Mkdir(filepath.Dir(s.path(d)), 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+	if err := s.makeShard(s.path(d)); err != nil {
 		return err
 	}
 	if err := os.Rename(w.file.Name(), s.path(d)); err != nil {
@@ -411,8 +433,8 @@ func (s *Store) setAside(d Digest) error {
 	return os.Rename(s.path(d), aside)
 }
 
-// shardLen is how many digits name the directory of an object: 256 directories keep each small.
-const shardLen = 2
+// shardLen is how many digits name the directory of an object: 16 directories keep each small enough, and are soon made.
+const shardLen = 1
 
 func (s *Store) path(d Digest) string {
 	h := d.hex()

@@ -92,13 +92,22 @@ func (w *writing) run(ctx context.Context) error {
 	if err := w.stage(ctx); err != nil {
 		return err
 	}
-	if err := w.sync(w.fd); err != nil {
+	if err := w.secure(); err != nil {
 		return err
+	}
+	return w.swap()
+}
+
+// secure backs the old content up and makes the new one durable. The new one is on its way to the device meanwhile, so that
+// a journal takes both into one commit.
+func (w *writing) secure() error {
+	if w.OnBackup != nil && w.from >= 0 {
+		startSync(w.fd)
 	}
 	if err := w.backup(); err != nil {
 		return err
 	}
-	return w.swap()
+	return w.sync(w.fd)
 }
 
 // look finds out what is there, refuses what must not be replaced, and opens the old file.

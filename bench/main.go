@@ -1,0 +1,147 @@
+// Command bench measures what the agent promises, with the real binary, beside peers that are measured in the same run.
+//
+//	go run ./bench                 everything, about eight minutes on two cores
+//	go run ./bench -quick          the same with shorter windows and fewer rounds, about a minute
+//	go run ./bench -only repair    one row, or several with commas between
+//
+// It prints one table: what was measured, the bar, the verdict. A bar that is missed does not make it fail; only what could
+// not be measured does. README.md says how to read it. Everything runs in the goroutine of main but for the readers of the
+// row torn, which end with it.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// runMax bounds a whole run: several times what the slowest machine seen needs.
+const runMax = time.Hour
+
+// size is how much is measured.
+type size struct {
+	quick   bool
+	window  time.Duration // of idleness, and the wait before it
+	repairs int           // of each kind of drift
+	rounds  int           // of what takes a second or less; the median counts
+	checks  int           // forced checks of each depth
+	reads   int64         // while repairing
+	growth  []int         // files
+}
+
+func full() size {
+	return size{window: time.Minute, repairs: 250, rounds: 5, checks: 50, reads: 1_000_000, growth: []int{100, 1000, 10_000, 100_000}}
+}
+
+func quick() size {
+	return size{quick: true, window: 20 * time.Second, repairs: 50, rounds: 3, checks: 10, reads: 100_000, growth: []int{100, 1000, 10_000}}
+}
+
+// row is one part of the table that can be asked for by itself.
+type row struct {
+	name    string
+	measure func(context.Context, *bench) error
+}
+
+// rows lists all rows, in the order of the table.
+func rows() []row {
+	return []row{
+		{"size", measureSize}, {"idle", measureIdle}, {"repair", measureRepair}, {"first", measureFirst}, {"check", measureCheck},
+		{"torn", measureTorn}, {"growth", measureGrowth}, {"peers", measurePeers},
+	}
+}
+
+// bench is one run.
+type bench struct {
+	size
+	scratch string // a directory on a disk; nothing in it is deleted before the end
+	made    int    // directories made in scratch
+	agent   string // the binary
+	nofsync string // the binary of which fsync is compiled out
+	table   table
+	peers   peers
+}
+
+func main() {
+	if err := run(); err != nil {
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		os.Exit(1)
+	}
+}
+
+func run() error {
+	short := flag.Bool("quick", false, "shorter windows and fewer rounds; the bars are meant for a full run")
+	only := flag.String("only", "", "the `rows` to measure, with commas between: "+names())
+	dir := flag.String("dir", "", "a `directory` on a disk for scratch files (default: below .scratch here)")
+	flag.Parse()
+	wanted, err := choose(*only)
+	if err != nil {
+		return err
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	defer stop()
+	ctx, cancel := context.WithTimeout(ctx, runMax)
+	defer cancel()
+	b := &bench{size: full()}
+	if *short {
+		b.size = quick()
+	}
+	if b.scratch, err = scratchDir(*dir); err != nil {
+		return err
+	}
+	defer os.RemoveAll(b.scratch)
+	return b.measure(ctx, wanted)
+}
+
+// measure measures rows, goes on when one cannot be, and prints the table.
+func (b *bench) measure(ctx context.Context, wanted []row) error {
+	if err := b.build(ctx); err != nil {
+		return err
+	}
+	var errs []error
+	for _, r := range wanted {
+		fmt.Fprintf(os.Stderr, "bench: %s ...\n", r.name)
+		if err := r.measure(ctx, b); err != nil {
+			errs = append(errs, fmt.Errorf("row %s: %w", r.name, err))
+		}
+		if ctx.Err() != nil {
+			break
+		}
+	}
+	b.table.print(os.Stdout)
+	fmt.Println(machine(b.scratch))
+	if b.quick {
+		fmt.Println("quick: shorter windows and fewer rounds than the bars are meant for")
+	}
+	return errors.Join(errs...)
+}
+
+func names() string {
+	var all []string
+	for _, r := range rows() {
+		all = append(all, r.name)
+	}
+	return strings.Join(all, ", ")
+}
+
+func choose(only string) ([]row, error) {
+	if only == "" {
+		return rows(), nil
+	}
+	var wanted []row
+	for name := range strings.SplitSeq(only, ",") {
+		i := slices.IndexFunc(rows(), func(r row) bool { return r.name == strings.TrimSpace(name) })
+		if i < 0 {
+			return nil, fmt.Errorf("there is no row %q; there are %s", name, names())
+		}
+		wanted = append(wanted, rows()[i])
+	}
+	return wanted, nil
+}

@@ -1,0 +1,285 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+)
+
+// Bars of the agent by itself.
+const (
+	binaryMax     = 20 << 20 // bytes
+	anonymousMax  = 6 << 10  // kB
+	residentMax   = 20 << 10 // kB
+	wakeupsMax    = 6        // in the window
+	ticksMax      = 1        // in the window
+	durableMax    = time.Second
+	bareMax       = 300 * time.Millisecond
+	shallowMax    = 5 * time.Millisecond
+	deepShareMax  = 0.25 // of what cf-agent needs for a run that changes nothing
+	managed       = 1000 // files, in all rows but growth
+	straightRatio = 1.5  // how much more a further file may cost among ten times as many
+)
+
+func measureSize(_ context.Context, b *bench) error {
+	st, err := os.Stat(b.agent)
+	if err != nil {
+		return err
+	}
+	b.table.add("agent binary", fmt.Sprintf("%.1f MB", float64(st.Size())/(1<<20)), "<= 20 MB", judge(st.Size() <= binaryMax))
+	return nil
+}
+
+// measureIdle measures an agent that has nothing to do: after one window its memory, in the next what it costs, and in a
+// third, under strace, which calls it makes.
+func measureIdle(ctx context.Context, b *bench) error {
+	s, err := b.newSite(managed)
+	if err != nil {
+		return err
+	}
+	return b.keep(ctx, s, func(r *resident) error {
+		// Some drift first: an agent that has only just started is not what stands around on a host.
+		if err := b.stir(ctx, r); err != nil {
+			return err
+		}
+		if err := pause(ctx, b.window); err != nil {
+			return err
+		}
+		anonymous, all, err := r.memory()
+		if err != nil {
+			return err
+		}
+		after := fmt.Sprintf("idle memory, 1,000 files, %v after the last event", b.window)
+		b.table.add(after+": RssAnon", megabytes(anonymous), "<= 6 MB", judge(anonymous <= anonymousMax))
+		b.table.add(after+": RSS", megabytes(all), "<= 20 MB", judge(all <= residentMax))
+		if err := b.idleCost(ctx, r); err != nil {
+			return err
+		}
+		return b.idleCalls(ctx, r)
+	})
+}
+
+// stirred is how many files an agent repairs before it is idle.
+const stirred = 100
+
+// stir lets the agent repair something.
+func (b *bench) stir(ctx context.Context, r *resident) error {
+	for i := range stirred {
+		if err := drift(kinds[i%len(kinds)], r.path(i)); err != nil {
+			return err
+		}
+		if _, err := r.repaired(ctx, i); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (b *bench) idleCost(ctx context.Context, r *resident) error {
+	read := func() (wakeups, ticks int64, err error) {
+		if wakeups, err = r.wakeups(); err != nil {
+			return 0, 0, err
+		}
+		ticks, err = r.ticks()
+		return wakeups, ticks, err
+	}
+	wakeups, ticks, err := read()
+	if err != nil {
+		return err
+	}
+	if err := pause(ctx, b.window); err != nil {
+		return err
+	}
+	wakeupsAfter, ticksAfter, err := read()
+	if err != nil {
+		return err
+	}
+	wakeups, ticks = wakeupsAfter-wakeups, ticksAfter-ticks
+	b.table.add(fmt.Sprintf("idle for %v: wake-ups", b.window), fmt.Sprint(wakeups), "<= 6", judge(wakeups <= wakeupsMax))
+	b.table.add(fmt.Sprintf("idle for %v: CPU", b.window), fmt.Sprintf("%d ticks", ticks), "<= 1 tick", judge(ticks <= ticksMax))
+	return nil
+}
+
+func (b *bench) idleCalls(ctx context.Context, r *resident) error {
+	what, bar := fmt.Sprintf("idle for %v: stat calls", b.window), "0"
+	if why := needs("strace"); why != nil {
+		b.table.skip(what, bar, why)
+		return nil
+	}
+	stats, all, err := r.statCalls(ctx, b.window)
+	if err != nil {
+		return err
+	}
+	b.table.add(what, fmt.Sprintf("%d, of %d calls of any kind", stats, all), bar, judge(stats == 0))
+	return nil
+}
+
+// measureFirst measures the first converge of an empty root, durable and without fsync.
+func measureFirst(ctx context.Context, b *bench) error {
+	durable, err := b.firsts(ctx, b.agent, managed)
+	if err != nil {
+		return err
+	}
+	b.table.add("first converge, 1,000 files, durable", durable.spread(), "<= 1 s", judge(durable.median() <= durableMax))
+	bare, err := b.firsts(ctx, b.nofsync, managed)
+	if err != nil {
+		return err
+	}
+	b.table.add("first converge, 1,000 files, fsync compiled out", bare.spread(), "<= 0.3 s", judge(bare.median() <= bareMax))
+	what, bar := "the same, against cf-agent's first run", "<= 1"
+	peer, err := b.peers.run(ctx, b, cfengine)
+	if err != nil {
+		b.table.skip(what, bar, err)
+		return nil
+	}
+	ratio := bare.median().Seconds() / peer.first.wall.Seconds()
+	b.table.add(what, fmt.Sprintf("%.2f (cf-agent %v)", ratio, peer.first.wall), bar, judge(ratio <= 1))
+	return nil
+}
+
+// firsts converges new roots, each once.
+func (b *bench) firsts(ctx context.Context, binary string, files int) (sample, error) {
+	var all sample
+	for range b.rounds {
+		s, err := b.newSite(files)
+		if err != nil {
+			return nil, err
+		}
+		took, err := b.once(ctx, binary, s)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, took)
+	}
+	return all, nil
+}
+
+// measureCheck measures what a forced look at everything costs a resident agent.
+func measureCheck(ctx context.Context, b *bench) error {
+	s, err := b.newSite(managed)
+	if err != nil {
+		return err
+	}
+	return b.keep(ctx, s, func(r *resident) error {
+		shallow, err := b.forced(ctx, r, "shallow")
+		if err != nil {
+			return err
+		}
+		b.table.add("forced check, 1,000 files, shallow: CPU", shallow.spread(), "<= 5 ms", judge(shallow.median() <= shallowMax))
+		deep, err := b.forced(ctx, r, "deep")
+		if err != nil {
+			return err
+		}
+		what, bar := "forced check, 1,000 files, deep: CPU", fmt.Sprintf("<= %v x cf-agent", deepShareMax)
+		peer, err := b.peers.run(ctx, b, cfengine)
+		if err != nil {
+			b.table.add(what, deep.spread(), "", noVerdict)
+			b.table.skip("the same, against cf-agent", bar, err)
+			return nil
+		}
+		share := deep.median().Seconds() / peer.noop.cpu.Seconds()
+		b.table.add(what, fmt.Sprintf("%s: %.3f x cf-agent (%v)", deep.spread(), share, peer.noop.cpu), bar, judge(share <= deepShareMax))
+		return nil
+	})
+}
+
+// forced returns the CPU time that the agent spent on each of several forced checks.
+func (b *bench) forced(ctx context.Context, r *resident, depth string) (sample, error) {
+	var all sample
+	for range b.checks {
+		before, err := r.cpu()
+		if err != nil {
+			return nil, err
+		}
+		s, err := r.ask(ctx, "--check", depth)
+		if err != nil {
+			return nil, err
+		}
+		if !s.Converged {
+			return nil, fmt.Errorf("a %s check found something: %+v", depth, s)
+		}
+		after, err := r.cpu()
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, after-before)
+	}
+	return all, nil
+}
+
+// grown is what one number of files costs.
+type grown struct {
+	files       int
+	first, noop time.Duration
+	anonymous   int64 // kB
+}
+
+// measureGrowth measures ever more files.
+func measureGrowth(ctx context.Context, b *bench) error {
+	var all []grown
+	for _, n := range b.growth {
+		g, err := b.grow(ctx, n)
+		if err != nil {
+			return err
+		}
+		all = append(all, g)
+		b.table.add(fmt.Sprintf("growth: %d files", n),
+			fmt.Sprintf("first %.2f s, no-op %.2f s, idle RssAnon %s", g.first.Seconds(), g.noop.Seconds(), megabytes(g.anonymous)), "stated", noVerdict)
+	}
+	for _, c := range []struct {
+		what string
+		of   func(grown) float64 // in what is printed
+		unit string
+	}{
+		{"first converge", func(g grown) float64 { return g.first.Seconds() * 1e6 }, "µs"},
+		{"no-op converge", func(g grown) float64 { return g.noop.Seconds() * 1e6 }, "µs"},
+		{"idle memory", func(g grown) float64 { return float64(g.anonymous) * 1024 }, "B"},
+	} {
+		b.straight(c.what, c.unit, all, c.of)
+	}
+	return nil
+}
+
+// growthPause is how long an agent is left alone before its memory is read: what converging needed has been given back.
+const growthPause = 15 * time.Second
+
+func (b *bench) grow(ctx context.Context, n int) (grown, error) {
+	g := grown{files: n}
+	s, err := b.newSite(n)
+	if err != nil {
+		return g, err
+	}
+	if g.first, err = b.once(ctx, b.agent, s); err != nil {
+		return g, err
+	}
+	if g.noop, err = b.once(ctx, b.agent, s); err != nil {
+		return g, err
+	}
+	return g, b.keep(ctx, s, func(r *resident) error {
+		if err := pause(ctx, growthPause); err != nil {
+			return err
+		}
+		g.anonymous, _, err = r.memory()
+		return err
+	})
+}
+
+// straight compares what a further file costs in each stretch: on a straight line it is the same everywhere. A stretch may
+// be cheaper than the one before, never much dearer.
+func (b *bench) straight(what, unit string, all []grown, of func(grown) float64) {
+	var slopes []float64
+	var text []string
+	worst := 0.0
+	for i := 1; i < len(all); i++ {
+		slope := (of(all[i]) - of(all[i-1])) / float64(all[i].files-all[i-1].files)
+		if i > 1 {
+			worst = max(worst, slope/slopes[i-2])
+		}
+		slopes = append(slopes, slope)
+		text = append(text, fmt.Sprintf("%.0f", slope))
+	}
+	b.table.add("growth: "+what+", each further file", strings.Join(text, ", ")+" "+unit,
+		fmt.Sprintf("straight: no stretch > %v x the one before", straightRatio), judge(worst <= straightRatio))
+}

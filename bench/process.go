@@ -1,0 +1,146 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// process is a running process as /proc shows it.
+type process int
+
+func (p process) proc(name string) string {
+	return filepath.Join("/proc", strconv.Itoa(int(p)), name)
+}
+
+// memory returns RssAnon and RSS in kB.
+func (p process) memory() (anonymous, resident int64, err error) {
+	if anonymous, err = field(p.proc("status"), "RssAnon"); err != nil {
+		return 0, 0, err
+	}
+	resident, err = field(p.proc("status"), "VmRSS")
+	return anonymous, resident, err
+}
+
+// wakeups returns how often a thread of the process has begun to wait, which is how often one was woken.
+func (p process) wakeups() (int64, error) {
+	tasks, err := filepath.Glob(p.proc("task/*/status"))
+	if err != nil || len(tasks) == 0 {
+		return 0, errors.Join(err, fmt.Errorf("process %d has no threads", int(p)))
+	}
+	var sum int64
+	for _, t := range tasks {
+		n, err := field(t, "voluntary_ctxt_switches")
+		if err != nil {
+			return 0, err
+		}
+		sum += n
+	}
+	return sum, nil
+}
+
+// ticks returns the CPU time in ticks of the kernel: 100 a second, proc(5), utime and stime.
+func (p process) ticks() (int64, error) {
+	data, err := os.ReadFile(p.proc("stat"))
+	if err != nil {
+		return 0, err
+	}
+	// The name of the command, in parentheses, may hold anything.
+	fields := bytes.Fields(data[bytes.LastIndexByte(data, ')')+1:])
+	const utime, stime = 11, 12 // counted from the field after the name
+	if len(fields) <= stime {
+		return 0, fmt.Errorf("%s: only %d fields", p.proc("stat"), len(fields))
+	}
+	user, err := strconv.ParseInt(string(fields[utime]), 10, 64)
+	if err != nil {
+		return 0, err
+	}
+	system, err := strconv.ParseInt(string(fields[stime]), 10, 64)
+	return user + system, err
+}
+
+// cpu returns the CPU time of all threads to the nanosecond, from the process's own clock.
+func (p process) cpu() (time.Duration, error) {
+	// The clock of a process is the complement of its number, shifted, with the scheduler's kind; clock_getcpuclockid(3).
+	const scheduler = 2
+	var ts unix.Timespec
+	if err := unix.ClockGettime(int32(^int(p)<<3|scheduler), &ts); err != nil {
+		return 0, fmt.Errorf("read the clock of process %d: %w", int(p), err)
+	}
+	return time.Duration(ts.Nano()), nil
+}
+
+// field reads a number of a file with lines such as "VmRSS:   123 kB".
+func field(path, name string) (int64, error) {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return 0, err
+	}
+	for l := range strings.Lines(string(data)) {
+		key, value, _ := strings.Cut(l, ":")
+		if key != name {
+			continue
+		}
+		return strconv.ParseInt(strings.TrimSuffix(strings.TrimSpace(value), " kB"), 10, 64)
+	}
+	return 0, fmt.Errorf("%s: no %s", path, name)
+}
+
+// statCalls counts the calls that look at files, and all calls, in a window; it needs strace and the right to trace.
+func (p process) statCalls(ctx context.Context, window time.Duration) (stats, all int64, err error) {
+	ctx, cancel := context.WithTimeout(ctx, window)
+	defer cancel()
+	var out bytes.Buffer
+	cmd := exec.CommandContext(ctx, "strace", "-f", "-c", "-p", strconv.Itoa(int(p)))
+	cmd.Stderr = &out
+	// It prints its counts when it is interrupted.
+	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
+	cmd.WaitDelay = 10 * time.Second
+	if err := cmd.Run(); !errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		return 0, 0, fmt.Errorf("strace: %w: %s", err, strings.TrimSpace(out.String()))
+	}
+	stats, all = countCalls(out.String())
+	return stats, all, nil
+}
+
+// countCalls adds up the table that strace -c prints: share, seconds, microseconds a call, calls, perhaps errors, name.
+func countCalls(table string) (stats, all int64) {
+	for l := range strings.Lines(table) {
+		f := strings.Fields(l)
+		if len(f) < 5 {
+			continue
+		}
+		calls, err := strconv.ParseInt(f[3], 10, 64)
+		name := f[len(f)-1]
+		if err != nil || name == "total" {
+			continue
+		}
+		all += calls
+		switch name {
+		case "stat", "lstat", "fstat", "newfstatat", "statx", "access", "faccessat", "faccessat2", "readlink", "readlinkat":
+			stats += calls
+		}
+	}
+	return stats, all
+}
+
+// pause waits, or ends with the context.
+func pause(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}

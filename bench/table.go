@@ -1,0 +1,63 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"text/tabwriter"
+	"time"
+)
+
+// verdict is what a bar says of a measurement.
+type verdict string
+
+const (
+	met       verdict = "ok"
+	short     verdict = "SHORT"
+	unknown   verdict = "NOT MEASURED"
+	noVerdict verdict = "-" // there is no bar
+)
+
+// judge compares a measurement with its bar.
+func judge(ok bool) verdict {
+	if ok {
+		return met
+	}
+	return short
+}
+
+// line is one line of the table.
+type line struct {
+	what, measured, bar string
+	verdict             verdict
+}
+
+type table struct{ lines []line }
+
+func (t *table) add(what, measured, bar string, v verdict) {
+	t.lines = append(t.lines, line{what, measured, bar, v})
+}
+
+// skip adds a line that says loudly why there is no number.
+func (t *table) skip(what, bar string, why error) {
+	t.add(what, why.Error(), bar, unknown)
+}
+
+func (t *table) print(w io.Writer) {
+	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(tw, "what\tmeasured\tbar\tverdict")
+	missed := 0
+	for _, l := range t.lines {
+		if l.verdict == short {
+			missed++
+		}
+		fmt.Fprintf(tw, "%s\t%s\t%s\t%s\n", l.what, l.measured, l.bar, l.verdict)
+	}
+	tw.Flush()
+	fmt.Fprintf(w, "\n%d lines, %d bars missed\n", len(t.lines), missed)
+}
+
+// milliseconds writes a duration as people compare them.
+func milliseconds(d time.Duration) string { return fmt.Sprintf("%.2f ms", d.Seconds()*1000) }
+
+// megabytes writes kB as the kernel counts them in MB as people do.
+func megabytes(kB int64) string { return fmt.Sprintf("%.1f MB", float64(kB)/1024) }
