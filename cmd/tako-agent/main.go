@@ -88,6 +88,19 @@ type shown struct{ exit reason.Exit }
 
 func (s shown) Error() string { return fmt.Sprintf("exit %d", s.exit) }
 
+// exitOf is the exit code of faults: that of their codes where these agree, otherwise that of wrong usage.
+func exitOf(faults declare.Faults) reason.Exit {
+	code := reason.ExitUsage
+	for i, f := range faults {
+		row, _ := reason.Lookup(f.Code)
+		if i > 0 && row.Exit != code {
+			return reason.ExitUsage
+		}
+		code = row.Exit
+	}
+	return code
+}
+
 // exit prints an error and returns the exit code that fits.
 func exit(err error) reason.Exit {
 	if err == nil {
@@ -103,7 +116,7 @@ func exit(err error) reason.Exit {
 		if present.Faults(os.Stderr, faults, os.ReadFile, style) != nil {
 			return reason.ExitFailed
 		}
-		return reason.ExitUsage
+		return exitOf(faults)
 	}
 	var coded *reason.Error
 	if !errors.As(err, &coded) {

@@ -169,6 +169,33 @@ func writes(call string) bool {
 	return mayWrite.MatchString(call) && !harmless.MatchString(call) && !asks.MatchString(call)
 }
 
+// TestWrites tells lines of strace apart.
+func TestWrites(t *testing.T) {
+	for call, want := range map[string]bool{
+		`openat(AT_FDCWD, "/etc/motd", O_RDONLY|O_CLOEXEC) = 3</etc/motd>`:                                     false,
+		`openat(3</etc>, ".tako.motd.x", O_RDWR|O_CREAT|O_EXCL|O_CLOEXEC, 0600) = 4</etc/.tako.motd.x>`:        true,
+		`write(1<pipe:[7]>, "1 to change\n", 12) = 12`:                                                         false,
+		`write(5<anon_inode:[eventfd]>, "\1\0\0\0\0\0\0\0", 8) = 8`:                                            false,
+		`write(4</etc/motd>, "x", 1) = 1`:                                                                      true,
+		`pwrite64(4</etc/motd>, "x", 1, 0) = 1`:                                                                true,
+		`renameat2(3</etc>, ".tako.motd.x", 3</etc>, "motd", 0) = 0`:                                           true,
+		`unlinkat(3</etc>, "motd", 0) = 0`:                                                                     true,
+		`fchmod(4</etc/motd>, 0644) = 0`:                                                                       true,
+		`clone(child_stack=0x1, flags=CLONE_VM|CLONE_FS|CLONE_THREAD|CLONE_SYSVSEM, tls=0x2) = 9`:              false,
+		`clone(child_stack=NULL, flags=CLONE_VM|CLONE_VFORK|SIGCHLD) = 9`:                                      true,
+		`execve("/usr/bin/apt-get", ["/usr/bin/apt-get", "update"], 0x1 /* 4 vars */) = 0`:                     true,
+		`sendto(6<socket:[1]>, [{nlmsg_len=17, nlmsg_type=RTM_GETLINK, nlmsg_flags=NLM_F_DUMP}, {}], 17) = 17`: false,
+		`sendto(6<socket:[1]>, [{nlmsg_len=17, nlmsg_type=RTM_NEWLINK}, {}], 17) = 17`:                         true,
+		`write(6<socket:[1]>, "l\1\0\1\"\0\0\0\3\1s\0\6\0\0\0GetAll\0\0\2\1s\0\37\0", 210 <unfinished ...>`:    false,
+		`write(6<socket:[1]>, "l\1\0\1\"\0\0\0\3\1s\0\t\0\0\0StartUnit\0\0\2\1s\0\37\0", 210) = 210`:           true,
+		`write(6<socket:[1]>, "l\1\0\1\"\0\0\0\3\1s\0\6\0\0\0Reload\0\0\2\1s\0\37\0", 210) = 210`:              true,
+	} {
+		if writes(call) != want {
+			t.Errorf("%s: writes %v, want %v", call, !want, want)
+		}
+	}
+}
+
 // everything is each file of the host with its state, but for the kernel's own file systems and what systemd notes of itself.
 func (s *site) everything(t *testing.T) string {
 	t.Helper()

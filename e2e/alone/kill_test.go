@@ -161,7 +161,7 @@ func (s *site) killOnce(t *testing.T, n, files, unit, filesBefore int) bool {
 // apt-get has begun it ends, and the next run finds it.
 func TestScenario5_KilledWhilePackagesChange(t *testing.T) {
 	t.Parallel()
-	s := newKillSite(t, host.Deb{Name: "slow", Version: "1.0", Scripts: map[string]string{"postinst": "#!/bin/sh\nsleep 0.5\n"}})
+	s := newKillSite(t, host.Deb{Name: "slow", Version: "1.0", Scripts: map[string]string{"postinst": "#!/bin/sh\nsleep 1\n"}})
 	s.MustRun(t, "apt-get", "update")
 	last := killEverywhere(t, func(n int) bool {
 		s.put(t, packageDeclaration(n))

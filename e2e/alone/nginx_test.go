@@ -31,6 +31,10 @@ func TestScenario1_NginxServes(t *testing.T) {
 			t.Errorf("%s is %s", title, res.Outcome)
 		}
 		history := s.history(t, title)
+		if len(history) == 0 {
+			t.Errorf("%s has no history", title)
+			continue
+		}
 		if first := history[len(history)-1]; first.Outcome != reason.Repaired.String() || first.Detail != string(reason.Change) {
 			t.Errorf("history of %s: %+v, want it to begin with a change", title, history)
 		}

@@ -132,7 +132,7 @@ func (c *Case) end() {
 		for ; c != nil; c = c.parent {
 			c.skipped.Store(true)
 		}
-	case !c.t.Failed() && c.checks.Load() == 0:
+	case !c.t.Failed() && c.checks.Load() == 0 && !c.skipped.Load():
 		c.t.Errorf("%s checked nothing: what it expects must go through casetest's Check, Equal or Eventually", c.t.Name())
 	}
 }

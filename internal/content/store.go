@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"sync"
+	"sync/atomic"
 
 	"tako.dev/tako/internal/disk"
 	"tako.dev/tako/internal/reason"
@@ -49,6 +50,8 @@ func (o Options) validate() error {
 type Store struct {
 	dir   string
 	quota int64
+
+	rooted atomic.Bool // the directories of the objects are durable
 
 	mu   sync.Mutex // guards used, and that an object is added or removed as one step
 	used int64      // bytes of all objects and of what is being written
@@ -88,7 +91,7 @@ func Open(dir string, opts Options) (*Store, error) {
 	return s, nil
 }
 
-// makeShards makes the directories of all objects now, durable, so that no backup has to wait for that.
+// makeShards makes the directories of all objects now, so that only the first backup has to wait until they are durable.
 func (s *Store) makeShards() error {
 	for i := range 1 << (4 * shardLen) {
 		err := os.Mkdir(filepath.Join(s.dir, fmt.Sprintf("%0*x", shardLen, i)), 0o700)
@@ -96,7 +99,7 @@ func (s *Store) makeShards() error {
 			return err
 		}
 	}
-	return syncDir(s.dir)
+	return nil
 }
 
 // makeShard makes the directory of an object again, if somebody has taken it away.
@@ -104,7 +107,8 @@ func (s *Store) makeShard(object string) error {
 	err := os.Mkdir(filepath.Dir(object), 0o700)
 	switch {
 	case err == nil:
-		return syncDir(s.dir)
+		s.rooted.Store(false)
+		return nil
 	case errors.Is(err, fs.ErrExist):
 		return nil
 	}
@@ -223,6 +227,13 @@ func (w *intake) settle(d Digest) error {
 	if err := syncDir(filepath.Dir(s.path(d))); err != nil {
 		return unstored(err, "")
 	}
+	if s.rooted.Load() {
+		return nil
+	}
+	if err := syncDir(s.dir); err != nil {
+		return unstored(err, "")
+	}
+	s.rooted.Store(true)
 	return nil
 }
 

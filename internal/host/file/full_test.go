@@ -94,8 +94,9 @@ func deviceErrors(t *testing.T, c *casetest.Case) {
 	}{
 		{"pwrite64:error=EDQUOT", reason.QuotaExceeded},
 		{"pwrite64:error=EIO", reason.InputOutput},
-		{"fsync:error=EIO", reason.InputOutput},
-		{"fsync:error=ENOSPC", reason.DiskFull},
+		{"fsync:error=EIO", reason.BackupFailed}, // the first fsync is that of the backup
+		{"fsync:error=EIO:when=4", reason.InputOutput},
+		{"fsync:error=ENOSPC:when=4", reason.DiskFull},
 		{"renameat:error=EDQUOT:when=2", reason.QuotaExceeded},
 	} {
 		g := newGround(t)
