@@ -3,6 +3,8 @@
 # The cases that must be done (internal/casetest).
 CASES   := agent:1-17,19,26,27,29,30,34,35,38
 CASE    := ^Test[A-Z][a-z]+Case[0-9]
+# What has tests on hosts beside its cases, which -short leaves out.
+ON_HOSTS := ./internal/host/packages ./internal/host/service
 FUZZ    := 10s
 RESULTS := .scratch/results
 
@@ -56,7 +58,7 @@ cases: ## the cases, in full; writes cases.json
 	exit $$status
 
 e2e: ## the real thing: hosts with systemd, built binaries
-	@$(testsum) -stage e2e go test -json -tags e2e -count=1 -timeout 20m -skip '$(CASE)' ./e2e/...
+	@$(testsum) -stage e2e go test -json -tags e2e -count=1 -timeout 20m -skip '$(CASE)' ./e2e/... $(ON_HOSTS)
 
 fuzz: ## every fuzz target for FUZZ=10s
 	@tools/fuzz.sh $(FUZZ)

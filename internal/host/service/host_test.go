@@ -298,7 +298,7 @@ func TestAgentCase18_OddUnits(t *testing.T) {
 	h.Put(t, unitDir+"picky.service", "[Unit]\nConditionPathExists=/nowhere\n[Service]\nExecStart=/root/daemon\n", 0o644)
 	h.Put(t, unitDir+"loops.service", "[Unit]\nStartLimitIntervalSec=600\nStartLimitBurst=2\n[Service]\nType=oneshot\nExecStart=/bin/false\n", 0o644)
 	h.Put(t, unitDir+"instance@.service", "[Service]\nExecStart=/root/daemon %i\n[Install]\nWantedBy=multi-user.target\n", 0o644)
-	h.Put(t, unitDir+"bad.service", "[Service]\nExecStart=relative\n", 0o644)
+	h.Put(t, unitDir+"bad.service", "[Service]\nType=exec\nExecStart=relative\n", 0o644)
 	h.MustRun(t, "systemctl", "daemon-reload")
 	h.MustRun(t, "mv", unitDir+"masked.service", "/usr/lib/systemd/system/")
 	h.MustRun(t, "systemctl", "mask", "masked.service")
