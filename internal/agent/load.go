@@ -277,6 +277,9 @@ func (l *loop) adopt(ctx context.Context, d *desired) error {
 	}
 	pending, budgets := l.store.Resume(time.Now())
 	if !l.opts.Watch {
+		budgets = nil // a person who asks for one run wants every resource tried now
+	}
+	if !l.opts.Watch {
 		// Somebody who converges once, perhaps after a cure, wants it tried now and not when a back-off ends.
 		for key, b := range budgets {
 			b.Wait = 0

@@ -2,6 +2,7 @@ package converge
 
 import (
 	"fmt"
+	"math"
 	"strings"
 	"testing"
 	"time"
@@ -66,6 +67,7 @@ func TestContendedSurvivesARestart(t *testing.T) {
 	r.touch("a")
 	r.end("check a", differs)
 	again := newRig(t, draw(t, 1, "a"), o, r.left("a"))
+	again.end("check a", differs) // a look, which the fight does not notice
 	again.is("a", "contended")
 	again.touch("a")
 	again.expect()
@@ -223,4 +225,94 @@ func TestOptionsAreValidated(t *testing.T) {
 			t.Errorf("%s: no error", name)
 		}
 	}
+}
+
+func TestOwnEventsOfWhatFailsForGoodAreNoLoop(t *testing.T) {
+	r := newRig(t, draw(t, 1, "a"), Options{}, Resume{})
+	r.end("check a", differs)
+	r.end("apply a", denied)
+	for range 20 {
+		r.pass(time.Millisecond)
+		r.touch("a")
+		r.end("check a", differs)
+		r.expect()
+	}
+	if r.wait() < 400*time.Millisecond {
+		t.Error("tried again before half of the shortest back-off")
+	}
+	r.end("check a", differs)
+	r.expect("apply a")
+}
+
+func TestLockThatIsFreeAtOnceIsNoLoop(t *testing.T) {
+	r := newRig(t, draw(t, 1, "a"), Options{}, Resume{})
+	r.end("check a", locked(1))
+	if r.wake < time.Second {
+		t.Errorf("tried again after %v", r.wake)
+	}
+}
+
+func TestLineForTokensIsLeft(t *testing.T) {
+	lane := wide
+	lane.Burst, lane.Every = 1, time.Minute
+	r := newRig(t, draw(t, 1, "a b c"), Options{Lanes: []Lane{lane}}, Resume{Converged: map[Key]Digest{"a": {1}, "b": {1}, "c": {1}}})
+	for _, name := range []string{"a", "b", "c"} {
+		r.end("check "+name, differs)
+	}
+	r.end("apply a", changed)
+	r.touch("b")
+	r.end("check b", inSync) // somebody else has cured it
+	r.swap(draw(t, 1, "a c"))
+	if got := r.e.laneOrder[0].waiting; got != 1 {
+		t.Errorf("%d wait in line, want c alone", got)
+	}
+	r.swap(draw(t, 1, "a"))
+	if got := r.e.laneOrder[0].waiting; got != 0 {
+		t.Errorf("%d wait in line, want nobody", got)
+	}
+}
+
+func TestCalmWithoutEventsEndsAFight(t *testing.T) {
+	r := newRig(t, draw(t, 1, "a"), Options{ContendedAfter: 1, HoldOffMin: time.Hour}, Resume{Converged: map[Key]Digest{"a": {1}}})
+	r.end("check a", differs)
+	r.end("apply a", changed)
+	r.touch("a")
+	r.end("check a", differs)
+	r.is("a", "contended")
+	r.wait()
+	r.end("check a", differs)
+	r.end("apply a", changed)
+	r.now = r.now.Add(30 * 24 * time.Hour)
+	r.touch("a")
+	r.end("check a", differs)
+	r.expect("apply a")
+}
+
+func TestFightOfYears(t *testing.T) {
+	r := newRig(t, draw(t, 1, "a"), Options{}, Resume{Converged: map[Key]Digest{"a": {1}},
+		Budgets: map[Key]Budget{"a": {Digest: Digest{1}, Holds: math.MaxInt16}}})
+	r.end("check a", differs)
+	r.end("apply a", changed)
+	r.touch("a")
+	r.end("check a", differs)
+	if r.wake != time.Hour {
+		t.Errorf("held off for %v", r.wake)
+	}
+}
+
+func TestPersonMayLookAtAFight(t *testing.T) {
+	r := newRig(t, draw(t, 1, "a"), Options{ContendedAfter: 1}, Resume{Converged: map[Key]Digest{"a": {1}}})
+	r.end("check a", differs)
+	r.end("apply a", changed)
+	r.touch("a")
+	r.end("check a", differs)
+	r.touch("a")
+	r.expect()
+	r.step(Examine{})
+	r.end("check a", differs)
+	r.expect()
+	r.is("a", "contended")
+	r.step(Examine{})
+	r.end("check a", inSync)
+	r.is("a", "kept")
 }

@@ -31,6 +31,8 @@
 //     check of what was never converged, only when everything required is converged.
 //  3. A notification is in Persist before the apply that may cause it is in Start, and is cleared only after a refresh
 //     that started later than the change has succeeded.
-//  4. Attempts on one vertex without an event from outside are never closer than the back-off allows.
+//  4. A vertex whose apply or refresh has failed is not acted upon before its back-off is over, whatever events ask for,
+//     unless it was found converged meanwhile. A failed check is repeated before that only when an event asks for it, and then
+//     it is no attempt.
 //  5. When the world is quiet and nothing fails, everything converges and the engine becomes quiet.
 package converge

@@ -2,6 +2,7 @@ package converge
 
 import (
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"time"
 
@@ -77,9 +78,9 @@ func (e *Engine) resumeBudgets(budgets map[Key]Budget) {
 			continue
 		}
 		s := &e.states[id]
-		s.attempts, s.holds = int32(b.Attempts), int16(b.Holds)
+		s.attempts, s.holds = int32(b.Attempts), int16(min(b.Holds, math.MaxInt16))
 		if b.Holds > 0 {
-			s.repairs = int16(e.opts.ContendedAfter) - 1
+			s.repairs = int32(e.opts.ContendedAfter) - 1
 		}
 		// The clock may have leapt while nobody ran, so the wait is trusted only as far as a wait can be.
 		wait := min(b.Wait, e.opts.HoldOffMax)
@@ -89,6 +90,7 @@ func (e *Engine) resumeBudgets(budgets map[Key]Budget) {
 			s.outcome, s.err = reason.Contended, e.contended(id)
 		}
 		e.delay(id, wait)
+		s.peek = true // a cure while nobody ran is noticed at once
 	}
 }
 
@@ -228,8 +230,8 @@ func (e *Engine) examine(ev Examine) {
 	}
 }
 
-// look makes a vertex due for a check. One that waits is looked at without being acted upon, so that a cure from outside is
-// noticed at once and a fight is not fed.
+// look makes a vertex due for a check. One that waits or is blocked is looked at without being acted upon, so that a cure
+// from outside is noticed at once. A fight is not fed: while it lasts, its events are not even looked at.
 func (e *Engine) look(id ID, why Cause, depth Depth) {
 	s := &e.states[id]
 	if e.graph.Vertices[id].NotApplicable {
@@ -238,26 +240,34 @@ func (e *Engine) look(id ID, why Cause, depth Depth) {
 	s.depth = max(s.depth, depth)
 	switch s.phase {
 	case checking, applying, refreshing, stale, queuedApply, queuedRefresh:
-		s.again = true
+		if s.again {
+			why = max(s.next, why)
+		}
+		s.again, s.next = true, why
 		return
 	case idle, queuedCheck:
 	}
-	if s.wait > e.now {
-		if s.outcome == reason.Contended {
+	if s.wait > e.now || s.outcome == reason.Blocked {
+		if s.outcome == reason.Contended && why != CauseExamined {
 			return
 		}
 		s.peek = true
 	}
-	s.soil(why)
+	e.soil(id, why)
 	e.work = append(e.work, id)
 }
 
 // soil marks a vertex dirty for a cause; the strongest cause stays.
-func (s *state) soil(why Cause) {
-	if !s.dirty {
-		s.cause = why
+func (e *Engine) soil(id ID, why Cause) {
+	s := &e.states[id]
+	if s.dirty {
+		s.cause = max(s.cause, why)
+		return
 	}
-	s.dirty, s.cause = true, max(s.cause, why)
+	s.dirty, s.cause = true, why
+	if s.wait > e.now {
+		e.arm(id)
+	}
 }
 
 // evaluate decides for each vertex on the work list whether it is due, waits or is blocked, until nothing changes. First come,
@@ -268,6 +278,9 @@ func (e *Engine) evaluate() {
 		s := &e.states[id]
 		switch {
 		case s.phase != idle:
+		case s.outcome == reason.NotApplicable && s.since.IsZero():
+			e.settle(id, reason.NotApplicable, "", nil)
+			e.setBusy(id, false)
 		case !s.dirty, s.wait > e.now && !s.peek:
 			e.setBusy(id, false)
 		case s.busyPreds > 0:
@@ -275,7 +288,7 @@ func (e *Engine) evaluate() {
 		case s.badPreds > 0 && !s.proven && s.wait > e.now:
 			s.peek = false // why it waits is told; what blocks it is told when its turn comes
 			e.setBusy(id, false)
-		case s.badPreds > 0 && !s.proven:
+		case s.badPreds > 0 && (!s.proven || s.outcome == reason.Blocked && !s.peek):
 			e.block(id)
 		default:
 			s.phase = queuedCheck
@@ -369,4 +382,7 @@ func (e *Engine) block(id ID) {
 		e.settle(id, reason.Blocked, "", nil)
 	}
 	e.setBusy(id, false)
+	if s.again {
+		e.rest(id)
+	}
 }

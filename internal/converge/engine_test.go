@@ -104,11 +104,13 @@ func TestBackOffSurvivesARestart(t *testing.T) {
 	}
 	r.end("check a", full)
 	again := newRig(t, draw(t, 1, "a"), Options{}, r.left())
+	again.end("check a", full) // looks, and that is no attempt
+	again.is("a", "failed: error")
 	again.expect()
 	if again.wake != r.wake || again.e.Status(0).Attempts != 5 {
 		t.Errorf("waits %v after %d attempts, want %v after 5", again.wake, again.e.Status(0).Attempts, r.wake)
 	}
-	again.touch("a") // looks, and does not act
+	again.touch("a")
 	again.end("check a", differs)
 	again.expect()
 	again.wait()
@@ -259,4 +261,76 @@ func TestDoneTwiceAndTooFewResults(t *testing.T) {
 	}
 	r.step(Done{Token: op.Token, Results: []Result{inSync}})
 	r.is("a", "failed: error")
+}
+
+func TestCureDuringAnAttemptThatFailsForGood(t *testing.T) {
+	r := newRig(t, draw(t, 1, "a"), Options{}, Resume{})
+	r.end("check a", differs)
+	r.touch("a")
+	r.end("apply a", denied)
+	r.end("check a", inSync)
+	r.is("a", "kept")
+}
+
+func TestErrorOfALookIsNoAttempt(t *testing.T) {
+	r := newRig(t, draw(t, 1, "a"), Options{}, Resume{})
+	r.end("check a", locked(time.Hour))
+	r.touch("a")
+	r.end("check a", full)
+	r.is("a", "failed: error")
+	if st := r.e.Status(0); st.Attempts != 0 || r.wake != time.Hour {
+		t.Errorf("attempts %d, next in %v; want none, and the hour that the lock asked for", st.Attempts, r.wake)
+	}
+}
+
+func TestBlockedIsNotCheckedAtEveryRetryOfWhatItRequires(t *testing.T) {
+	r := newRig(t, draw(t, 1, "a b", "a>b"), Options{}, Resume{Converged: map[Key]Digest{"b": {1}}})
+	r.end("check a", differs)
+	r.end("apply a", full)
+	r.end("check b", differs)
+	r.is("b", "blocked by a")
+	r.wait()
+	r.end("check a", differs)
+	r.end("apply a", full)
+	r.expect()
+	r.touch("b")
+	r.end("check b", inSync)
+	r.is("b", "kept")
+}
+
+func TestResumedIsLookedAtAndNotActedUpon(t *testing.T) {
+	r := newRig(t, draw(t, 1, "a b"), Options{}, Resume{Budgets: map[Key]Budget{
+		"a": {Digest: Digest{1}, Attempts: 9, Wait: 5 * time.Minute}, "b": {Digest: Digest{1}, Attempts: 9, Wait: 5 * time.Minute}}})
+	r.end("check a", inSync)
+	r.is("a", "kept")
+	r.end("check b", differs)
+	r.expect()
+	if r.wake != 5*time.Minute {
+		t.Errorf("b is tried again in %v", r.wake)
+	}
+}
+
+func TestAuditInFlightIsNotTakenForAnEvent(t *testing.T) {
+	r := newRig(t, draw(t, 1, "a"), Options{}, Resume{})
+	r.step(Examine{Depth: Deep})
+	r.end("check a", inSync)
+	r.end("check a", differs)
+	r.end("apply a", changed)
+	if got := r.reports[len(r.reports)-1]; got.Detail != reason.Drift || got.Cause != CauseExamined {
+		t.Errorf("%v %v for cause %d", got.Outcome, got.Detail, got.Cause)
+	}
+}
+
+func TestNotApplicableIsTold(t *testing.T) {
+	r := newRig(t, draw(t, 1, "a"), Options{}, Resume{})
+	r.end("check a", inSync)
+	before := len(r.reports)
+	r.swap(draw(t, 1, "-a"))
+	if len(r.reports) != before+1 || r.reports[before].Outcome != reason.NotApplicable || !r.e.Status(0).Since.Equal(r.now) {
+		t.Errorf("reports %v, since %v", r.reports[before:], r.e.Status(0).Since)
+	}
+	r.swap(draw(t, 1, "-a"))
+	if len(r.reports) != before+1 {
+		t.Error("told twice")
+	}
 }

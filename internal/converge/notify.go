@@ -24,7 +24,6 @@ func (e *Engine) announce(id ID) (told []Key) {
 		if a.kind != Notify || e.graph.Vertices[a.to].NotApplicable {
 			continue
 		}
-		e.lastSeq++
 		o := e.pending[a.to]
 		if o == nil {
 			o = &owed{}
@@ -33,6 +32,10 @@ func (e *Engine) announce(id ID) (told []Key) {
 		if o.open == nil {
 			o.open = map[Key]uint64{}
 		}
+		if _, announced := o.open[v.Key]; announced {
+			continue // by another edge between the two
+		}
+		e.lastSeq++
 		o.open[v.Key] = e.lastSeq
 		target := e.graph.Vertices[a.to].Key
 		told = append(told, target)

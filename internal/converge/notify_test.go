@@ -1,6 +1,10 @@
 package converge
 
-import "testing"
+import (
+	"testing"
+
+	"tako.dev/tako/internal/reason"
+)
 
 func TestNotificationIsDurableBeforeTheApply(t *testing.T) {
 	r := newRig(t, draw(t, 1, "a b", "a!b"), Options{}, Resume{})
@@ -155,4 +159,39 @@ func TestTargetThatIsGoneOwesNothing(t *testing.T) {
 			t.Errorf("%s: after a restart %+v", name, r.records)
 		}
 	}
+}
+
+func TestWithoutAResultAnApplyCountsAsAChange(t *testing.T) {
+	r := newRig(t, draw(t, 1, "a b", "a!b"), Options{}, Resume{})
+	r.end("check a", differs)
+	op := r.flying[0]
+	r.flying = nil
+	r.step(Done{Token: op.Token})
+	r.owes("a!b")
+	if st := r.e.Status(0); st.Err == nil || st.Err.Code != reason.InternalFault {
+		t.Errorf("a: %v", st.Err)
+	}
+}
+
+func TestTwoNotifyEdgesAreOneNotification(t *testing.T) {
+	r := newRig(t, draw(t, 1, "a b", "a!b", "a!b"), Options{}, Resume{})
+	r.end("check a", differs)
+	r.owes("a!b")
+	r.end("apply a", changed)
+	r.end("check b", inSync)
+	r.end("refresh b", changed)
+	r.owes()
+}
+
+func TestRefreshInFlightOverASwapCounts(t *testing.T) {
+	r := newRig(t, draw(t, 1, "a b", "a!b"), Options{}, Resume{})
+	r.end("check a", differs)
+	r.end("apply a", changed)
+	r.end("check b", inSync)
+	r.expect("refresh b")
+	r.swap(draw(t, 2, "a b"))
+	r.end("refresh b", changed)
+	r.owes()
+	r.settle()
+	r.is("b", "kept")
 }

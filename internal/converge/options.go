@@ -67,9 +67,9 @@ func (o Options) validate() error {
 }
 
 // jumpMax is the largest step that the engine believes of a clock: a suspend or a clock set forward by years makes
-// everything that waits due once, and a clock set back makes nothing wait longer. It equals the longest wait, HoldOffMax's
-// default.
-const jumpMax = time.Hour
+// everything that waits due once, and a clock set back makes nothing wait longer. It is many times the longest wait
+// (HoldOffMax's default, 1 h), because nobody calls a quiet engine, and its calm counts.
+const jumpMax = 24 * time.Hour
 
 // clock turns the driver's `now` into time that never goes back and never leaps.
 type clock struct {

@@ -17,7 +17,8 @@ func (e *Engine) done(d Done) {
 		o.lane.checking--
 	}
 	for i, id := range o.ids {
-		r := Result{Err: &reason.Error{Code: reason.InternalFault, Doing: o.verb.String(), Hint: "the driver returned too few results"}}
+		// What an operation without a result has changed is not known, so it counts as a change.
+		r := Result{Changed: true, Err: &reason.Error{Code: reason.InternalFault, Doing: o.verb.String(), Hint: "the driver returned too few results"}}
 		if i < len(d.Results) {
 			r = d.Results[i]
 		}
@@ -32,6 +33,9 @@ func (e *Engine) done(d Done) {
 		s.phase = idle
 		if o.verb != Refresh && (was == stale || r.Err != nil || o.verb == Check && !r.InSync) {
 			s.depth = max(s.depth, o.seen[i]) // a shallow look might not find again what a deep one did
+		}
+		if was == stale && o.verb == Refresh && r.Err == nil {
+			e.acquit(id) // what it was told has been acted upon, whatever is desired of it now
 		}
 		switch {
 		case was == stale:
@@ -51,19 +55,18 @@ func (e *Engine) done(d Done) {
 // checked takes a check's result.
 func (e *Engine) checked(id ID, r Result) {
 	s := &e.states[id]
-	peek := s.peek
+	peek := s.peek && s.wait > e.now // its turn has not come
 	s.peek = false
 	switch {
-	case r.Err != nil && peek && s.outcome == reason.Failed:
-		s.err = r.Err // it still fails; its turn has not come
-		e.rest(id)
+	case r.Err != nil && peek:
+		e.stillFails(id, r.Err)
 	case r.Err != nil:
 		e.fail(id, Check, r.Err)
-	case r.InSync && peek && s.wait > e.now && e.owes(id):
-		e.rest(id) // a refresh failed; its turn has not come
+	case r.InSync && peek && (s.inLine || s.failedIn != Check) && e.owes(id):
+		e.rest(id)
 	case r.InSync:
 		e.inSync(id, r.Recognised)
-	case peek && s.wait > e.now && (s.inLine || s.failedIn != Check):
+	case peek && (s.inLine || s.failedIn != Check):
 		e.rest(id)
 	case s.badPreds > 0:
 		e.block(id)
@@ -76,9 +79,21 @@ func (e *Engine) checked(id ID, r Result) {
 // rest puts a dirty vertex back to waiting. A touch during the look that ends here asks for another.
 func (e *Engine) rest(id ID) {
 	s := &e.states[id]
-	s.peek = s.again && s.outcome != reason.Contended
+	if s.again && s.outcome != reason.Contended {
+		s.peek, s.cause = true, max(s.cause, s.next)
+	}
 	s.again = false
 	e.work = append(e.work, id)
+}
+
+// stillFails notes what a look at a vertex that waits has come to. It is no attempt.
+func (e *Engine) stillFails(id ID, err *reason.Error) {
+	s := &e.states[id]
+	if o, d := classify(err); s.outcome != o || s.detail != d {
+		e.settle(id, o, d, err)
+	}
+	s.err = err
+	e.rest(id)
 }
 
 // inSync settles a vertex that is as desired, or goes on to what it still owes.
@@ -153,7 +168,7 @@ func (e *Engine) finish(id ID) {
 	s.dirty = s.again
 	if s.again {
 		s.again = false
-		s.cause = CauseTouched
+		s.cause = s.next
 	} else if e.owes(id) {
 		e.refresh(id)
 		return
@@ -195,22 +210,25 @@ func (e *Engine) refreshed(id ID, r Result) {
 	e.finish(id)
 }
 
-// fail settles a vertex that could not be checked, applied or refreshed, and says when to try again.
+// classify says what becomes of a vertex that ends with an error.
+func classify(err *reason.Error) (reason.Outcome, reason.Detail) {
+	row := err.Entry()
+	if row.Outcome.Converged() {
+		return reason.Failed, reason.DetailError
+	}
+	return row.Outcome, row.Detail
+}
+
+// fail settles a vertex that could not be checked, applied or refreshed, and says when to try again. What is not tried again
+// by itself keeps to its back-off too when an event asks for it: the event may be our own attempt's.
 func (e *Engine) fail(id ID, in Verb, err *reason.Error) {
 	s := &e.states[id]
-	s.failedIn, s.dirty = in, true
-	s.again = s.again && in == Check // what we touched ourselves while failing is no news
 	row := err.Entry()
-	outcome, detail := row.Outcome, row.Detail
-	if outcome.Converged() {
-		outcome, detail = reason.Failed, reason.DetailError
-	}
+	s.failedIn, s.dirty = in, s.again || row.Retry != reason.Never
+	outcome, detail := classify(err)
 	switch {
-	case row.Retry == reason.Never:
-		s.dirty = s.again
-		s.wait = 0
 	case row.Retry == reason.WaitThen && err.After > 0:
-		e.delay(id, err.After)
+		e.delay(id, max(err.After, e.opts.BackOffMin))
 	case row.Retry == reason.Soon && s.attempts < soonMax:
 		s.attempts++
 		e.delay(id, 0)
@@ -219,7 +237,9 @@ func (e *Engine) fail(id ID, in Verb, err *reason.Error) {
 		e.delay(id, e.backOff(int(s.attempts)))
 		e.budget(id)
 	}
-	s.peek = s.again && s.wait > 0
+	if s.again {
+		s.peek, s.cause = true, max(s.cause, s.next)
+	}
 	s.again = false
 	e.settle(id, outcome, detail, err)
 	e.work = append(e.work, id)

@@ -189,7 +189,9 @@ func (s *sim) disturb() {
 	n := s.e.Graph().Len()
 	switch p := s.rng.IntN(100); {
 	case p < 50 && len(s.flights) > 0:
-		s.land(s.rng.IntN(len(s.flights)))
+		if f := s.rng.IntN(len(s.flights)); s.chance(40) || !s.driftBefore(s.flights[f]) {
+			s.land(f)
+		}
 	case p < 70 && s.due > 0:
 		s.pass(max(s.due-s.mono, 0))
 		s.step(Tick{})
@@ -232,6 +234,24 @@ func (s *sim) drift(id ID) {
 	}
 	delete(s.check.noLook, k)
 	s.step(Touched{IDs: []ID{id}})
+}
+
+// driftBefore lets something drift that notifies what is being refreshed: a restart takes long, and the world goes on.
+func (s *sim) driftBefore(f *flight) bool {
+	g := s.e.Graph()
+	id := g.ID(f.keys[0])
+	if id == None || f.op.Verb != Refresh {
+		return false
+	}
+	for _, e := range g.Before(id) {
+		if from := g.Vertices[e.From]; e.Kind == Notify && !from.NotApplicable {
+			s.actual[from.Key] = Digest{100}
+			delete(s.check.noLook, from.Key)
+			s.step(Touched{IDs: []ID{e.From}})
+			return true
+		}
+	}
+	return false
 }
 
 func (s *sim) examine(ev Examine) {
@@ -398,15 +418,15 @@ func (s *sim) noteRest(k Key, id ID, f *flight, r Result) {
 		}
 		return
 	}
-	if r.Err.Entry().Retry != reason.BackOff {
+	if retry := r.Err.Entry().Retry; retry != reason.BackOff && retry != reason.Never {
 		return
 	}
-	if rest := s.mono + s.e.opts.BackOffMin/2; f.op.Verb == Check {
-		if !s.e.states[id].again && !s.e.states[id].peek {
-			s.check.noLook[k] = rest
-		}
-	} else {
-		s.check.noLook[k], s.check.noAct[k] = rest, rest
+	rest := s.mono + s.e.opts.BackOffMin/2
+	if !s.e.states[id].again && !s.e.states[id].peek {
+		s.check.noLook[k] = rest
+	}
+	if f.op.Verb != Check {
+		s.check.noAct[k] = rest
 	}
 }
 

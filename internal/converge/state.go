@@ -30,13 +30,14 @@ type state struct {
 	phase    phase
 	depth    Depth
 	cause    Cause
-	failedIn Verb
-	drift    bool // what the last check found differs although it had been converged before
-	dirty    bool // must be checked
-	again    bool // was touched while an operation was in flight
-	peek     bool // look although it is waiting; do not act
-	inLine   bool // counted in its lane's waiting
-	proven   bool // has been converged with this desire
+	next     Cause // what again is for
+	failedIn Verb  // what is tried again when the wait is over; what only a Check waits for, a look may bring forward
+	drift    bool  // what the last check found differs although it had been converged before
+	dirty    bool  // must be checked
+	again    bool  // was touched while an operation was in flight
+	peek     bool  // look although it waits or is blocked; do not act on what only its turn allows
+	inLine   bool  // counted in its lane's waiting
+	proven   bool  // has been converged with this desire
 }
 
 // verdict is how a vertex stands.
@@ -60,7 +61,7 @@ type gate struct {
 type fight struct {
 	windowAt time.Duration // start of the window that repairs are counted in
 	calmFrom time.Duration // when the last repair of drift was done or the last hold-off ends: calm is counted from there
-	repairs  int16         // of drift, in the window
+	repairs  int32         // of drift, in the window
 	holds    int16         // hold-offs in a row
 }
 

@@ -53,6 +53,9 @@ func (e *Engine) forgive(old *Graph, states []state) {
 func (e *Engine) inherit(id ID, was *state, same bool) {
 	s := &e.states[id]
 	comparable := same && !e.graph.Vertices[id].NotApplicable && was.outcome != reason.NotApplicable
+	if e.graph.Vertices[id].NotApplicable && was.outcome == reason.NotApplicable {
+		s.since = was.since // it has been told
+	}
 	if !comparable {
 		return
 	}
@@ -69,11 +72,15 @@ func (e *Engine) inherit(id ID, was *state, same bool) {
 	}
 	s.dirty = was.dirty || !s.outcome.Converged()
 	s.cause = was.cause
-	if was.wait > e.now {
-		e.delay(id, was.wait-e.now)
-	}
 	if was.outcome == reason.Failed && !was.dirty {
 		s.dirty = false // it has failed for good with this very desire
+	}
+	if was.wait > e.now {
+		e.delay(id, was.wait-e.now)
+		s.peek = was.peek || was.again
+		if s.inLine = was.inLine; s.inLine {
+			e.lane(id).waiting++
+		}
 	}
 }
 

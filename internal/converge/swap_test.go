@@ -88,3 +88,15 @@ func TestSwapWithAnUnknownLaneChangesNothing(t *testing.T) {
 	r.end("check a", inSync)
 	r.is("a", "kept")
 }
+
+func TestLookAtWhatWaitsSurvivesASwap(t *testing.T) {
+	one := Lane{Parallel: 1, Batch: 1}
+	r := newRig(t, draw(t, 1, "a b", "a!b"), Options{Lanes: []Lane{one}, BackOffMin: time.Minute}, Resume{})
+	r.end("check a", differs)
+	r.end("apply a", full)
+	r.expect("check b")
+	r.touch("a") // waits for the only worker
+	r.swap(draw(t, 1, "b a", "b!a"))
+	r.settle()
+	r.is("a", "kept")
+}

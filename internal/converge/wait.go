@@ -2,6 +2,7 @@ package converge
 
 import (
 	"container/heap"
+	"math"
 	"time"
 
 	"tako.dev/tako/internal/reason"
@@ -27,8 +28,11 @@ func (e *Engine) holdOff(holds int16) time.Duration {
 // hold leaves a contended vertex alone for a while. After it, one repair is tried.
 func (e *Engine) hold(id ID) {
 	s := &e.states[id]
-	s.holds++
-	s.repairs = int16(e.opts.ContendedAfter) - 1
+	if s.holds < math.MaxInt16 {
+		s.holds++
+	}
+	s.repairs = int32(e.opts.ContendedAfter) - 1
+	s.failedIn = Apply
 	e.delay(id, e.holdOff(s.holds))
 	s.calmFrom = s.wait
 	e.budget(id)
@@ -97,7 +101,8 @@ func (e *Engine) budget(id ID) {
 		Budget: Budget{Digest: v.Digest, Attempts: int(s.attempts), Holds: int(s.holds), Wait: max(s.wait-e.now, 0)}})
 }
 
-// delay keeps a dirty vertex waiting.
+// delay keeps a vertex waiting. One that is clean is not woken when the wait is over: it has an event to wait for, and must
+// not act upon that before.
 func (e *Engine) delay(id ID, d time.Duration) {
 	s := &e.states[id]
 	if d <= 0 {
@@ -106,8 +111,13 @@ func (e *Engine) delay(id ID, d time.Duration) {
 		return
 	}
 	s.wait = e.now + d
-	heap.Push(&e.timers, timer{s.wait, id})
+	if s.dirty {
+		e.arm(id)
+	}
 }
+
+// arm has a vertex woken when its wait is over.
+func (e *Engine) arm(id ID) { heap.Push(&e.timers, timer{e.states[id].wait, id}) }
 
 // expire makes due what has waited long enough.
 func (e *Engine) expire() {
