@@ -27,7 +27,7 @@ import (
 
 const (
 	// convergeTime bounds the wait for a converged host: the slowest is the installation of a package, on a busy machine.
-	convergeTime = 2 * time.Minute
+	convergeTime = time.Minute
 	// repairTime bounds the wait for the repair of drift, which takes milliseconds, or a second for a service.
 	repairTime = 30 * time.Second
 	agentPath  = "/usr/bin/tako-agent"

@@ -38,6 +38,7 @@ func (s *sandbox) sight(p string) string {
 
 func TestAgentCase30_KeepRestoreDelete(t *testing.T) {
 	c := casetest.Start(t)
+	t.Parallel()
 	for _, how := range []declare.OnRemove{"", declare.OnRemoveKeep, declare.OnRemoveRestore, declare.OnRemoveDelete} {
 		for _, resident := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s, resident %t", how, resident), func(t *testing.T) {
@@ -125,6 +126,7 @@ func TestAgentCase30_WhatIsInTheWayOfARemoval(t *testing.T) {
 
 func TestAgentCase30_KilledWhileItRemoves(t *testing.T) {
 	c := casetest.Start(t)
+	t.Parallel()
 	s := newSandbox(t)
 	s.must(os.Mkdir(s.path("/etc"), 0o755))
 	stays := file("stays", "/stays", "declared\n")
@@ -151,6 +153,7 @@ func TestAgentCase30_KilledWhileItRemoves(t *testing.T) {
 
 func TestAgentCase13_NotificationSurvivesKills(t *testing.T) {
 	c := casetest.Start(t)
+	t.Parallel()
 	// A sandbox has no services, so what a service is told waits for ever, where it can be seen.
 	s := newSandbox(t)
 	conf := file("conf", "/conf", "old\n")

@@ -46,6 +46,7 @@ func remount(t testing.TB, dir string, flags uintptr, options string) {
 
 func TestAgentCase12_DiskFullAndReadOnly(t *testing.T) {
 	c := casetest.Start(t)
+	t.Parallel()
 	for _, trouble := range []struct {
 		name  string
 		large string // what does not fit
@@ -60,7 +61,6 @@ func TestAgentCase12_DiskFullAndReadOnly(t *testing.T) {
 			reason.ReadOnlyFS, "read-only file system"},
 	} {
 		t.Run(trouble.name, func(t *testing.T) {
-			t.Parallel()
 			c := c.Sub(t)
 			s := newSandbox(t)
 			small := s.path("/small")
@@ -166,6 +166,7 @@ func TestAgentCase35_StateDeleted(t *testing.T) {
 
 func TestAgentCase35_StateCorruptedAtRandom(t *testing.T) {
 	c := casetest.Start(t)
+	t.Parallel()
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
 	random := rand.New(rand.NewPCG(seed, 0))
@@ -211,6 +212,7 @@ func TestAgentCase35_StateCorruptedAtRandom(t *testing.T) {
 
 func TestAgentCase35_StateNewerOrFull(t *testing.T) {
 	c := casetest.Start(t)
+	t.Parallel()
 	t.Run("newer", func(t *testing.T) {
 		c := c.Sub(t)
 		s, want := keptSandbox(t)
@@ -245,10 +247,12 @@ func TestAgentCase35_StateNewerOrFull(t *testing.T) {
 		s.must(os.WriteFile(s.path("/motd"), []byte("drift\n"), 0o644))
 		r := s.once()
 		// The old content cannot be kept, so the file is left alone, and that is said.
-		c.Check(r.code != 0 && s.read("/motd") == "drift\n" || r.code == 0 && s.read("/motd") == "declared\n", "%q with a full state directory: %v", s.read("/motd"), r)
+		c.Check(r.code == 1 && strings.Contains(r.stdout, reason.BackupFailed.String()), "drift with a full state directory: %v", r)
+		c.Equal(s.read("/motd"), "drift\n", "the file")
 		s.declare(file("motd", "/motd", "newly declared\n"))
 		r = s.once()
-		c.Check(r.code != 0 || s.read("/motd") == "newly declared\n", "a new declaration with a full state directory: %q, %v", s.read("/motd"), r)
+		c.Check(r.code == 1 && strings.Contains(r.stderr, reason.StateUnwritable.String()), "a new declaration with a full state directory: %v", r)
+		c.Equal(s.read("/motd"), "drift\n", "the file")
 		s.must(os.Remove(filepath.Join(s.state, "ballast")))
 		c.Equal(s.once().code, 0, "exit code when there is room again")
 		c.Equal(s.read("/motd"), "newly declared\n", "the file when there is room again")

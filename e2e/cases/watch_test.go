@@ -104,72 +104,86 @@ func (r *resident) raise(limit string, n int) {
 // slowly is within which an agent finds what the kernel does not tell it about: its slow check comes every 30 s.
 const slowly = 50 * time.Second
 
+// shortHost is a sandbox that is short of watches.
+type shortHost struct {
+	*resident
+	limit     string
+	resources []declare.Resource
+	content   map[string]string // of the files, by path
+}
+
+// newShortHost makes ten directories with a file each; the kernel tells of some of them at most.
+func newShortHost(t testing.TB, limit string, n int) *shortHost {
+	t.Helper()
+	h := &shortHost{limit: limit, content: map[string]string{}}
+	s := limited(t, limit, n)
+	for i := range 10 {
+		p := fmt.Sprintf("/d%d/file", i)
+		h.content[p] = fmt.Sprintln("declared", i)
+		h.resources = append(h.resources, directory(fmt.Sprint("d", i), filepath.Dir(p)), file(fmt.Sprint("f", i), p, h.content[p]))
+	}
+	s.declare(h.resources...)
+	h.resident = s.watch()
+	return h
+}
+
+// asDeclared looks at all files.
+func (h *shortHost) asDeclared() (state string, ok bool) {
+	for p, want := range h.content {
+		if got := h.s.read(p); got != want {
+			return fmt.Sprintf("%s: %s: %s", h.limit, p, got), false
+		}
+	}
+	return "", true
+}
+
+// saysSo checks that the agent admits what it does not hear of.
+func (h *shortHost) saysSo(c *casetest.Case) {
+	rep := h.s.report()
+	c.Check(has(rep.Degraded, reason.Unwatched), "%s: status does not say degraded: %s", h.limit, show(rep))
+	text := h.s.run("status").stdout
+	for _, want := range []string{"Degraded", reason.Unwatched.String(), "every 30s", "fs.inotify"} {
+		c.Check(strings.Contains(text, want), "%s: status lacks %q:\n%s", h.limit, want, text)
+	}
+	// All were looked at when they were made, so to say converged is no lie.
+	c.Check(rep.Converged && rep.Counts[reason.Unknown] == 0, "%s: everything was made: %s", h.limit, show(rep))
+	unwatched := 0
+	for i := range 10 {
+		if strings.Contains(h.s.run("why", fmt.Sprint("f", i)).stdout, "not watched by the kernel") {
+			unwatched++
+		}
+	}
+	c.Check(unwatched >= 4, "%s: why calls %d of 10 not watched", h.limit, unwatched)
+}
+
 func TestAgentCase02_WatchLimits(t *testing.T) {
 	c := casetest.Start(t)
-	for _, limit := range []struct {
-		name string
-		n    int
-	}{{"max_inotify_watches", 6}, {"max_inotify_instances", 0}} {
-		t.Run(limit.name, func(t *testing.T) {
-			t.Parallel()
-			c := c.Sub(t)
-			s := limited(t, limit.name, limit.n)
-			var resources []declare.Resource
-			content := map[string]string{}
-			for i := range 10 {
-				p := fmt.Sprintf("/d%d/file", i)
-				content[p] = fmt.Sprintln("declared", i)
-				resources = append(resources, directory(fmt.Sprint("d", i), filepath.Dir(p)), file(fmt.Sprint("f", i), p, content[p]))
-			}
-			s.declare(resources...)
-			r := s.watch()
-			rep := s.report()
-			c.Check(has(rep.Degraded, reason.Unwatched), "status does not say degraded: %s", show(rep))
-			text := s.run("status").stdout
-			for _, want := range []string{"Degraded", reason.Unwatched.String(), "every 30s", "fs.inotify"} {
-				c.Check(strings.Contains(text, want), "status lacks %q:\n%s", want, text)
-			}
-			// All were looked at when they were made, so this is no lie.
-			c.Check(rep.Converged && rep.Counts[reason.Unknown] == 0, "everything was made: %s", show(rep))
-			unwatched := 0
-			for i := range 10 {
-				if strings.Contains(s.run("why", fmt.Sprint("f", i)).stdout, "not watched by the kernel") {
-					unwatched++
-				}
-			}
-			c.Check(unwatched >= 4, "why calls %d of 10 not watched", unwatched)
-
-			for p := range content {
-				s.must(os.WriteFile(s.path(p), []byte("drift\n"), 0o644))
-			}
-			c.Eventually(slowly, "all drift is repaired", func() (string, bool) {
-				for p, want := range content {
-					if got := s.read(p); got != want {
-						return p + ": " + got, false
-					}
-				}
-				return "", true
-			})
-			c.Check(has(s.report().Degraded, reason.Unwatched), "still degraded")
-
-			// A declaration that is not watched is read all the same.
-			content["/d0/file"] = "newly declared\n"
-			resources[1].File.Content = content["/d0/file"]
-			s.declare(resources...)
-			r.raise(limit.name, 1000)
-			c.Eventually(slowly, "the new declaration is enforced", func() (string, bool) {
-				got := s.read("/d0/file")
-				return got, got == content["/d0/file"]
-			})
-			c.Eventually(slowly, "watched again", func() (string, bool) {
-				rep := s.report()
-				return show(rep), len(rep.Degraded) == 0
-			})
-			for p, want := range content {
-				s.must(os.Remove(s.path(p)))
-				s.eventually(c, p+" is repaired at once", p, want)
-			}
+	t.Parallel() // most of it is waiting for slow checks
+	hosts := []*shortHost{newShortHost(t, "max_inotify_watches", 6), newShortHost(t, "max_inotify_instances", 0)}
+	for _, h := range hosts {
+		h.saysSo(c)
+		for p := range h.content {
+			h.s.must(os.WriteFile(h.s.path(p), []byte("drift\n"), 0o644))
+		}
+		// A declaration that is not watched is read all the same.
+		h.content["/d0/file"] = "newly declared\n"
+		h.resources[1].File.Content = h.content["/d0/file"]
+		h.s.declare(h.resources...)
+	}
+	for _, h := range hosts {
+		c.Eventually(slowly, "all drift is repaired, and the new declaration enforced", h.asDeclared)
+		h.saysSo(c)
+		h.raise(h.limit, 1000)
+	}
+	for _, h := range hosts {
+		c.Eventually(slowly, h.limit+": watched again", func() (string, bool) {
+			rep := h.s.report()
+			return show(rep), len(rep.Degraded) == 0
 		})
+		for p, want := range h.content {
+			h.s.must(os.Remove(h.s.path(p)))
+			h.s.eventually(c, p+" is repaired at once", p, want)
+		}
 	}
 }
 
