@@ -241,11 +241,18 @@ func TestAgentCase35_StateNewerOrFull(t *testing.T) {
 		s := newSandbox(t)
 		mount(t, s.state, "64k")
 		s.must(os.WriteFile(filepath.Join(s.state, "ballast"), nil, 0o600))
-		s.declare(file("motd", "/motd", "declared\n"))
-		s.made()
+		conf := file("conf", "/conf", "declared\n")
+		conf.Notify = []string{"web"}
+		web := declare.Resource{Name: "web", Service: &declare.Service{}}
+		s.declare(file("motd", "/motd", "declared\n"), conf, web)
+		c.Equal(s.once().code, 1, "exit code in a sandbox, which has no services")
 		fill(s, filepath.Join(s.state, "ballast"))
 		s.must(os.WriteFile(s.path("/motd"), []byte("drift\n"), 0o644))
+		s.must(os.Remove(s.path("/conf")))
 		r := s.once()
+		// A change whose notification could be lost is not made.
+		c.Equal(s.sight("/conf"), "absent", "the file that notifies")
+		c.Check(strings.Contains(r.stdout, reason.StateUnwritable.String()), "nothing says why: %v", r)
 		// The old content cannot be kept, so the file is left alone, and that is said.
 		c.Check(r.code == 1 && strings.Contains(r.stdout, reason.BackupFailed.String()), "drift with a full state directory: %v", r)
 		c.Equal(s.read("/motd"), "drift\n", "the file")

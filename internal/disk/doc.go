@@ -11,8 +11,8 @@
 //	open the directory
 //	create .tako.NAME.RANDOM beside the file, exclusively, mode 0600
 //	write -> owner -> attributes of the old file -> mode
-//	run the check on it -> fsync
-//	back up the old content -> look at the old file again -> rename (without replacing when it is new)
+//	run the check on it -> back up the old content -> fsync
+//	look at the old file again -> rename (without replacing when it is new)
 //	fsync the directory, once for all files of a batch
 //
 // Watcher turns inotify events into marks on the caller's IDs. Per directory path it keeps one way: the watches that are
