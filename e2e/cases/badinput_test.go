@@ -222,3 +222,19 @@ func TestBadHost(t *testing.T) {
 		})
 	}
 }
+
+// TestCureIsTriedAtOnce wants a person who converges once, after a cure, not to wait for the end of a back-off.
+func TestCureIsTriedAtOnce(t *testing.T) {
+	s := newSandbox(t)
+	s.must(os.Mkdir(s.path("/bad"), 0o755))
+	s.declare(file("bad", "/bad", "declared\n"))
+	for range 4 { // by then the back-off is several seconds
+		if out := s.once(); out.code != 1 || !strings.Contains(out.stdout, reason.TypeInTheWay.String()) {
+			t.Fatalf("with something in the way: %v", out)
+		}
+	}
+	s.must(os.Remove(s.path("/bad")))
+	if out := s.once(); out.code != 0 || s.read("/bad") != "declared\n" {
+		t.Errorf("after the cure: %q, %v", s.read("/bad"), out)
+	}
+}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"path"
+	"runtime"
 	"runtime/debug"
 	"slices"
 	"time"
@@ -375,4 +376,7 @@ func (o *Options) engine() converge.Options {
 }
 
 // release gives memory back that loading and converging needed and idling does not.
-func release() { debug.FreeOSMemory() }
+func release() {
+	runtime.GC()
+	debug.FreeOSMemory()
+}

@@ -334,3 +334,20 @@ func TestNotApplicableIsTold(t *testing.T) {
 		t.Error("told twice")
 	}
 }
+
+// An apply that was planned while everything was in order does not start after what it requires has failed.
+func TestPlannedApplyDoesNotStartWithoutWhatItRequires(t *testing.T) {
+	gather := Lane{Name: "gather", Parallel: 2, Batch: 2, Gather: true}
+	r := newRig(t, draw(t, 1, "a b@gather c@gather", "a>c"), Options{Lanes: []Lane{wide, gather}}, Resume{})
+	r.settle()
+	r.touch("b")
+	r.touch("c")
+	r.end("check c", differs)
+	r.expect("check b") // which the apply waits for
+	r.touch("a")
+	r.end("check a", full)
+	r.end("check b", inSync)
+	r.end("check c", differs)
+	r.expect()
+	r.is("c", "blocked by a")
+}

@@ -74,6 +74,6 @@ func table() []Mutant {
 			converge, "^TestAgentCase34_"},
 		{"automatic edges yield that need not", "internal/converge/yield.go",
 			"ways.lead(e.To, e.From) {", "true {",
-			converge, "^TestGraphHoldsWhatItPromises$"},
+			converge, "^TestNewGraph$"},
 	}
 }
