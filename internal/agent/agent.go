@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"tako.dev/tako/declare"
 	"tako.dev/tako/internal/agent/store"
 	"tako.dev/tako/internal/converge"
 	"tako.dev/tako/internal/reason"
@@ -14,6 +15,10 @@ import (
 
 // inboxSize bounds what waits for the loop. Senders wait for room; nothing is dropped.
 const inboxSize = 64
+
+// patience is how long a single run waits for what is deferred when nothing else is left to do: longer than the types' own
+// waits for locks, shorter than a person's.
+const patience = 10 * time.Second
 
 // declarationQuiet is how long the declarations must have been left alone before they are read: a file that is being
 // copied into place is not yet what somebody wants, and its first half may well be valid.
@@ -81,10 +86,12 @@ type loop struct {
 	quiet  *time.Timer // since the declarations changed
 	book   *book
 	engine *converge.Engine
+	lookup declare.Lookup // what the present state was compiled for
 	parts  []*part        // by converge.ID
 	work   sync.WaitGroup // operations in flight
 	refuse []Problem      // why the newest declaration is not the one enforced; empty when it is
 	ending bool           // no new operation is started
+	waited time.Time      // since when a single run has nothing to do but to wait for locks
 }
 
 // post hands work to the loop, or gives up when the context ends.
@@ -124,7 +131,7 @@ func (l *loop) start(ctx context.Context, sources *sync.WaitGroup) {
 		return
 	}
 	run("watch facts", func(ctx context.Context) error {
-		return l.opts.Facts.Watch(ctx, func() { l.post(ctx, func() { l.reload(ctx) }) })
+		return l.opts.Facts.Watch(ctx, func() { l.post(ctx, func() { l.observe(ctx) }) })
 	})
 	run("answer questions", func(ctx context.Context) error { return l.listen(ctx) })
 	run("audit", func(ctx context.Context) error { return l.audit(ctx) })
@@ -135,7 +142,7 @@ func (l *loop) start(ctx context.Context, sources *sync.WaitGroup) {
 func (l *loop) serve(ctx context.Context) error {
 	for {
 		l.settled()
-		if ctx.Err() == nil && !l.opts.Watch && l.engine.Quiet() {
+		if ctx.Err() == nil && !l.opts.Watch && l.engine.Quiet() && !l.patient() {
 			break
 		}
 		select {
@@ -163,6 +170,23 @@ func (l *loop) serve(ctx context.Context) error {
 	r := l.report(false)
 	l.book.save(r)
 	return r.verdict()
+}
+
+// patient reports whether a single run should wait a little longer: something is deferred that will soon be tried again, such
+// as a unit that was not started while this very run changed packages.
+func (l *loop) patient() bool {
+	now := time.Now()
+	for i := range l.parts {
+		st := l.engine.Status(converge.ID(i))
+		if st.Outcome != reason.Deferred || st.RetryAt.IsZero() || st.RetryAt.Sub(now) > patience {
+			continue
+		}
+		if l.waited.IsZero() {
+			l.waited = now
+		}
+		return now.Sub(l.waited) < patience
+	}
+	return false
 }
 
 // end waits for the operations in flight, taking in what they report, so that nothing that was done is forgotten. Their

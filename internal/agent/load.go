@@ -180,6 +180,7 @@ func (l *loop) begin(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	l.lookup = lookup
 	d, err := declared(l.opts, l.store, lookup)
 	if err != nil {
 		if !l.opts.Watch || len(l.store.Active()) == 0 {
@@ -216,6 +217,27 @@ func (l *loop) sweep(ctx context.Context) {
 	}
 }
 
+// observe looks at the facts again and reloads if one has changed. The kernel tells more often than that: the name of any
+// container that starts wakes who watches the host's own.
+func (l *loop) observe(ctx context.Context) {
+	if lookup, err := scope(l.opts); err == nil && sameFacts(l.lookup, lookup) {
+		return
+	}
+	l.reload(ctx)
+}
+
+// sameFacts reports whether two observations of a host are the same.
+func sameFacts(a, b declare.Lookup) bool {
+	for _, f := range declare.FactNames() {
+		x, hasX := a(f.Name)
+		y, hasY := b(f.Name)
+		if hasX != hasY || x != y {
+			return false
+		}
+	}
+	return true
+}
+
 // reload takes in new declarations or new facts. Declarations that cannot be enforced change nothing and are told; the last
 // good ones are then compiled anew for the facts.
 func (l *loop) reload(ctx context.Context) {
@@ -224,6 +246,7 @@ func (l *loop) reload(ctx context.Context) {
 		l.refused(err)
 		return
 	}
+	l.lookup = lookup
 	d, err := declared(l.opts, l.store, lookup)
 	if err == nil {
 		l.refuse = nil
