@@ -32,7 +32,7 @@ var steps = map[uint64]string{
 	unix.SYS_FSYNC: "fsync", unix.SYS_FDATASYNC: "fdatasync", unix.SYS_RENAMEAT: "rename", unix.SYS_RENAMEAT2: "rename", unix.SYS_LINKAT: "link",
 	unix.SYS_UNLINKAT: "unlink", unix.SYS_SYMLINKAT: "symlink", unix.SYS_MKDIRAT: "mkdir", unix.SYS_FCHMOD: "chmod", unix.SYS_FCHMODAT: "chmod",
 	unix.SYS_FCHOWN: "chown", unix.SYS_FCHOWNAT: "chown", unix.SYS_FSETXATTR: "setxattr", unix.SYS_SENDMSG: "sendmsg", unix.SYS_CLONE: "start",
-	sysPoll: "poll",
+	unix.SYS_PPOLL: "poll",
 }
 
 // call is what the kernel tells of a thread that has stopped at a system call: struct ptrace_syscall_info of ptrace(2).
