@@ -257,6 +257,34 @@ func TestAgentCase35_StateNewerOrFull(t *testing.T) {
 		c.Equal(s.once().code, 0, "exit code when there is room again")
 		c.Equal(s.read("/motd"), "newly declared\n", "the file when there is room again")
 	})
+	t.Run("full journal", func(t *testing.T) {
+		c := c.Sub(t)
+		const files = 100 // more than notes of them fit into the last page of the journal
+		s := newSandbox(t)
+		mount(t, s.state, "256k")
+		ballast := filepath.Join(s.state, "ballast")
+		s.must(os.WriteFile(ballast, nil, 0o600))
+		resources := []declare.Resource{{Name: "web", Service: &declare.Service{}}}
+		for i := range files {
+			f := file(fmt.Sprint("f", i), fmt.Sprint("/f", i), "declared\n")
+			f.Notify = []string{"web"}
+			resources = append(resources, f)
+		}
+		s.declare(resources...)
+		c.Equal(s.once().code, 1, "exit code in a sandbox, which has no services")
+		c.Equal(len(names(s, s.root)), files, "files made")
+		fill(s, ballast)
+		for i := range files {
+			s.must(os.Remove(s.path(fmt.Sprint("/f", i))))
+		}
+		r := s.once()
+		// A change whose notification could be lost is not made.
+		c.Check(len(names(s, s.root)) < files, "all files were made again, with notes of it that cannot be written")
+		c.Check(r.code == 1 && strings.Contains(r.stdout, reason.StateUnwritable.String()), "nothing says why: %v", r)
+		s.must(os.Remove(ballast))
+		s.once()
+		c.Equal(len(names(s, s.root)), files, "files made when there is room again")
+	})
 	t.Run("deleted while it runs", func(t *testing.T) {
 		c := c.Sub(t)
 		s, want := keptSandbox(t)

@@ -303,13 +303,6 @@ func (l *loop) adopt(ctx context.Context, d *desired) error {
 	if !l.opts.Watch {
 		budgets = nil // a person who asks for one run wants every resource tried now
 	}
-	if !l.opts.Watch {
-		// Somebody who converges once, perhaps after a cure, wants it tried now and not when a back-off ends.
-		for key, b := range budgets {
-			b.Wait = 0
-			budgets[key] = b
-		}
-	}
 	engine, err := converge.New(graph, l.opts.engine(), newRand(), converge.Resume{Converged: l.store.Converged(), Pending: pending, Budgets: budgets})
 	l.engine = engine
 	return err
