@@ -212,7 +212,11 @@ func (l *loop) sweep(ctx context.Context) {
 		}
 	}
 	slices.Sort(dirs)
-	if _, err := l.opts.Root.SweepTemporaries(ctx, slices.Compact(dirs)); err != nil {
+	s, ok := l.opts.Types[declare.TypeFile].(host.Sweeper) // which makes directories and symlinks too
+	if !ok {
+		return
+	}
+	if err := s.Sweep(ctx, slices.Compact(dirs)); err != nil {
 		l.book.trouble("remove temporary files that were left behind", err)
 	}
 }

@@ -218,8 +218,8 @@ func applyAttributes(d *Dir, name string, fd int, now Stat, spec AttributeSpec) 
 // RemoveSpec says what is to be removed.
 type RemoveSpec struct {
 	Path     string
-	Expect   *Signature                        // as in WriteSpec
-	OnBackup func(old *os.File, st Stat) error // as in WriteSpec
+	Expect   *Signature // as in WriteSpec
+	OnBackup Backup     // as in WriteSpec
 }
 
 // Remove removes one entry; see RemoveMany.
@@ -301,7 +301,7 @@ func (d *Dir) remove(name string, spec RemoveSpec) error {
 }
 
 // backup hands a file to its owner's store and makes sure that it is still what it was before that.
-func (d *Dir) backup(op, name string, old Stat, store func(*os.File, Stat) error) error {
+func (d *Dir) backup(op, name string, old Stat, store Backup) error {
 	f, st, err := d.Open(name)
 	if err != nil {
 		return err

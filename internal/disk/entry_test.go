@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"crypto/sha256"
+	"errors"
 	"io"
 	"os"
 	"os/exec"
@@ -192,13 +193,7 @@ func TestSweepTemporaries(t *testing.T) {
 	full := filepath.Join(dir, tempName("full"))
 	must(t, os.MkdirAll(full+"/x", 0o700))
 	keep = append(keep, filepath.Base(full))
-	if os.Geteuid() == 0 {
-		theirs := filepath.Join(dir, tempName("theirs"))
-		must(t, os.WriteFile(theirs, nil, 0o600))
-		must(t, os.Chown(theirs, nobody, nobody))
-		keep = append(keep, filepath.Base(theirs))
-	}
-	n, err := r.SweepTemporaries(bg, []string{dir, dir + "/missing"})
+	n, err := r.SweepTemporaries(bg, []string{dir, dir + "/missing"}, nil)
 	if err != nil || n != 5 {
 		t.Errorf("removed %d, %v", n, err)
 	}
@@ -212,6 +207,32 @@ func TestSweepTemporaries(t *testing.T) {
 	if !slices.Equal(names, keep) {
 		t.Errorf("left %q, want %q", names, keep)
 	}
+}
+
+// TestSweepKeepsOldContent: a temporary may be the old file of an exchange, of whatever owner.
+func TestSweepKeepsOldContent(t *testing.T) {
+	dir := t.TempDir()
+	r := hostRoot(t)
+	temp := filepath.Join(dir, tempName("motd"))
+	must(t, os.WriteFile(temp, []byte("old"), 0o600))
+	if os.Geteuid() == 0 {
+		must(t, os.Chown(temp, nobody, nobody))
+	}
+	full := errors.New("no room")
+	if n, err := r.SweepTemporaries(bg, []string{dir}, func(*os.File, Stat) error { return full }); n != 0 || !errors.Is(err, full) {
+		t.Errorf("removed %d, %v", n, err)
+	}
+	wantFile(t, temp, "old")
+	var kept string
+	n, err := r.SweepTemporaries(bg, []string{dir}, func(f *os.File, _ Stat) error {
+		b, err := io.ReadAll(f)
+		kept = string(b)
+		return err
+	})
+	if err != nil || n != 1 || kept != "old" {
+		t.Errorf("removed %d, kept %q, %v", n, kept, err)
+	}
+	wantNoTemporaries(t, dir)
 }
 
 func FuzzTempName(f *testing.F) {

@@ -4,6 +4,3 @@ package disk
 
 // syncFD does nothing: this build is for benchmarks that want the cost of everything but the device.
 func syncFD(int) error { return nil }
-
-// startSync does nothing either.
-func startSync(int) {}

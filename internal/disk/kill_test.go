@@ -39,7 +39,7 @@ func TestKilledAtEverySystemCall(t *testing.T) {
 			if strings.Contains(string(out), "strace:") {
 				t.Skipf("needs strace: %s", out)
 			}
-			k, sweepErr := r.SweepTemporaries(bg, []string{dir})
+			k, sweepErr := r.SweepTemporaries(bg, []string{dir}, nil)
 			must(t, sweepErr)
 			swept += k
 			wantNoTemporaries(t, dir)

@@ -70,18 +70,19 @@ func tryTemporary(name string, create func(temp string) error) (string, error) {
 	return "", err
 }
 
-// SweepTemporaries removes what a killed run left in directories: entries with the exact form of our temporary names, of
-// our own user, that are regular files, symlinks or empty directories. It must not run beside a write; one agent for each
-// state directory, and calling it at start only, see to that. Directories that are not there are passed over. It returns
-// how many entries it removed, also with an error, which joins those of all directories.
-func (r *Root) SweepTemporaries(ctx context.Context, dirs []string) (removed int, err error) {
+// SweepTemporaries removes what a killed run left in directories: entries with the exact form of our temporary names that
+// are regular files, symlinks or empty directories. A file may be an old one that had not been backed up yet, so backup, if
+// set, gets each first, and one that it refuses stays. It must not run beside a write; one agent for each state directory,
+// and calling it at start only, see to that. Directories that are not there are passed over. It returns how many entries it
+// removed, also with an error, which joins all.
+func (r *Root) SweepTemporaries(ctx context.Context, dirs []string, backup Backup) (removed int, err error) {
 	var errs []error
 	for _, p := range dirs {
 		if err := ctx.Err(); err != nil {
 			errs = append(errs, stopped("sweep directory", p, err))
 			break
 		}
-		n, err := r.sweep(p)
+		n, err := r.sweep(p, backup)
 		removed += n
 		if err != nil {
 			errs = append(errs, err)
@@ -90,7 +91,7 @@ func (r *Root) SweepTemporaries(ctx context.Context, dirs []string) (removed int
 	return removed, errors.Join(errs...)
 }
 
-func (r *Root) sweep(p string) (removed int, err error) {
+func (r *Root) sweep(p string, backup Backup) (removed int, err error) {
 	d, err := r.Dir(p)
 	if err != nil {
 		return 0, ignoreMissing(err)
@@ -105,25 +106,42 @@ func (r *Root) sweep(p string) (removed int, err error) {
 	if err != nil {
 		return 0, fault("list directory", p, err)
 	}
+	var errs []error
 	for _, name := range names {
 		if !isTemporary(name) {
 			continue
 		}
-		st, err := d.Stat(name)
-		if err != nil || !st.Exists() || st.UID != uint32(os.Geteuid()) {
-			continue
+		gone, err := d.sweepOne(name, backup)
+		if err != nil {
+			errs = append(errs, err)
 		}
-		flags := 0
-		switch st.Type() {
-		case unix.S_IFREG, unix.S_IFLNK:
-		case unix.S_IFDIR:
-			flags = unix.AT_REMOVEDIR
-		default:
-			continue
-		}
-		if unix.Unlinkat(d.fd, name, flags) == nil {
+		if gone {
 			removed++
 		}
 	}
-	return removed, nil
+	return removed, errors.Join(errs...)
+}
+
+// sweepOne removes one temporary, and reports whether it did. An ordinary user leaves alone what belongs to another.
+func (d *Dir) sweepOne(name string, backup Backup) (bool, error) {
+	st, err := d.Stat(name)
+	if err != nil || !st.Exists() || os.Geteuid() != 0 && st.UID != uint32(os.Geteuid()) {
+		return false, err
+	}
+	flags := 0
+	switch st.Type() {
+	case unix.S_IFREG:
+		if backup != nil {
+			if err := d.backup("sweep", name, st, backup); err != nil {
+				return false, err
+			}
+		}
+	case unix.S_IFLNK:
+	case unix.S_IFDIR:
+		flags = unix.AT_REMOVEDIR
+	default:
+		return false, nil
+	}
+	// A directory that is not empty is not ours, and what cannot be removed now is tried again at the next start.
+	return unix.Unlinkat(d.fd, name, flags) == nil, nil
 }

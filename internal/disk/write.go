@@ -36,10 +36,13 @@ type WriteSpec struct {
 	// Check, if set, looks at the new content before anything is replaced. temp is a path of the host. Its error is
 	// returned as it is.
 	Check func(ctx context.Context, temp string) error
-	// OnBackup, if set, gets the regular file that is about to be replaced, open for reading at its start. Its error is
-	// returned as it is, and nothing is replaced.
-	OnBackup func(old *os.File, st Stat) error
+	// OnBackup, if set, keeps the content of the regular file that is replaced.
+	OnBackup Backup
 }
+
+// Backup gets a regular file, open for reading at its start, and keeps its content. Its error is returned as it is, and the
+// file keeps its place.
+type Backup func(old *os.File, st Stat) error
 
 // WriteResult says what became of one WriteSpec.
 type WriteResult struct {
@@ -64,7 +67,7 @@ type writing struct {
 	dir  *Dir
 	name string
 	old  Stat
-	from int // the old regular file, opened, or -1
+	from *os.File // the old regular file, opened, or nil; held over the rename, so that its blocks are freed after that
 	temp string
 	fd   int // the temporary, or -1
 	res  WriteResult
@@ -72,7 +75,7 @@ type writing struct {
 
 // writeFile takes one file from its spec to the rename; what is left to do is the fsync of the directory.
 func writeFile(ctx context.Context, d *Dir, name string, spec *WriteSpec) WriteResult {
-	w := writing{WriteSpec: spec, dir: d, name: name, from: -1, fd: -1}
+	w := writing{WriteSpec: spec, dir: d, name: name, fd: -1}
 	err := w.run(ctx)
 	w.discard()
 	w.res.Err = err
@@ -92,22 +95,13 @@ func (w *writing) run(ctx context.Context) error {
 	if err := w.stage(ctx); err != nil {
 		return err
 	}
-	if err := w.secure(); err != nil {
+	if err := w.sync(w.fd); err != nil {
 		return err
+	}
+	if w.OnBackup != nil && w.from != nil {
+		return w.exchange()
 	}
 	return w.swap()
-}
-
-// secure backs the old content up and makes the new one durable. The new one is on its way to the device meanwhile, so that
-// a journal takes both into one commit.
-func (w *writing) secure() error {
-	if w.OnBackup != nil && w.from >= 0 {
-		startSync(w.fd)
-	}
-	if err := w.backup(); err != nil {
-		return err
-	}
-	return w.sync(w.fd)
 }
 
 // look finds out what is there, refuses what must not be replaced, and opens the old file.
@@ -144,10 +138,10 @@ func (w *writing) openOld() error {
 			st, err = statAt(fd, "")
 		}
 	}
-	w.from = fd
 	if err != nil {
 		return w.fault(err)
 	}
+	w.from = os.NewFile(uintptr(fd), w.Path)
 	if st.Signature != w.old.Signature {
 		return staleFault("write file", w.Path)
 	}
@@ -170,8 +164,8 @@ func (w *writing) stage(ctx context.Context) error {
 	if err := w.own(w.fd); err != nil {
 		return err
 	}
-	if w.from >= 0 {
-		if err := copyAttributes(w.from, w.fd); err != nil {
+	if w.from != nil {
+		if err := copyAttributes(int(w.from.Fd()), w.fd); err != nil {
 			return w.fault(err)
 		}
 	}
@@ -245,38 +239,92 @@ func (w *writing) mode() uint32 {
 
 func (w *writing) sync(fd int) error { return w.fault(syncFD(fd)) }
 
-func (w *writing) backup() error {
-	if w.OnBackup == nil || w.from < 0 {
-		return nil
+// exchange puts the new file in the old one's place and backs that up then, so that readers of a file that has drifted wait
+// for one fsync only. Until the backup is durable the old file has the temporary's name: from there a failure puts it back,
+// and SweepTemporaries takes it after a crash. Where the file system cannot exchange, the backup comes first.
+func (w *writing) exchange() error {
+	before, err := w.unchanged()
+	if err != nil {
+		return err
 	}
-	f := os.NewFile(uintptr(w.from), w.Path)
-	w.from = -1
-	defer f.Close()
-	return w.OnBackup(f, w.old)
+	err = unix.Renameat2(w.dir.fd, w.temp, w.dir.fd, w.name, unix.RENAME_EXCHANGE)
+	if err == unix.EINVAL || err == unix.ENOSYS {
+		if err := w.OnBackup(w.from, w.old); err != nil {
+			return err
+		}
+		return w.swap()
+	}
+	if err != nil {
+		return w.fault(err)
+	}
+	w.swapped(before)
+	if !w.displaced() {
+		return errors.Join(staleFault("write file", w.Path), w.putBack())
+	}
+	if err := w.OnBackup(w.from, w.old); err != nil {
+		return errors.Join(err, w.putBack())
+	}
+	return nil
+}
+
+// displaced reports whether what has the temporary's name now is the file that w.look saw.
+func (w *writing) displaced() bool {
+	st, err := w.dir.Stat(w.temp)
+	st.Ctime = w.old.Ctime // the exchange changes it
+	return err == nil && st.Signature == w.old.Signature
+}
+
+// putBack undoes an exchange. If somebody has changed the new file meanwhile, his stays, and the old one keeps the
+// temporary's name until the next sweep.
+func (w *writing) putBack() error {
+	now, err := w.dir.Stat(w.name)
+	if err == nil && now.Signature != w.res.Signature {
+		err = staleFault("put back file", w.Path)
+	}
+	if err == nil {
+		err = w.fault(unix.Renameat2(w.dir.fd, w.temp, w.dir.fd, w.name, unix.RENAME_EXCHANGE))
+	}
+	if err != nil {
+		w.temp = ""
+		return err
+	}
+	w.res = WriteResult{}
+	return nil
 }
 
 // swap puts the temporary in the file's place, if that is still what we saw.
 func (w *writing) swap() error {
-	now, err := w.dir.Stat(w.name)
+	before, err := w.unchanged()
 	if err != nil {
 		return err
-	}
-	if now.Signature != w.old.Signature {
-		return staleFault("write file", w.Path)
-	}
-	before, err := statAt(w.fd, "")
-	if err != nil {
-		return w.fault(err)
 	}
 	if err := renameTemp(w.dir, w.temp, w.name, !w.old.Exists()); err != nil {
 		return w.fault(err)
 	}
 	w.temp = ""
+	w.swapped(before)
+	return nil
+}
+
+// unchanged makes sure that the file is still what we saw, and returns what the new one is before it gets its name.
+func (w *writing) unchanged() (Stat, error) {
+	now, err := w.dir.Stat(w.name)
+	if err != nil {
+		return Stat{}, err
+	}
+	if now.Signature != w.old.Signature {
+		return Stat{}, staleFault("write file", w.Path)
+	}
+	before, err := statAt(w.fd, "")
+	return before, w.fault(err)
+}
+
+// swapped fills in the result, now that the new file has its name.
+func (w *writing) swapped(before Stat) {
 	w.res.Changed = true
 	w.res.Created = !w.old.Exists()
 	w.res.BrokeHardLink = w.old.Type() == unix.S_IFREG && w.old.Nlink > 1
 	w.res.Signature = ours(before, w.fd)
-	return nil
 }
 
 // ours returns the signature of a file that was renamed since before. The rename itself changes ctime, so what somebody
@@ -307,8 +355,10 @@ func (w *writing) overwrite(ctx context.Context) error {
 		return w.fault(err)
 	}
 	defer unix.Close(fd)
-	if err := w.backup(); err != nil {
-		return err
+	if w.OnBackup != nil {
+		if err := w.OnBackup(w.from, w.old); err != nil {
+			return err
+		}
 	}
 	now, err := statAt(fd, "")
 	if err != nil {
@@ -353,8 +403,8 @@ func (w *writing) refill(fd int) error {
 
 // discard gives everything back that the write still holds.
 func (w *writing) discard() {
-	if w.from >= 0 {
-		unix.Close(w.from)
+	if w.from != nil {
+		w.from.Close()
 	}
 	w.discardTemp()
 }

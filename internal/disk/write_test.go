@@ -106,6 +106,50 @@ func TestOddNames(t *testing.T) {
 	}
 }
 
+// TestEditDuringBackup: the new file has its name by then, so who writes writes into that, and is not undone.
+func TestEditDuringBackup(t *testing.T) {
+	r := hostRoot(t)
+	mine := errors.New("no room")
+	for name, want := range map[string]error{"kept": nil, "refused": mine} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			p := filepath.Join(dir, "f")
+			must(t, os.WriteFile(p, []byte("old"), 0o644))
+			spec := textSpec(p, "new")
+			kept := ""
+			keep := func(f *os.File, _ Stat) error {
+				b, err := io.ReadAll(f)
+				kept = string(b)
+				return err
+			}
+			spec.OnBackup = func(f *os.File, st Stat) error {
+				wantFile(t, p, "new")
+				must(t, os.WriteFile(p, []byte("theirs"), 0o644))
+				return errors.Join(keep(f, st), want)
+			}
+			res, err := r.Write(bg, spec)
+			if !errors.Is(err, want) || !res.Changed {
+				t.Errorf("result %+v, error %v", res, err)
+			}
+			wantFile(t, p, "theirs")
+			if now, err := r.Stat(p); err != nil || now.Signature == res.Signature {
+				t.Errorf("their file is taken for ours: %+v, %v", now, err)
+			}
+			if want != nil {
+				// Theirs may stay, but the old one must not be lost.
+				kept = ""
+				if n, err := r.SweepTemporaries(bg, []string{dir}, keep); n != 1 || err != nil {
+					t.Errorf("swept %d, %v", n, err)
+				}
+			}
+			if kept != "old" {
+				t.Errorf("kept %q", kept)
+			}
+			wantNoTemporaries(t, dir)
+		})
+	}
+}
+
 // TestFailedWriteChangesNothing makes a write fail at each of its steps.
 func TestFailedWriteChangesNothing(t *testing.T) {
 	r := hostRoot(t)
@@ -127,9 +171,6 @@ func TestFailedWriteChangesNothing(t *testing.T) {
 		"expect":    {change: func(_ string, s *WriteSpec) { s.Expect = &Signature{Mode: 1} }, code: reason.ConcurrentEdit, after: "old"},
 		"edit during check": {change: func(p string, s *WriteSpec) {
 			s.Check = func(context.Context, string) error { edit(p); return nil }
-		}, code: reason.ConcurrentEdit, after: "theirs"},
-		"edit during backup": {change: func(p string, s *WriteSpec) {
-			s.OnBackup = func(*os.File, Stat) error { edit(p); return nil }
 		}, code: reason.ConcurrentEdit, after: "theirs"},
 		"edit in place during backup": {change: func(p string, s *WriteSpec) {
 			s.InPlace = true

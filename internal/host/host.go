@@ -54,6 +54,13 @@ type Refresher interface {
 	Refresh(ctx context.Context, r Resource, since Stamp) (Refreshed, error)
 }
 
+// Sweeper is a Type that leaves something behind when it is killed.
+type Sweeper interface {
+	// Sweep removes from directories what a killed run left there, and keeps old content that is among it. It is called
+	// before the first Check.
+	Sweep(ctx context.Context, dirs []string) error
+}
+
 // Declared is one resource as the agent gives it to Bind.
 type Declared struct {
 	Title    string           // TYPE/NAME, for messages

@@ -119,7 +119,7 @@ func (s *Store) load(now time.Time, at host.Stamp) error {
 			return err
 		}
 	}
-	if _, err := s.root.SweepTemporaries(context.Background(), []string{"/"}); err != nil {
+	if _, err := s.root.SweepTemporaries(context.Background(), []string{"/"}, nil); err != nil {
 		s.troubleLocked(reason.Of(err))
 	}
 	return nil

@@ -238,7 +238,7 @@ func (t *Type) checkContent(ctx context.Context, j *job, text, temp string) erro
 }
 
 // keeper returns what stores the old content of a job before it goes.
-func (t *Type) keeper(ctx context.Context, j *job) func(*os.File, disk.Stat) error {
+func (t *Type) keeper(ctx context.Context, j *job) disk.Backup {
 	return func(old *os.File, st disk.Stat) error { return t.keep(ctx, j, old, st) }
 }
 

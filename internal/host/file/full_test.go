@@ -94,10 +94,12 @@ func deviceErrors(t *testing.T, c *casetest.Case) {
 	}{
 		{"pwrite64:error=EDQUOT", reason.QuotaExceeded},
 		{"pwrite64:error=EIO", reason.InputOutput},
-		{"fsync:error=EIO", reason.BackupFailed}, // the first fsync is that of the backup
-		{"fsync:error=EIO:when=4", reason.InputOutput},
-		{"fsync:error=ENOSPC:when=4", reason.DiskFull},
-		{"renameat:error=EDQUOT:when=2", reason.QuotaExceeded},
+		// The first fsync is that of the new file; those of the backup come when it has its name already.
+		{"fsync:error=EIO:when=1", reason.InputOutput},
+		{"fsync:error=ENOSPC:when=1", reason.DiskFull},
+		{"fsync:error=EIO:when=2", reason.BackupFailed},
+		{"fsync:error=ENOSPC:when=3", reason.BackupFailed},
+		{"renameat2:error=EDQUOT", reason.QuotaExceeded},
 	} {
 		g := newGround(t)
 		g.write("file", "old\n", 0o644)
@@ -107,5 +109,24 @@ func deviceErrors(t *testing.T, c *casetest.Case) {
 		c.Check(err != nil && out == failing.want.String(), "%s: %v, %s, want %v", failing.inject, err, out, failing.want)
 		c.Equal(g.look("file").content, "old\n", failing.inject+": the old content")
 		c.Equal(g.entries(), []string{"file"}, failing.inject+": left beside it")
+	} // A file system that cannot exchange two names: the backup comes first, and a failure of either leaves the old file.
+	for _, failing := range []struct {
+		inject, want, content string
+	}{
+		{"renameat2:error=EINVAL", "", "new\n"},
+		{"fsync:error=EIO:when=2", reason.BackupFailed.String(), "old\n"},
+		{"renameat:error=EDQUOT:when=2", reason.QuotaExceeded.String(), "old\n"},
+	} {
+		g := newGround(t)
+		g.write("file", "old\n", 0o644)
+		r := declare.Resource{File: &declare.File{Path: g.path("file"), Content: "new\n"}}
+		h := &helper{TB: t, order: order{Resource: r, Store: filepath.Join(t.TempDir(), "content"), Apply: true}}
+		out, err := h.run("-o", "/dev/null", "-e", "inject=renameat2:error=EINVAL", "-e", "inject="+failing.inject)
+		c.Check((err != nil) == (failing.want != "") && out == failing.want, "%s: %v, %s, want %s", failing.inject, err, out, failing.want)
+		c.Equal(g.look("file").content, failing.content, failing.inject+": the content")
+		c.Equal(g.entries(), []string{"file"}, failing.inject+": left beside it")
+		store, err := content.Open(h.order.Store, content.Options{})
+		c.NoError(err, "open the content store")
+		c.Check(failing.want != "" || store.Has(content.DigestOf([]byte("old\n"))), "%s: the old content is lost", failing.inject)
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"tako.dev/tako/internal/content"
 	"tako.dev/tako/internal/disk"
 	"tako.dev/tako/internal/host"
+	"tako.dev/tako/internal/host/file"
 )
 
 // killed is one apply that is killed everywhere.
@@ -80,13 +81,15 @@ func TestAgentCase13_KillAtAnySystemCall(t *testing.T) {
 			kills := h.killEverywhere(func() { k.arrange(g) }, func(at string) {
 				now := g.look("thing")
 				c.Check(now == before || now == after, "killed at %s: %+v, neither %+v nor %+v", at, now, before, after)
-				_, err := root.SweepTemporaries(t.Context(), []string{g.dir})
-				c.NoError(err, "sweep")
+				store, err := content.Open(h.order.Store, content.Options{})
+				c.NoError(err, "open the content store again")
+				c.NoError(file.New(file.Options{Root: root, Content: store}).Sweep(t.Context(), []string{g.dir}), "sweep")
 				for _, name := range g.entries() {
 					c.Check(name == "thing", "killed at %s: %s is left after the sweep", at, name)
 				}
-				_, err = content.Open(h.order.Store, content.Options{})
-				c.NoError(err, "open the content store again")
+				if before.content != "" && now.content != before.content {
+					c.Check(store.Has(content.DigestOf([]byte(before.content))), "killed at %s: the old content is lost", at)
+				}
 			})
 			c.Check(kills > 3, "killed at %d places only", kills)
 			c.Equal(g.look("thing"), after, "in the end")

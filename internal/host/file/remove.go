@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"os"
 	"strconv"
 
 	"golang.org/x/sys/unix"
@@ -163,4 +164,17 @@ func (t *Type) restore(ctx context.Context, r *resource, before thing) error {
 	j := &job{resource: back, step: plan.State.(step), ours: r.thing, result: &host.Result{}}
 	t.carryOut(ctx, []*job{j})
 	return j.result.Err
+}
+
+// Sweep removes the temporary files of a killed run. One of them may be an old file that was on its way into the content
+// store; which one cannot be told, so each goes there.
+func (t *Type) Sweep(ctx context.Context, dirs []string) error {
+	_, err := t.root.SweepTemporaries(ctx, dirs, func(old *os.File, st disk.Stat) error {
+		if st.Size == 0 {
+			return nil
+		}
+		_, err := t.save(ctx, old.Name(), old)
+		return err
+	})
+	return err
 }

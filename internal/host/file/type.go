@@ -37,7 +37,10 @@ type Type struct {
 	uid, gid uint32 // the agent's own; uid 0 may give things to anybody
 }
 
-var _ host.Type = (*Type)(nil)
+var (
+	_ host.Type    = (*Type)(nil)
+	_ host.Sweeper = (*Type)(nil)
+)
 
 // New makes the Type, for an agent that runs as this process does.
 func New(opts Options) *Type {
