@@ -3,6 +3,7 @@ package systemd
 import (
 	"os"
 	"strings"
+	"sync"
 
 	"golang.org/x/sys/unix"
 
@@ -47,11 +48,13 @@ func MonotonicNow() uint64 {
 }
 
 // BootID returns the random id that the kernel drew at boot, as text.
-func BootID() (string, error) {
+func BootID() (string, error) { return bootID() }
+
+var bootID = sync.OnceValues(func() (string, error) {
 	const path = "/proc/sys/kernel/random/boot_id"
 	b, err := os.ReadFile(path)
 	if err != nil {
 		return "", &reason.Error{Code: reason.SystemCallFailed, Doing: "read " + path, Cause: err}
 	}
 	return strings.TrimSpace(string(b)), nil
-}
+})

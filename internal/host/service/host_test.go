@@ -230,6 +230,12 @@ func TestAgentCase15_RestartedByOperator(t *testing.T) {
 	c.Equal(invocation(t, h, "daemon"), before, "the run of the unit that was reloaded")
 	h.MustRun(t, "test", "-e", "/root/reloaded")
 
+	// More restarts than systemd allows a unit that crashes, five in ten seconds.
+	for range 8 {
+		a = ask(t, h, question{Service: s, Since: &a.Now})
+		c.Check(a.Code == 0 && a.Refreshed.Acted, "restarted again: %+v", a)
+	}
+
 	// A start that is under way is waited for, and nobody's repair.
 	h.Put(t, unitDir+"slow.service", strings.Replace(daemon, "[Service]\n", "[Service]\nExecStartPre=/bin/sleep 2\n", 1), 0o644)
 	h.MustRun(t, "systemctl", "daemon-reload")

@@ -33,10 +33,10 @@ func (t *Type) Refresh(ctx context.Context, res host.Resource, since host.Stamp)
 	if r.reload && isUp(s) && s.CanReload {
 		act, done, doing = t.bus.ReloadOrRestart, "reloaded", "reload unit "+r.unit
 	}
-	if s.ActiveState == "failed" {
-		if err := t.bus.ResetFailed(ctx, r.unit); err != nil {
-			return host.Refreshed{}, err
-		}
+	// Also of a unit that runs: systemd counts our restarts towards its limit of starts, which is meant for units that
+	// crash. What bounds ours is the engine's budget.
+	if err := t.bus.ResetFailed(ctx, r.unit); err != nil {
+		return host.Refreshed{}, err
 	}
 	r.tried = true
 	if err := act(ctx, r.unit); err != nil {
