@@ -121,7 +121,7 @@ type outcome struct {
 }
 
 func (l *lab) test(ctx context.Context, m Mutant, overlay string) (outcome, error) {
-	cmd := exec.CommandContext(ctx, "go", "test", "-json", "-count=1", "-vet=off", "-timeout", testTimeout, "-run", m.Run, m.Package)
+	cmd := exec.CommandContext(ctx, "go", "test", "-json", "-tags", "e2e", "-count=1", "-vet=off", "-timeout", testTimeout, "-run", m.Run, m.Package)
 	cmd.Dir = l.dir
 	if overlay != "" {
 		// Through the environment, because tests build binaries too.

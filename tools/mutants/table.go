@@ -1,5 +1,7 @@
 package main
 
+import "slices"
+
 // Mutant is one breakage and the test that must notice it.
 type Mutant struct {
 	Name    string // what is broken, in a few words
@@ -10,25 +12,18 @@ type Mutant struct {
 	Run     string // regexp of the test, as of go test -run; it must run, and pass, without the mutant
 }
 
+// Packages of tests.
+const (
+	file, converge, core = "./internal/host/file", "./internal/converge", "./internal/agent/core"
+	cases, alone         = "./e2e/cases", "./e2e/alone"
+)
+
 // table lists the mutants: each a line that somebody might write by mistake, and that a case or a scenario is there to prevent.
-func table() []Mutant {
-	const file, converge, core = "./internal/host/file", "./internal/converge", "./internal/agent/core"
+func table() []Mutant { return slices.Concat(ofCores(), ofTypes(), ofCases(), ofScenarios()) }
+
+// ofCores breaks the decisions, which unit tests and the simulation watch over.
+func ofCores() []Mutant {
 	return []Mutant{
-		{"a new file is readable before its mode is set", "internal/disk/write.go",
-			"unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW, 0o600)", "unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW, 0o644)",
-			file, "^TestAgentCase08_"},
-		{"a planted symlink is followed", "internal/disk/walk.go",
-			"if !w.root.trust.covers(holder, link, func() bool { return hasACL(dir) }) {", "if false {",
-			file, "^TestAgentCase06_"},
-		{"temporary files stay behind", "internal/disk/temporary.go",
-			"if !isTemporary(name) {", "if isTemporary(name) {",
-			file, "^TestAgentCase13_"},
-		{"our own work is not recognised", "internal/host/file/resource.go",
-			"return sig.Exists() && mark(sig) == r.seen", "return false",
-			file, "^TestAgentCase10_"},
-		{"the check command's words are lost", "internal/host/file/command.go",
-			"failed.Evidence = reason.Clip(out.b)", `failed.Evidence = ""`,
-			file, "^TestAgentCase11_"},
 		{"the journal is not made durable", "internal/agent/store/journal.go",
 			"if err := disk.Sync(s.journal.file); err != nil {", "if err := (*reason.Error)(nil); err != nil {",
 			"./internal/agent/store", "^TestPromisesAreDurable$"},
@@ -75,5 +70,116 @@ func table() []Mutant {
 		{"automatic edges yield that need not", "internal/converge/yield.go",
 			"ways.lead(e.To, e.From) {", "true {",
 			converge, "^TestNewGraph$"},
+		{"a change is announced to those only that are not told yet", "internal/converge/notify.go",
+			"if !n.covered {", "if false && !n.covered {",
+			converge, "^TestSimulation$"},
+		{"back-off has no jitter", "internal/converge/wait.go",
+			"return d/2 + time.Duration(e.rand.Int64N(int64(d/2)+1))", "return d/2 - d/2",
+			converge, "^TestSimulation$"},
+		{"work in flight over a swap counts for the new state", "internal/converge/swap.go",
+			"e.states[o.ids[i]].phase = stale", "_ = stale",
+			converge, "^TestSimulation$"},
+		{"a calm day is cut to an hour", "internal/converge/options.go",
+			"jumpMax = 24 * time.Hour", "jumpMax = time.Hour",
+			converge, "^TestCalmWithoutEventsEndsAFight$"},
+		{"a lock that is free at once is tried in a loop", "internal/converge/result.go",
+			"max(err.After, e.opts.BackOffMin)", "err.After",
+			converge, "^TestLockThatIsFreeAtOnceIsNoLoop$"},
+		{"an apply that was cut off counts as nothing", "internal/converge/result.go",
+			"r := Result{Changed: true, Err:", "r := Result{Err:",
+			converge, "^TestWithoutAResultAnApplyCountsAsAChange$"},
+		{"a swap forgets who waits to be looked at", "internal/converge/swap.go",
+			"s.peek = was.peek || was.again", "s.peek = was.peek && was.again",
+			converge, "^TestLookAtWhatWaitsSurvivesASwap$"},
+	}
+}
+
+// ofTypes breaks how files are written.
+func ofTypes() []Mutant {
+	return []Mutant{
+		{"a new file is readable before its mode is set", "internal/disk/write.go",
+			"unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW, 0o600)", "unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW, 0o644)",
+			file, "^TestAgentCase08_"},
+		{"a planted symlink is followed", "internal/disk/walk.go",
+			"if !w.root.trust.covers(holder, link, func() bool { return hasACL(dir) }) {", "if false {",
+			file, "^TestAgentCase06_"},
+		{"temporary files stay behind", "internal/disk/temporary.go",
+			"if !isTemporary(name) {", "if isTemporary(name) {",
+			file, "^TestAgentCase13_"},
+		{"our own work is not recognised", "internal/host/file/resource.go",
+			"return sig.Exists() && mark(sig) == r.seen", "return false",
+			file, "^TestAgentCase10_"},
+		{"the check command's words are lost", "internal/host/file/command.go",
+			"failed.Evidence = reason.Clip(out.b)", `failed.Evidence = ""`,
+			file, "^TestAgentCase11_"},
+		{"a file stays replaced though its backup failed", "internal/disk/write.go",
+			"return errors.Join(err, w.putBack())", "return err",
+			file, "^TestAgentCase12_"},
+		{"an old file that a killed run left is thrown away", "internal/disk/temporary.go",
+			"if backup != nil {", "if false {",
+			file, "^TestAgentCase13_"},
+	}
+}
+
+// ofCases breaks the whole agent, in a sandbox.
+func ofCases() []Mutant {
+	return []Mutant{
+		{"the ways to a file are not watched", "internal/disk/way.go",
+			"return 0, holds, watch(k.top(), k.failed, holdMask)", "return 0, holds, nil",
+			cases, "^TestAgentCase04_"},
+		{"lost events are not noticed", "internal/agent/subscribe.go",
+			"n.everything || ev.Overflow", "n.everything",
+			cases, "^TestAgentCase03_"},
+		{"every drift is taken for our own work", "internal/agent/work.go",
+			"Recognised: plans[k].Recognised}", "Recognised: false}",
+			cases, "^TestAgentCase10_"},
+		{"two who fight over a file are not told", "internal/converge/wait.go",
+			"return int(s.repairs) >= e.opts.ContendedAfter", "return false",
+			cases, "^TestAgentCase09_"},
+		{"nothing is written to the journal", "internal/agent/agent.go",
+			"l.persist(e.Persist)", "l.persist(nil)",
+			cases, "^TestAgentCase13_"},
+		{"removals are not noted before they begin", "internal/agent/load.go",
+			"AddRemovals(d.leaving)", "AddRemovals(nil)",
+			cases, "^TestAgentCase30_KilledWhileItRemoves"},
+		{"what was there before is not kept", "internal/agent/work.go",
+			"if !p.restore {", "if true {",
+			cases, "^TestAgentCase30_KeepRestoreDelete"},
+		{"a cure waits for the back-off", "internal/agent/load.go",
+			"budgets = nil //", "_ = budgets //",
+			cases, "TestCureIsTriedAtOnce"},
+		{"a fault of the declaration exits as a wrong command line", "cmd/tako-agent/main.go",
+			"return exitOf(faults)", "return reason.ExitUsage",
+			cases, "TestBadInputOfTwoConfigs"},
+	}
+}
+
+// ofScenarios breaks the whole agent on a host.
+func ofScenarios() []Mutant {
+	return []Mutant{
+		{"a start of the operator's does not count", "internal/host/service/refresh.go",
+			"systemd.StartedAfter(s, systemd.Stamp(since))", "false",
+			alone, "Scenario2"},
+		{"a unit that is going down counts as up", "internal/host/service/compare.go",
+			`if r.running && s.ActiveState == "deactivating" {`, "if false {",
+			alone, "Scenario3"},
+		{"the check command is not asked", "internal/host/file/apply.go",
+			"if j.check != nil {", "if false {",
+			alone, "Scenario4"},
+		{"what a killed run left is not swept", "internal/agent/load.go",
+			"	l.sweep(ctx)\n", "	_ = l.sweep\n",
+			alone, "Scenario5"},
+		{"a failure is enforced on those who depend on it", "internal/converge/engine.go",
+			"if a.kind != Notify && !e.states[i].ok {", "if false {",
+			alone, "Scenario7"},
+		{"a restart does not look at what was applied last", "internal/agent/load.go",
+			"if !l.opts.Watch || len(l.store.Active()) == 0 {", "if true {",
+			alone, "Scenario6"},
+		{"a preview opens what it would write", "cmd/tako-agent/converge.go",
+			"ReadOnly: f.previews()", "ReadOnly: false",
+			alone, "Scenario8"},
+		{"maintainer scripts start services", "internal/host/packages/guard.sh",
+			"exit 101", "exit 0",
+			alone, "Scenario[12]"},
 	}
 }
