@@ -35,13 +35,13 @@ func killAt(cmd *exec.Cmd, calls []uint64, nth int) (killed bool, err error) {
 }
 
 func traced(cmd *exec.Cmd, calls []uint64, nth int) (bool, error) {
-	cmd.SysProcAttr = &syscall.SysProcAttr{Ptrace: true, Pdeathsig: syscall.SIGKILL}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Ptrace: true, Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	if err := cmd.Start(); err != nil {
 		return false, err
 	}
 	leader := cmd.Process.Pid
 	var status unix.WaitStatus
-	// Of this thread's children only: others belong to other tests.
+	// Of its process group only: this thread may have other children, which belong to other tests.
 	if _, err := unix.Wait4(leader, &status, unix.WALL|unix.WNOTHREAD, nil); err != nil {
 		return false, err
 	}
@@ -52,7 +52,7 @@ func traced(cmd *exec.Cmd, calls []uint64, nth int) (bool, error) {
 		return false, err
 	}
 	for count := 0; ; {
-		pid, err := unix.Wait4(-1, &status, unix.WALL|unix.WNOTHREAD, nil)
+		pid, err := unix.Wait4(-leader, &status, unix.WALL|unix.WNOTHREAD, nil)
 		if err != nil {
 			return false, err
 		}
@@ -85,7 +85,7 @@ func killAndReap(leader int) error {
 	}
 	for {
 		var status unix.WaitStatus
-		pid, err := unix.Wait4(-1, &status, unix.WALL|unix.WNOTHREAD, nil)
+		pid, err := unix.Wait4(-leader, &status, unix.WALL|unix.WNOTHREAD, nil)
 		if err != nil || pid == leader && (status.Exited() || status.Signaled()) {
 			return err
 		}

@@ -12,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"tako.dev/tako/declare"
 	"tako.dev/tako/internal/agent"
 	"tako.dev/tako/internal/casetest"
@@ -306,8 +308,11 @@ func TestAgentCase05_DriftInARow(t *testing.T) {
 		}},
 		{"chmodded", func(p string) error { return os.Chmod(p, 0o666) }},
 		{"unlinked", os.Remove},
-		{"directory", func(p string) error { return errors.Join(os.Remove(p), os.Mkdir(p, 0o755)) }},
-		{"symlink", func(p string) error { return errors.Join(os.Remove(p), os.Symlink("/etc/passwd", p)) }},
+		// In one step, because the agent is quick enough to put the file back between two.
+		{"directory", func(p string) error {
+			return errors.Join(os.Mkdir(p+".new", 0o755), unix.Renameat2(unix.AT_FDCWD, p+".new", unix.AT_FDCWD, p, unix.RENAME_EXCHANGE), os.Remove(p+".new"))
+		}},
+		{"symlink", func(p string) error { return errors.Join(os.Symlink("/etc/passwd", p+".new"), os.Rename(p+".new", p)) }},
 	}
 	if os.Getuid() == 0 {
 		drifts = append(drifts, struct {
