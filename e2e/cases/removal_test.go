@@ -229,7 +229,8 @@ func TestAgentCase29_DryRunOfTheWholeAgent(t *testing.T) {
 			calls := 0
 			for line := range strings.Lines(string(text)) {
 				calls++
-				if strings.Contains(line, "+++") || strings.Contains(line, "---") || silent.MatchString(line) {
+				// A thread that ends in a call that strace has not yet looked at is "???": such a call is not made.
+				if strings.Contains(line, "+++") || strings.Contains(line, "---") || strings.Contains(line, " ???( <detached ...>") || silent.MatchString(line) {
 					continue
 				}
 				reads := strings.Contains(line, " open") && !opens.MatchString(line) || strings.Contains(line, "resumed>")
