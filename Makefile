@@ -74,7 +74,7 @@ mutants: ## break the code line by line, and see the tests go red
 	@go run ./tools/mutants
 
 generate: ## generate all generated files
-	@go generate ./...
+	@tools/generate.sh
 
 hooks: ## check each commit before it is made
 	@git config core.hooksPath hooks

@@ -37,31 +37,57 @@ type Metadata struct {
 }
 
 // NodeConfigSpec is the body of a NodeConfig.
+//
+// +k8s:deepcopy-gen=true
+// +k8s:openapi-gen=true
+// +k8s:openapi-model-package=dev.tako.declare
 type NodeConfigSpec struct {
 	// Selector picks nodes by their labels; empty picks all of the config's scope. Alone it has no effect.
+	// +optional
 	Selector Selector `json:"selector,omitzero"`
 	// Priority decides between configs that claim one thing: the higher wins whole. Default 100 (ClusterNodeConfig: 1100).
 	Priority *int `json:"priority,omitempty"`
 	// Rollout paces the way of a new revision over the nodes. Alone it has no effect.
+	// +optional
 	Rollout Rollout `json:"rollout,omitzero"`
 	// Resources are what a node must have; names are unique in the config.
+	// +listType=map
+	// +listMapKey=name
 	Resources []Resource `json:"resources"`
 }
 
 // Selector picks nodes by labels; both parts must hold.
+//
+// +structType=atomic
+// +k8s:deepcopy-gen=true
+// +k8s:openapi-gen=true
+// +k8s:openapi-model-package=dev.tako.declare
 type Selector struct {
-	MatchLabels      map[string]string     `json:"matchLabels,omitempty"`
+	// MatchLabels are labels that a node must have, with these values. Default none.
+	MatchLabels map[string]string `json:"matchLabels,omitempty"`
+	// MatchExpressions are conditions that must all hold. Default none.
+	// +listType=atomic
 	MatchExpressions []SelectorRequirement `json:"matchExpressions,omitempty"`
 }
 
 // SelectorRequirement is one condition on one label key.
+//
+// +k8s:deepcopy-gen=true
+// +k8s:openapi-gen=true
+// +k8s:openapi-model-package=dev.tako.declare
 type SelectorRequirement struct {
-	Key      string           `json:"key"`
+	// Key is the label's key.
+	Key string `json:"key"`
+	// Operator is In, NotIn, Exists or DoesNotExist.
 	Operator SelectorOperator `json:"operator"`
-	Values   []string         `json:"values,omitempty"`
+	// Values are what In and NotIn compare the label's value with, at least one; the other operators take none.
+	// +listType=atomic
+	Values []string `json:"values,omitempty"`
 }
 
 // SelectorOperator is In, NotIn, Exists or DoesNotExist, with the meaning that Kubernetes gives them.
+//
+// +enum
 type SelectorOperator string
 
 // The selector operators.
@@ -73,6 +99,10 @@ const (
 )
 
 // Rollout paces a new revision over nodes.
+//
+// +k8s:deepcopy-gen=true
+// +k8s:openapi-gen=true
+// +k8s:openapi-model-package=dev.tako.declare
 type Rollout struct {
 	// MaxUnavailable is how many nodes may be on the way at once: a number or a percentage ("10%"). Default "10%", at least 1.
 	MaxUnavailable IntOrPercent `json:"maxUnavailable,omitempty"`
@@ -81,6 +111,7 @@ type Rollout struct {
 	// HaltOnFailed is how many failed nodes halt the rollout. Default 1.
 	HaltOnFailed *int `json:"haltOnFailed,omitempty"`
 	// Waves are selectors of nodes that go first, in order; the rest follows.
+	// +listType=atomic
 	Waves []Selector `json:"waves,omitempty"`
 }
 
@@ -88,21 +119,32 @@ type Rollout struct {
 type IntOrPercent string
 
 // Resource is one thing that a host must have. Exactly one of the type fields is set.
+//
+// +k8s:deepcopy-gen=true
+// +k8s:openapi-gen=true
+// +k8s:openapi-model-package=dev.tako.declare
 type Resource struct {
 	// Name is unique in the config: a letter or digit, then letters, digits and any of ._-+@: up to 253 bytes. It is what
 	// require and notify name, and what merges when two parties apply to one config.
 	Name string `json:"name"`
 
-	File      *File      `json:"file,omitempty"`
+	// File is a regular file with given content.
+	File *File `json:"file,omitempty"`
+	// Directory is a directory itself, not its content.
 	Directory *Directory `json:"directory,omitempty"`
-	Symlink   *Symlink   `json:"symlink,omitempty"`
-	Package   *Package   `json:"package,omitempty"`
-	Service   *Service   `json:"service,omitempty"`
+	// Symlink is a symbolic link.
+	Symlink *Symlink `json:"symlink,omitempty"`
+	// Package is a package of the host's package manager.
+	Package *Package `json:"package,omitempty"`
+	// Service is the run state of a systemd unit.
+	Service *Service `json:"service,omitempty"`
 
 	// Require names resources of this config that must be converged first. While one is not, this one is blocked.
+	// +listType=atomic
 	Require []string `json:"require,omitempty"`
 	// Notify names resources of this config to tell when this one has changed: a service restarts or reloads. It also
 	// orders: the notified one waits until this one has settled; unlike require it goes on when this one failed.
+	// +listType=atomic
 	Notify []string `json:"notify,omitempty"`
 	// When is a condition over facts and labels; while it is false the resource is notApplicable. Empty is true.
 	When string `json:"when,omitempty"`
@@ -113,29 +155,40 @@ type Resource struct {
 }
 
 // OnRemove says what becomes of a resource that is not declared any more.
+//
+// +enum
 type OnRemove string
 
 // The answers to a removal.
 const (
-	OnRemoveKeep    OnRemove = "keep"    // leave it as it is, unmanaged
-	OnRemoveRestore OnRemove = "restore" // put back what was there before tako first changed it
-	OnRemoveDelete  OnRemove = "delete"  // remove it
+	// OnRemoveKeep leaves it as it is, unmanaged.
+	OnRemoveKeep OnRemove = "keep"
+	// OnRemoveRestore puts back what was there before tako first changed it.
+	OnRemoveRestore OnRemove = "restore"
+	// OnRemoveDelete removes it.
+	OnRemoveDelete OnRemove = "delete"
 )
 
 // File is a regular file with given content.
+//
+// +k8s:deepcopy-gen=true
+// +k8s:openapi-gen=true
+// +k8s:openapi-model-package=dev.tako.declare
 type File struct {
 	// Path is absolute, clean, and not /.
 	Path string `json:"path"`
 	// Content is the whole content, UTF-8. Default empty.
 	Content string `json:"content,omitempty"`
-	// Owner and Group are names or numbers. Default root; without root rights, the caller's.
+	// Owner is a user's name or number. Default root; without root rights, the caller.
 	Owner string `json:"owner,omitempty"`
+	// Group is a group's name or number. Default root; without root rights, the caller's.
 	Group string `json:"group,omitempty"`
-	// Mode is octal, "0644". Default 0644. A file that only its owner may read (no bit of 0077 set) is private: its
+	// Mode is octal text. Default "0644". A file that only its owner may read (no bit of 0077 set) is private: its
 	// content appears in no diff, log or history.
 	Mode Mode `json:"mode,omitempty"`
 	// Check is a command, without a shell, that must accept the new content before it replaces the old. {} in its arguments is the
 	// path of the new content; one argument must hold it.
+	// +listType=atomic
 	Check []string `json:"check,omitempty"`
 	// Force allows to replace something of another type at Path; a directory only when it is empty.
 	Force bool `json:"force,omitempty"`
@@ -145,28 +198,46 @@ type File struct {
 }
 
 // Directory is a directory itself, not its content.
+//
+// +k8s:deepcopy-gen=true
+// +k8s:openapi-gen=true
+// +k8s:openapi-model-package=dev.tako.declare
 type Directory struct {
-	Path  string `json:"path"`
+	// Path is absolute, clean, and not /.
+	Path string `json:"path"`
+	// Owner is a user's name or number. Default root; without root rights, the caller.
 	Owner string `json:"owner,omitempty"`
+	// Group is a group's name or number. Default root; without root rights, the caller's.
 	Group string `json:"group,omitempty"`
-	// Mode is octal. Default 0755.
+	// Mode is octal text. Default "0755".
 	Mode Mode `json:"mode,omitempty"`
 	// Force allows to replace something of another type at Path.
 	Force bool `json:"force,omitempty"`
 }
 
 // Symlink is a symbolic link.
+//
+// +k8s:deepcopy-gen=true
+// +k8s:openapi-gen=true
+// +k8s:openapi-model-package=dev.tako.declare
 type Symlink struct {
+	// Path is absolute, clean, and not /.
 	Path string `json:"path"`
 	// Target is what the link holds, absolute or relative; it need not exist.
 	Target string `json:"target"`
-	Owner  string `json:"owner,omitempty"`
-	Group  string `json:"group,omitempty"`
+	// Owner is the name or number of the user whose the link is. Default root; without root rights, the caller.
+	Owner string `json:"owner,omitempty"`
+	// Group is the name or number of the link's group. Default root; without root rights, the caller's.
+	Group string `json:"group,omitempty"`
 	// Force allows to replace something of another type at Path; a directory only when it is empty.
 	Force bool `json:"force,omitempty"`
 }
 
 // Package is a package of the host's package manager.
+//
+// +k8s:deepcopy-gen=true
+// +k8s:openapi-gen=true
+// +k8s:openapi-model-package=dev.tako.declare
 type Package struct {
 	// Package is its name for the package manager. Default the resource's name.
 	Package string `json:"package,omitempty"`
@@ -177,6 +248,8 @@ type Package struct {
 }
 
 // PackageState is whether a package is wanted.
+//
+// +enum
 type PackageState string
 
 // The package states.
@@ -186,6 +259,10 @@ const (
 )
 
 // Service is a systemd unit's run state.
+//
+// +k8s:deepcopy-gen=true
+// +k8s:openapi-gen=true
+// +k8s:openapi-model-package=dev.tako.declare
 type Service struct {
 	// Unit is the unit's full name. Default the resource's name, with .service where it has no unit suffix.
 	Unit string `json:"unit,omitempty"`
@@ -198,6 +275,8 @@ type Service struct {
 }
 
 // ServiceState is whether a unit runs.
+//
+// +enum
 type ServiceState string
 
 // The service states.
@@ -207,6 +286,8 @@ const (
 )
 
 // OnNotify is what a service does when it is notified.
+//
+// +enum
 type OnNotify string
 
 // The answers to a notification.

@@ -9,7 +9,7 @@ sums() {
 }
 
 before=$(sums || true)
-go generate ./...
+tools/generate.sh
 after=$(sums || true)
 [ "$before" = "$after" ] && exit 0
 echo "generated files were not up to date; now they are (run: make generate, and commit them):" >&2

@@ -1,0 +1,37 @@
+package v1alpha1
+
+import "tako.dev/tako/declare"
+
+// The kinds.
+const (
+	KindNodeConfig        = declare.KindNodeConfig
+	KindClusterNodeConfig = declare.KindClusterNodeConfig
+	KindRevision          = "Revision"
+	KindClusterRevision   = "ClusterRevision"
+	KindNode              = "Node"
+	KindToken             = "Token"
+)
+
+// The resources: the kinds as they stand in the path of a request.
+const (
+	ResourceNodeConfigs        = "nodeconfigs"
+	ResourceClusterNodeConfigs = "clusternodeconfigs"
+	ResourceRevisions          = "revisions"
+	ResourceClusterRevisions   = "clusterrevisions"
+	ResourceNodes              = "nodes"
+	ResourceTokens             = "tokens"
+)
+
+// The types of conditions, with the meaning that kstatus gives them. All are True, False or Unknown.
+const (
+	// ConditionReady is True when the object is as declared, with the generation that the condition names.
+	ConditionReady = "Ready"
+	// ConditionReconciling is True while work on the object's generation goes on. It is absent otherwise.
+	ConditionReconciling = "Reconciling"
+	// ConditionStalled is True while work cannot go on until somebody changes something. It is absent otherwise.
+	ConditionStalled = "Stalled"
+)
+
+// LabelConfigUID is the label of a Revision that holds the UID of the config it is a copy of. It is the UID because a config's
+// name may be longer than a label's value.
+const LabelConfigUID = "tako.dev/config-uid"

@@ -1,0 +1,178 @@
+package v1alpha1
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"tako.dev/tako/declare"
+	"tako.dev/tako/internal/reason"
+)
+
+// The rules of names, in the words that package declare has for them.
+const (
+	environmentRule = "up to 63 of a-z, 0-9 and -, with a letter or digit first and last"
+	nameRule        = "up to 253 of a-z, 0-9, - and ., with a letter or digit first and last"
+	labelKeyRule    = "up to 63 letters, digits and any of - _ . with a letter or digit first and last; a domain and / may stand before it"
+	labelValueRule  = "empty, or up to 63 letters, digits and any of - _ . with a letter or digit first and last"
+)
+
+// ValidateNodeConfig returns every mistake of a config that can be seen in it alone: what declare.Validate finds, in the same
+// words.
+func ValidateNodeConfig(c *NodeConfig) []declare.Fault { return validateConfig(c.Declaration()) }
+
+// ValidateClusterNodeConfig returns every mistake of a config that can be seen in it alone: what declare.Validate finds, in
+// the same words.
+func ValidateClusterNodeConfig(c *ClusterNodeConfig) []declare.Fault {
+	return validateConfig(c.Declaration())
+}
+
+// validateConfig adds the one mistake that is the reader's to find where there is one: that resources were left out.
+func validateConfig(c *declare.NodeConfig) []declare.Fault {
+	var v validator
+	v.resourcesGiven(c.Spec.Resources)
+	return append(v.faults, declare.Validate(c)...)
+}
+
+// ValidateRevision returns every mistake of a revision that can be seen in it alone.
+func ValidateRevision(r *Revision) []declare.Fault {
+	return validateRevision(declaration(KindNodeConfig, &r.ObjectMeta, declare.NodeConfigSpec{Resources: r.Spec.Resources}), r.Spec.Source)
+}
+
+// ValidateClusterRevision returns every mistake of a revision that can be seen in it alone.
+func ValidateClusterRevision(r *ClusterRevision) []declare.Fault {
+	return validateRevision(declaration(KindClusterNodeConfig, &r.ObjectMeta, declare.NodeConfigSpec{Resources: r.Spec.Resources}), r.Spec.Source)
+}
+
+// validateRevision checks a revision as the config that it is a copy of.
+func validateRevision(config *declare.NodeConfig, source *RevisionSource) []declare.Fault {
+	var v validator
+	if source != nil {
+		if source.Kind != config.Kind {
+			v.invalid("spec.source.kind", fmt.Sprintf("a revision of this kind is of a %s, not of a %q", config.Kind, clip(source.Kind)), "write "+config.Kind)
+		}
+		v.given("spec.source", "name", source.Name)
+		v.given("spec.source", "uid", string(source.UID))
+	}
+	return append(v.faults, validateConfig(config)...)
+}
+
+// ValidateRevisionUpdate refuses any change of a revision's spec.
+func ValidateRevisionUpdate(changed, old *Revision) []declare.Fault {
+	return unchangedRevision(&changed.Spec, &old.Spec, KindNodeConfig)
+}
+
+// ValidateClusterRevisionUpdate refuses any change of a revision's spec.
+func ValidateClusterRevisionUpdate(changed, old *ClusterRevision) []declare.Fault {
+	return unchangedRevision(&changed.Spec, &old.Spec, KindClusterNodeConfig)
+}
+
+func unchangedRevision(changed, old *RevisionSpec, kind string) []declare.Fault {
+	if equality.Semantic.DeepEqual(changed, old) {
+		return nil
+	}
+	var v validator
+	v.fault("spec", reason.FieldNotAllowed, "the spec of a revision never changes", fmt.Sprintf("change the %s: it gets a new revision", kind))
+	return v.faults
+}
+
+// ValidateNode returns every mistake of a node's spec. Its name and labels are checked where those of all objects are.
+func ValidateNode(n *Node) []declare.Fault {
+	var v validator
+	v.environment("spec.environment", n.Spec.Environment)
+	type identity struct {
+		key    string
+		effect TaintEffect
+	}
+	first := map[identity]int{}
+	for i, t := range n.Spec.Taints {
+		path := fmt.Sprintf("spec.taints[%d]", i)
+		v.taint(path, &t)
+		id := identity{t.Key, t.Effect}
+		if j, twice := first[id]; twice {
+			v.fault(path, reason.DuplicateName, fmt.Sprintf("a taint with key %q and effect %s is there already", clip(t.Key), clip(string(t.Effect))), "remove one of them")
+			v.faults[len(v.faults)-1].Related = []declare.Place{{Path: fmt.Sprintf("spec.taints[%d]", j), Note: "first given here"}}
+			continue
+		}
+		first[id] = i
+	}
+	return v.faults
+}
+
+// validator collects the mistakes of one object.
+//
+// +k8s:openapi-gen=false
+type validator struct{ faults []declare.Fault }
+
+func (v *validator) fault(path string, code reason.Code, message, hint string) {
+	v.faults = append(v.faults, declare.Fault{Code: code, Path: path, Message: message, Hint: hint})
+}
+
+func (v *validator) invalid(path, message, hint string) {
+	v.fault(path, reason.InvalidValue, message, hint)
+}
+
+// clip keeps a message readable, whatever was declared.
+func clip(text string) string {
+	const shown = 80 // bytes: a line
+	if len(text) > shown {
+		text = text[:shown] + "…"
+	}
+	return strings.ToValidUTF8(text, "")
+}
+
+// given refuses an empty text where one must stand.
+func (v *validator) given(parent, field, value string) {
+	if value == "" {
+		v.fault(parent+"."+field, reason.MissingField, fmt.Sprintf("%s has no %q", parent, field), "")
+	}
+}
+
+// resourcesGiven tells an empty list, which declares nothing, from a list that was forgotten.
+func (v *validator) resourcesGiven(resources []declare.Resource) {
+	if resources == nil {
+		v.fault("spec.resources", reason.MissingField, `spec has no "resources"`, "write resources: [] to declare nothing")
+	}
+}
+
+func (v *validator) environment(path, name string) {
+	if name != "" && len(validation.IsDNS1123Label(name)) > 0 {
+		v.invalid(path, fmt.Sprintf("%q is not the name of an environment, which is a namespace", clip(name)), environmentRule)
+	}
+}
+
+func (v *validator) taint(path string, t *Taint) {
+	v.labelKey(path+".key", t.Key)
+	v.labelValue(path+".value", t.Value)
+	switch t.Effect {
+	case TaintNoSchedule, TaintPreferNoSchedule, TaintNoExecute:
+	case "":
+		v.given(path, "effect", "")
+	default:
+		v.invalid(path+".effect", fmt.Sprintf("unknown effect %q", clip(string(t.Effect))), "one of: NoSchedule, PreferNoSchedule, NoExecute")
+	}
+}
+
+func (v *validator) labels(path string, labels map[string]string) {
+	for _, key := range slices.Sorted(maps.Keys(labels)) {
+		at := path + "['" + key + "']"
+		v.labelKey(at, key)
+		v.labelValue(at, labels[key])
+	}
+}
+
+func (v *validator) labelKey(path, key string) {
+	if len(validation.IsQualifiedName(key)) > 0 {
+		v.invalid(path, fmt.Sprintf("%q is not a label key", clip(key)), labelKeyRule)
+	}
+}
+
+func (v *validator) labelValue(path, value string) {
+	if len(validation.IsValidLabelValue(value)) > 0 {
+		v.invalid(path, fmt.Sprintf("%q is not a label value", clip(value)), labelValueRule)
+	}
+}
