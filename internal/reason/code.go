@@ -10,7 +10,7 @@ import (
 
 // Code is one reason of the closed set. Its text form is TK and four digits; each has a row in the table below and a page
 // (Page). Hundreds group them: 04 declarations, 05 host resources in general and files, 06 packages, 07 services, 08 the
-// agent itself, 09 command lines. A number is never given to another meaning.
+// agent itself, 09 command lines, 10 keys, certificates and tokens. A number is never given to another meaning.
 type Code uint16
 
 // The codes. What each means, what to do after it and how a program exits with it stand in the table in this file.
@@ -104,11 +104,26 @@ const (
 	WatchLimit       Code = 808
 	WatchOverflow    Code = 809
 	DeclarationStale Code = 810
+	AnotherServer    Code = 811
+	StoreUnreachable Code = 812
+	BackupUnusable   Code = 813
 
 	Usage        Code = 901
 	Interrupted  Code = 902
 	NotConverged Code = 903
 	UnknownCode  Code = 904
+
+	TrustRefused       Code = 1001
+	SignaturesMissing  Code = 1002
+	CertificateRefused Code = 1003
+	CertificateTime    Code = 1004
+	TokenMalformed     Code = 1005
+	TokenRefused       Code = 1006
+	TokenTime          Code = 1007
+	KeyFileUnsafe      Code = 1008
+	KeyFileDamaged     Code = 1009
+	SealBroken         Code = 1010
+	SealKeyUnknown     Code = 1011
 )
 
 // Entry is what the closed set says about one code.
@@ -212,11 +227,26 @@ var table = []Entry{
 	{WatchLimit, "kernel limit on watches reached", Unknown, "", BackOff, ExitOK, 503},
 	{WatchOverflow, "kernel event queue overflowed", Unknown, "", Never, ExitOK, 503},
 	{DeclarationStale, "new declaration refused, the last good one is enforced", Unknown, "", Never, ExitUsage, 409},
+	{AnotherServer, "another server is running on this data directory", Unknown, "", Never, ExitConflict, 409},
+	{StoreUnreachable, "etcd does not answer", Unknown, "", BackOff, ExitUnreachable, 503},
+	{BackupUnusable, "backup of the server cannot be written or restored", Unknown, "", Never, ExitFailed, 422},
 
 	{Usage, "wrong usage", Unknown, "", Never, ExitUsage, 400},
 	{Interrupted, "interrupted", Unknown, "", Never, ExitFailed, 499},
 	{NotConverged, "not converged", Unknown, "", Never, ExitFailed, 500},
 	{UnknownCode, "no such code", Unknown, "", Never, ExitNotFound, 404},
+
+	{TrustRefused, "trust document refused", Unknown, "", Never, ExitNotAllowed, 403},
+	{SignaturesMissing, "signatures of root keys missing", Unknown, "", Never, ExitConflict, 409},
+	{CertificateRefused, "certificate refused", Unknown, "", Never, ExitNotAllowed, 401},
+	{CertificateTime, "certificate is not valid at this time", Unknown, "", BackOff, ExitNotAllowed, 401},
+	{TokenMalformed, "malformed token", Unknown, "", Never, ExitNotAllowed, 401},
+	{TokenRefused, "token refused", Unknown, "", Never, ExitNotAllowed, 401},
+	{TokenTime, "token is not valid at this time", Unknown, "", BackOff, ExitNotAllowed, 401},
+	{KeyFileUnsafe, "key file is not private", Unknown, "", Never, ExitNotAllowed, 500},
+	{KeyFileDamaged, "key file is missing or damaged", Unknown, "", Never, ExitFailed, 500},
+	{SealBroken, "sealed data cannot be opened", Unknown, "", Never, ExitFailed, 500},
+	{SealKeyUnknown, "sealed with another key", Unknown, "", Never, ExitFailed, 500},
 }
 
 // String returns the code's text form, for example TK0412.
