@@ -1,0 +1,139 @@
+package apiserver
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/tls"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"strconv"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apimachinery/pkg/version"
+	openapinamer "k8s.io/apiserver/pkg/endpoints/openapi"
+	"k8s.io/apiserver/pkg/server"
+	"k8s.io/apiserver/pkg/server/dynamiccertificates"
+	"k8s.io/apiserver/pkg/server/filters"
+	"k8s.io/apiserver/pkg/server/healthz"
+	"k8s.io/apiserver/pkg/util/compatibility"
+	basecompatibility "k8s.io/component-base/compatibility"
+
+	"tako.dev/tako/internal/apiserver/audit"
+	"tako.dev/tako/internal/apiserver/auth"
+	"tako.dev/tako/internal/apiserver/openapi"
+	"tako.dev/tako/internal/apiserver/registry"
+)
+
+const (
+	// Requests in flight. The library's own 400 and 200 are for servers behind which pods wait; ten thousand hosts do not come
+	// this way.
+	readsMax, writesMax = 1_000, 500
+	// bodyMax bounds a request: what etcd takes, twice, because it may come in a longer form.
+	bodyMax = 3 << 20
+	// requestMax is when a request is given up, and how long a stop waits for those in flight.
+	requestMax = 60 * time.Second
+	// watchMin is the least that a watch lasts, in seconds; each gets up to twice that, so that not all come back at once.
+	watchMin = 1800
+	// etcdAnswerMax is how long etcd may take to answer before the server says that it is not ready.
+	etcdAnswerMax = 2 * time.Second
+)
+
+// config is the library's configuration.
+func (s *Server) config(p parts, scheme *registry.Scheme, backend *registry.Backend, tokens *auth.Tokens, roles *auth.RBAC) (*server.Config, error) {
+	c := server.NewConfig(scheme.Codecs)
+	c.EffectiveVersion = effectiveVersion{compatibility.DefaultBuildEffectiveVersion()}
+	c.RESTOptionsGetter = backend
+	c.MaxRequestsInFlight, c.MaxMutatingRequestsInFlight = readsMax, writesMax
+	c.MaxRequestBodyBytes, c.JSONPatchMaxCopyBytes = bodyMax, bodyMax
+	c.RequestTimeout, c.MinRequestTimeout = requestMax, watchMin
+	c.EnableProfiling = false
+	c.AddReadyzChecks(healthz.NamedCheck("etcd", func(r *http.Request) error { return answers(r.Context(), p.client.Client) }),
+		healthz.NamedCheck("rights", func(*http.Request) error {
+			if !tokens.Ready() || !roles.Ready() {
+				return errors.New("roles and tokens have not been read yet")
+			}
+			return nil
+		}))
+	c.LongRunningFunc = filters.BasicLongRunningRequestCheck(sets.NewString("watch"), sets.NewString())
+
+	names, addresses := hostsOf(s.opts.Listen, s.opts.Names)
+	certificate, err := p.keys.CA().IssueServer(serverRequest(names, addresses), time.Now())
+	if err != nil {
+		return nil, err
+	}
+	serving, err := dynamiccertificates.NewStaticCertKeyContent("server", certificate.CertificatePEM(), certificate.KeyPEM())
+	if err != nil {
+		return nil, err
+	}
+	clients, err := dynamiccertificates.NewStaticCAContent("clients", p.keys.CA().CertificatePEM())
+	if err != nil {
+		return nil, err
+	}
+	c.SecureServing = &server.SecureServingInfo{Listener: p.listener, Cert: serving, ClientCA: clients, MinTLSVersion: tls.VersionTLS13}
+	c.LoopbackClientConfig, err = c.SecureServing.NewLoopbackClientConfig(loopbackToken(), p.keys.CA().CertificatePEM())
+	if err != nil {
+		return nil, err
+	}
+	c.ExternalAddress = externalAddress(p.listener.Addr(), s.opts.Listen)
+
+	c.Authentication.Authenticator = auth.Authenticators(p.keys.CA(), tokens, time.Now)
+	if c.Authorization.Authorizer, err = auth.Authorizers(roles); err != nil {
+		return nil, err
+	}
+	c.RuleResolver = roles
+	c.AuditBackend, c.AuditPolicyRuleEvaluator = audit.Backend(p.audit), audit.Policy()
+
+	namer := openapinamer.NewDefinitionNamer(scheme.Once)
+	c.OpenAPIConfig = server.DefaultOpenAPIConfig(openapi.GetOpenAPIDefinitions, namer)
+	c.OpenAPIV3Config = server.DefaultOpenAPIV3Config(openapi.GetOpenAPIDefinitions, namer)
+	c.OpenAPIConfig.Info.Title, c.OpenAPIV3Config.Info.Title = "tako", "tako"
+	return c, nil
+}
+
+// answers asks etcd for something that is not there, which needs a majority of its members.
+func answers(ctx context.Context, client *clientv3.Client) error {
+	ctx, cancel := context.WithTimeout(ctx, etcdAnswerMax)
+	defer cancel()
+	_, err := client.Get(ctx, "/tako-health", clientv3.WithCountOnly())
+	return err
+}
+
+// loopbackToken is the secret that the server uses towards itself; it lives as long as the process.
+func loopbackToken() string {
+	b := make([]byte, 32)
+	rand.Read(b) // never fails, says crypto/rand
+	return hex.EncodeToString(b)
+}
+
+// externalAddress is what clients of this machine, or of others, reach the server by.
+func externalAddress(addr net.Addr, listen string) string {
+	host, _, err := net.SplitHostPort(listen)
+	ip := net.ParseIP(host)
+	if err != nil || host == "" || ip != nil && ip.IsUnspecified() {
+		host = "127.0.0.1"
+	}
+	_, port, err := net.SplitHostPort(addr.String())
+	if err != nil {
+		return addr.String()
+	}
+	return net.JoinHostPort(host, port)
+}
+
+// effectiveVersion is the version of the library, under tako's name.
+type effectiveVersion struct {
+	basecompatibility.EffectiveVersion
+}
+
+// Info is what /version says: clients decide by it what the API can do.
+func (v effectiveVersion) Info() *version.Info {
+	info := *v.EffectiveVersion.Info()
+	info.GitVersion = fmt.Sprintf("v%d.%d.%d+tako", v.BinaryVersion().Major(), v.BinaryVersion().Minor(), v.BinaryVersion().Patch())
+	info.Major, info.Minor = strconv.FormatUint(uint64(v.BinaryVersion().Major()), 10), strconv.FormatUint(uint64(v.BinaryVersion().Minor()), 10)
+	info.GitCommit, info.GitTreeState, info.BuildDate = "", "", ""
+	return &info
+}

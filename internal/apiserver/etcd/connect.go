@@ -1,0 +1,63 @@
+package etcd
+
+import (
+	"context"
+	"crypto/tls"
+	"strings"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"go.etcd.io/etcd/client/pkg/v3/transport"
+	"go.etcd.io/etcd/client/v3/kubernetes"
+	"go.uber.org/zap"
+
+	"tako.dev/tako/internal/reason"
+)
+
+const (
+	dialMax = 10 * time.Second
+	// A dead member is noticed after keepAlive and keepAliveMax; Kubernetes' own values.
+	keepAlive, keepAliveMax = 30 * time.Second, 10 * time.Second
+	// callMax bounds one message: etcd's default for lists is unlimited on its side.
+	callMax = 64 << 20
+)
+
+// Connection says where a cluster is, and how it is entered.
+type Connection struct {
+	Endpoints []string // https://HOST:PORT, or unix:// of a Member
+	CAFile    string   // PEM; needed with https
+	CertFile  string   // PEM, with KeyFile: what the cluster knows this server by
+	KeyFile   string
+}
+
+// Connect connects to a cluster and proves that it answers.
+func Connect(ctx context.Context, c Connection) (*kubernetes.Client, error) {
+	doing := "connect to etcd at " + strings.Join(c.Endpoints, ", ")
+	config, err := c.tls()
+	if err != nil {
+		return nil, &reason.Error{Code: reason.InvalidValue, Doing: doing, Cause: err, Hint: "see --etcd-ca, --etcd-cert and --etcd-key"}
+	}
+	client, err := kubernetes.New(clientv3.Config{
+		Endpoints: c.Endpoints, TLS: config, DialTimeout: dialMax, DialKeepAliveTime: keepAlive, DialKeepAliveTimeout: keepAliveMax,
+		MaxCallRecvMsgSize: callMax, MaxCallSendMsgSize: callMax, Logger: zap.NewNop(), Context: context.WithoutCancel(ctx),
+	})
+	if err == nil {
+		ctx, cancel := context.WithTimeout(ctx, dialMax)
+		defer cancel()
+		if _, err = client.KV.Get(ctx, "/", clientv3.WithKeysOnly(), clientv3.WithLimit(1)); err != nil {
+			client.Close()
+		}
+	}
+	if err != nil {
+		return nil, &reason.Error{Code: reason.StoreUnreachable, Doing: doing, Cause: err, Hint: "is it running, and does it accept this server's certificate?"}
+	}
+	return client, nil
+}
+
+func (c Connection) tls() (*tls.Config, error) {
+	if c.CAFile == "" && c.CertFile == "" {
+		return nil, nil
+	}
+	return transport.TLSInfo{TrustedCAFile: c.CAFile, CertFile: c.CertFile, KeyFile: c.KeyFile}.ClientConfig()
+}

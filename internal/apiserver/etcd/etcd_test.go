@@ -1,0 +1,66 @@
+package etcd
+
+import (
+	"context"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+)
+
+// TestMemberKeepsItsData: what one run has acknowledged the next one has, also below a path that is too long for a socket.
+func TestMemberKeepsItsData(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), strings.Repeat("long", 25))
+	for _, want := range []string{"", "value"} {
+		m, err := Start(t.Context(), Options{Dir: dir})
+		if err != nil {
+			t.Fatal(err)
+		}
+		c, err := Connect(t.Context(), Connection{Endpoints: m.Endpoints()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := c.KV.Get(t.Context(), "/key")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if want == "" != (len(got.Kvs) == 0) || want != "" && string(got.Kvs[0].Value) != want {
+			t.Errorf("read %v, want %q", got.Kvs, want)
+		}
+		if _, err := c.KV.Put(t.Context(), "/key", "value"); err != nil {
+			t.Fatal(err)
+		}
+		c.Close()
+		m.Close()
+	}
+}
+
+// TestCancelledWatches: the client still watches after ten thousand watches were cancelled.
+func TestCancelledWatches(t *testing.T) {
+	m, err := Start(t.Context(), Options{Dir: t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close()
+	c, err := Connect(t.Context(), Connection{Endpoints: m.Endpoints()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	for range 10_000 {
+		ctx, cancel := context.WithCancel(t.Context())
+		c.Watch(ctx, "/key", clientv3.WithPrefix())
+		cancel()
+	}
+	events := c.Watch(t.Context(), "/key", clientv3.WithCreatedNotify())
+	if r := <-events; !r.Created {
+		t.Fatalf("the watch was not created: %+v", r)
+	}
+	if _, err := c.KV.Put(t.Context(), "/key", "value"); err != nil {
+		t.Fatal(err)
+	}
+	if r := <-events; len(r.Events) != 1 || string(r.Events[0].Kv.Value) != "value" {
+		t.Errorf("told %+v", r)
+	}
+}

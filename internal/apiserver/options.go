@@ -1,0 +1,52 @@
+package apiserver
+
+import (
+	"errors"
+	"log/slog"
+	"net"
+	"path/filepath"
+
+	"tako.dev/tako/internal/apiserver/etcd"
+	"tako.dev/tako/internal/reason"
+)
+
+// DefaultListen is where the API is served: on this machine only, until somebody decides otherwise.
+const DefaultListen = "127.0.0.1:6443"
+
+// Options say how the server runs.
+type Options struct {
+	DataDir string   // where everything is; made with mode 0700
+	Listen  string   // HOST:PORT; default DefaultListen; port 0 takes a free one
+	Names   []string // further DNS names and addresses that clients know the server by
+	// Etcd is a cluster that others run. Without endpoints the server runs a member of its own in DataDir.
+	Etcd etcd.Connection
+	// QuotaBytes bounds the database of the server's own etcd; default 2 GiB.
+	QuotaBytes int64
+	Log        *slog.Logger // default: nowhere
+	// OnReady is called once, when the server answers, with its URL and the path of the administrator's kubeconfig.
+	OnReady func(url, kubeconfig string)
+}
+
+func (o Options) withDefaults() Options {
+	if o.Listen == "" {
+		o.Listen = DefaultListen
+	}
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	if o.OnReady == nil {
+		o.OnReady = func(string, string) {}
+	}
+	return o
+}
+
+func (o Options) validate() error {
+	const doing = "start the server"
+	if !filepath.IsAbs(o.DataDir) {
+		return &reason.Error{Code: reason.InvalidValue, Doing: doing, Cause: errors.New("the data directory is not an absolute path"), Hint: "see --data-dir"}
+	}
+	if _, _, err := net.SplitHostPort(o.Listen); err != nil {
+		return &reason.Error{Code: reason.InvalidValue, Doing: doing, Cause: err, Hint: "see --listen: HOST:PORT"}
+	}
+	return nil
+}

@@ -1,0 +1,204 @@
+package registry
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/apiserver/pkg/endpoints/request"
+
+	"tako.dev/tako/api/v1alpha1"
+	"tako.dev/tako/declare"
+)
+
+// category is what "all of tako" is called.
+const category = "tako"
+
+func takoKinds() []*Kind {
+	return slices.Concat(configs(), revisions(), []*Kind{nodes(), tokens()})
+}
+
+func configs() []*Kind {
+	config := of[v1alpha1.NodeConfig, v1alpha1.NodeConfigList](v1alpha1.SchemeGroupVersion, v1alpha1.KindNodeConfig,
+		Names{Plural: v1alpha1.ResourceNodeConfigs, Short: []string{"nc"}, Categories: []string{category}})
+	config.Namespaced = true
+	config.Validate = func(_ context.Context, o, _ runtime.Object) field.ErrorList {
+		return fieldErrors(v1alpha1.ValidateNodeConfig(o.(*v1alpha1.NodeConfig)))
+	}
+	config.Columns = configColumns(func(o runtime.Object) (*declare.NodeConfigSpec, *v1alpha1.NodeConfigStatus) {
+		c := o.(*v1alpha1.NodeConfig)
+		return &c.Spec, &c.Status
+	})
+	cluster := of[v1alpha1.ClusterNodeConfig, v1alpha1.ClusterNodeConfigList](v1alpha1.SchemeGroupVersion, v1alpha1.KindClusterNodeConfig,
+		Names{Plural: v1alpha1.ResourceClusterNodeConfigs, Short: []string{"cnc"}, Categories: []string{category}})
+	cluster.Validate = func(_ context.Context, o, _ runtime.Object) field.ErrorList {
+		return fieldErrors(v1alpha1.ValidateClusterNodeConfig(o.(*v1alpha1.ClusterNodeConfig)))
+	}
+	cluster.Columns = configColumns(func(o runtime.Object) (*declare.NodeConfigSpec, *v1alpha1.NodeConfigStatus) {
+		c := o.(*v1alpha1.ClusterNodeConfig)
+		return &c.Spec, &c.Status
+	})
+	config.Prepare = func(ctx context.Context, o, _ runtime.Object) {
+		emptied(ctx, &o.(*v1alpha1.NodeConfig).Spec)
+	}
+	cluster.Prepare = func(ctx context.Context, o, _ runtime.Object) {
+		emptied(ctx, &o.(*v1alpha1.ClusterNodeConfig).Spec)
+	}
+	config.HasStatus, cluster.HasStatus = true, true
+	return []*Kind{config, cluster}
+}
+
+// emptied tells a list of resources that a patch has emptied from one that was forgotten: server-side apply drops a list with
+// its last item.
+func emptied(ctx context.Context, spec *declare.NodeConfigSpec) {
+	if info, known := request.RequestInfoFrom(ctx); known && info.Verb == "patch" && spec.Resources == nil {
+		spec.Resources = []declare.Resource{}
+	}
+}
+
+func configColumns(parts func(runtime.Object) (*declare.NodeConfigSpec, *v1alpha1.NodeConfigStatus)) []Column {
+	return []Column{
+		{Name: "Resources", Type: "integer", Description: "number of resources", Value: func(o runtime.Object) any {
+			spec, _ := parts(o)
+			return len(spec.Resources)
+		}},
+		{Name: "Revision", Type: "string", Description: "name of the present revision", Value: func(o runtime.Object) any {
+			_, status := parts(o)
+			return status.Revision
+		}},
+		{Name: "Ready", Type: "string", Description: "whether everything is as declared", Value: func(o runtime.Object) any {
+			_, status := parts(o)
+			return conditionStatus(status.Conditions, v1alpha1.ConditionReady)
+		}},
+		{Name: "Message", Type: "string", Wide: true, Description: "why it is not", Value: func(o runtime.Object) any {
+			_, status := parts(o)
+			if c := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionReady); c != nil {
+				return c.Message
+			}
+			return ""
+		}},
+	}
+}
+
+func conditionStatus(conditions []metav1.Condition, kind string) string {
+	if c := meta.FindStatusCondition(conditions, kind); c != nil {
+		return string(c.Status)
+	}
+	return string(metav1.ConditionUnknown)
+}
+
+func revisions() []*Kind {
+	revision := of[v1alpha1.Revision, v1alpha1.RevisionList](v1alpha1.SchemeGroupVersion, v1alpha1.KindRevision,
+		Names{Plural: v1alpha1.ResourceRevisions, Short: []string{"rev"}, Categories: []string{category}})
+	revision.Namespaced = true
+	cluster := of[v1alpha1.ClusterRevision, v1alpha1.ClusterRevisionList](v1alpha1.SchemeGroupVersion, v1alpha1.KindClusterRevision,
+		Names{Plural: v1alpha1.ResourceClusterRevisions, Short: []string{"crev"}, Categories: []string{category}})
+	for k, spec := range map[*Kind]func(runtime.Object) *v1alpha1.RevisionSpec{
+		revision: func(o runtime.Object) *v1alpha1.RevisionSpec { return &o.(*v1alpha1.Revision).Spec },
+		cluster:  func(o runtime.Object) *v1alpha1.RevisionSpec { return &o.(*v1alpha1.ClusterRevision).Spec },
+	} {
+		k.Columns = []Column{
+			{Name: "Config", Type: "string", Description: "what it is a copy of", Value: func(o runtime.Object) any {
+				if s := spec(o).Source; s != nil {
+					return s.Name
+				}
+				return ""
+			}},
+			{Name: "Resources", Type: "integer", Description: "number of resources", Value: func(o runtime.Object) any { return len(spec(o).Resources) }},
+		}
+	}
+	revision.Validate = func(_ context.Context, obj, old runtime.Object) field.ErrorList {
+		if old != nil {
+			return fieldErrors(v1alpha1.ValidateRevisionUpdate(obj.(*v1alpha1.Revision), old.(*v1alpha1.Revision)))
+		}
+		return fieldErrors(v1alpha1.ValidateRevision(obj.(*v1alpha1.Revision)))
+	}
+	cluster.Validate = func(_ context.Context, obj, old runtime.Object) field.ErrorList {
+		if old != nil {
+			return fieldErrors(v1alpha1.ValidateClusterRevisionUpdate(obj.(*v1alpha1.ClusterRevision), old.(*v1alpha1.ClusterRevision)))
+		}
+		return fieldErrors(v1alpha1.ValidateClusterRevision(obj.(*v1alpha1.ClusterRevision)))
+	}
+	return []*Kind{revision, cluster}
+}
+
+func nodes() *Kind {
+	k := of[v1alpha1.Node, v1alpha1.NodeList](v1alpha1.SchemeGroupVersion, v1alpha1.KindNode,
+		Names{Plural: v1alpha1.ResourceNodes, Short: []string{"no"}, Categories: []string{category}})
+	k.HasStatus = true
+	k.Columns = []Column{
+		{Name: "Environment", Type: "string", Description: "namespace whose configs are for the node", Value: func(o runtime.Object) any { return o.(*v1alpha1.Node).Spec.Environment }},
+		{Name: "Ready", Type: "string", Description: "whether everything is as declared", Value: func(o runtime.Object) any {
+			return conditionStatus(o.(*v1alpha1.Node).Status.Conditions, v1alpha1.ConditionReady)
+		}},
+		{Name: "Kept", Type: "integer", Description: "resources that are as declared", Value: func(o runtime.Object) any { return o.(*v1alpha1.Node).Status.Promises.Kept }},
+		{Name: "Repaired", Type: "integer", Description: "resources that were made so", Value: func(o runtime.Object) any { return o.(*v1alpha1.Node).Status.Promises.Repaired }},
+		{Name: "Failed", Type: "integer", Description: "resources that are not", Value: func(o runtime.Object) any { return o.(*v1alpha1.Node).Status.Promises.Failed }},
+		{Name: "Heard", Type: "string", Description: "time since the host was heard", Value: func(o runtime.Object) any {
+			if t := o.(*v1alpha1.Node).Status.LastHeard; t != nil {
+				return since(*t)
+			}
+			return "never"
+		}},
+	}
+	k.Validate = func(_ context.Context, o, _ runtime.Object) field.ErrorList {
+		return fieldErrors(v1alpha1.ValidateNode(o.(*v1alpha1.Node)))
+	}
+	k.Fields = func(o runtime.Object) fields.Set {
+		return fields.Set{"spec.environment": o.(*v1alpha1.Node).Spec.Environment}
+	}
+	return k
+}
+
+func tokens() *Kind {
+	k := of[v1alpha1.Token, v1alpha1.TokenList](v1alpha1.SchemeGroupVersion, v1alpha1.KindToken, Names{Plural: v1alpha1.ResourceTokens})
+	k.HasStatus = true
+	k.Columns = []Column{
+		{Name: "Type", Type: "string", Description: "join or user", Value: func(o runtime.Object) any { return string(o.(*v1alpha1.Token).Spec.Type) }},
+		{Name: "For", Type: "string", Description: "who the bearer is, or what a host is called", Value: func(o runtime.Object) any { return bearer(o.(*v1alpha1.Token)) }},
+		{Name: "Uses", Type: "integer", Description: "hosts that have joined with it", Value: func(o runtime.Object) any { return o.(*v1alpha1.Token).Status.Uses }},
+		{Name: "Expires", Type: "string", Description: "when it ends", Value: func(o runtime.Object) any {
+			if t := o.(*v1alpha1.Token).Spec.Expires; t != nil {
+				return t.UTC().Format("2006-01-02T15:04:05Z")
+			}
+			return "never"
+		}},
+	}
+	k.Validate = func(_ context.Context, obj, old runtime.Object) field.ErrorList {
+		if old != nil {
+			return fieldErrors(v1alpha1.ValidateTokenUpdate(obj.(*v1alpha1.Token), old.(*v1alpha1.Token)))
+		}
+		return fieldErrors(v1alpha1.ValidateToken(obj.(*v1alpha1.Token), time.Now()))
+	}
+	return k
+}
+
+func bearer(t *v1alpha1.Token) string {
+	switch {
+	case t.Spec.User != nil:
+		return t.Spec.User.Name
+	case t.Spec.Join != nil && t.Spec.Join.Name != "":
+		return t.Spec.Join.Name
+	case t.Spec.Join != nil:
+		return t.Spec.Join.Pattern
+	}
+	return ""
+}
+
+// fieldErrors is faults in the library's form. The words are those that everybody gets who makes the mistake, wherever.
+func fieldErrors(faults []declare.Fault) field.ErrorList {
+	var errs field.ErrorList
+	for _, f := range faults {
+		detail := f.Code.String() + ": " + f.Message
+		if f.Hint != "" {
+			detail += "; " + f.Hint
+		}
+		errs = append(errs, &field.Error{Type: field.ErrorTypeInvalid, Field: f.Path, BadValue: field.OmitValueType{}, Detail: detail})
+	}
+	return errs
+}

@@ -1,0 +1,53 @@
+package registry
+
+import (
+	"context"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apiserver/pkg/registry/rest"
+
+	"tako.dev/tako/api/v1alpha1"
+)
+
+// Minter makes the secret of a new token, and what is stored of it.
+type Minter interface {
+	Mint(t *v1alpha1.Token) (secret, hash string, err error)
+}
+
+// tokenStore shows the secret of a token once, to who creates it, and stores what it can be recognised by.
+type tokenStore struct {
+	*Store
+	minter Minter
+}
+
+var _ rest.Creater = tokenStore{}
+
+// Create makes the secret.
+func (s tokenStore) Create(ctx context.Context, obj runtime.Object, validate rest.ValidateObjectFunc, options *metav1.CreateOptions) (runtime.Object, error) {
+	secret, hash, err := s.minter.Mint(obj.(*v1alpha1.Token))
+	if err != nil {
+		return nil, err
+	}
+	store := *s.Store.Store
+	store.CreateStrategy = minted{strategy: s.CreateStrategy.(strategy), hash: hash}
+	out, err := store.Create(ctx, obj, validate, options)
+	if err != nil {
+		return nil, err
+	}
+	t := out.DeepCopyObject().(*v1alpha1.Token)
+	t.Status.Token = secret
+	return t, nil
+}
+
+// minted is the strategy of a token whose secret has been made.
+type minted struct {
+	strategy
+	hash string
+}
+
+// PrepareForCreate notes what the secret is recognised by.
+func (m minted) PrepareForCreate(ctx context.Context, obj runtime.Object) {
+	m.strategy.PrepareForCreate(ctx, obj)
+	obj.(*v1alpha1.Token).Status.Hash = m.hash
+}

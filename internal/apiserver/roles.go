@@ -1,0 +1,98 @@
+package apiserver
+
+import (
+	"fmt"
+
+	core "k8s.io/api/core/v1"
+	rbac "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apiserver/pkg/authentication/user"
+	rbacclient "k8s.io/client-go/kubernetes/typed/rbac/v1"
+	"k8s.io/client-go/rest"
+	"k8s.io/component-helpers/auth/rbac/reconciliation"
+
+	"tako.dev/tako/api/v1alpha1"
+)
+
+// Verbs of roles.
+var (
+	readVerbs  = []string{"get", "list", "watch"}
+	writeVerbs = []string{"create", "update", "patch", "delete", "deletecollection"}
+)
+
+// basicRole is what everybody may who has a name: to see what the server can do, and what he himself may.
+const basicRole = "system:basic-user"
+
+// defaultRoles are there from the start, and put right at each start where somebody has taken from them.
+func defaultRoles() []rbac.ClusterRole {
+	declared := []string{v1alpha1.ResourceNodeConfigs, v1alpha1.ResourceRevisions}
+	plain := []string{"configmaps", "events"}
+	role := func(name string, rules ...rbac.PolicyRule) rbac.ClusterRole {
+		return rbac.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: name}, Rules: rules}
+	}
+	on := func(group string, resources, verbs []string) rbac.PolicyRule {
+		return rbac.PolicyRule{APIGroups: []string{group}, Resources: resources, Verbs: verbs}
+	}
+	view := []rbac.PolicyRule{
+		on(v1alpha1.GroupName, append([]string{v1alpha1.ResourceNodes, v1alpha1.ResourceClusterNodeConfigs, v1alpha1.ResourceClusterRevisions}, declared...), readVerbs),
+		on(core.GroupName, append([]string{"namespaces"}, plain...), readVerbs),
+		on("coordination.k8s.io", []string{"leases"}, readVerbs),
+	}
+	edit := append(view[:len(view):len(view)],
+		on(v1alpha1.GroupName, []string{v1alpha1.ResourceNodeConfigs}, writeVerbs),
+		on(core.GroupName, plain, writeVerbs),
+		on(core.GroupName, []string{"secrets"}, append(readVerbs[:len(readVerbs):len(readVerbs)], writeVerbs...)),
+		on("coordination.k8s.io", []string{"leases"}, writeVerbs),
+	)
+	admin := append(edit[:len(edit):len(edit)],
+		on(rbac.GroupName, []string{"roles", "rolebindings"}, append(readVerbs[:len(readVerbs):len(readVerbs)], writeVerbs...)),
+	)
+	return []rbac.ClusterRole{
+		role("cluster-admin", on("*", []string{"*"}, []string{"*"}), rbac.PolicyRule{NonResourceURLs: []string{"*"}, Verbs: []string{"*"}}),
+		role("admin", admin...), role("edit", edit...), role("view", view...),
+		role(basicRole,
+			on("authorization.k8s.io", []string{"selfsubjectaccessreviews", "selfsubjectrulesreviews"}, []string{"create"}),
+			on("authentication.k8s.io", []string{"selfsubjectreviews"}, []string{"create"}),
+			rbac.PolicyRule{Verbs: []string{"get"}, NonResourceURLs: []string{"/api", "/api/*", "/apis", "/apis/*", "/openapi", "/openapi/*", "/version", "/version/", "/healthz", "/livez", "/readyz"}},
+		),
+	}
+}
+
+func defaultBindings() []rbac.ClusterRoleBinding {
+	bind := func(role, group string) rbac.ClusterRoleBinding {
+		return rbac.ClusterRoleBinding{
+			ObjectMeta: metav1.ObjectMeta{Name: role},
+			RoleRef:    rbac.RoleRef{APIGroup: rbac.GroupName, Kind: "ClusterRole", Name: role},
+			Subjects:   []rbac.Subject{{APIGroup: rbac.GroupName, Kind: rbac.GroupKind, Name: group}},
+		}
+	}
+	return []rbac.ClusterRoleBinding{bind("cluster-admin", user.SystemPrivilegedGroup), bind(basicRole, user.AllAuthenticated)}
+}
+
+// makeRoles makes the default roles and bindings, and puts back what they lack. What was added to them stays. A role whose
+// annotation rbac.authorization.kubernetes.io/autoupdate is false is left alone.
+func makeRoles(loopback *rest.Config) error {
+	client, err := rbacclient.NewForConfig(loopback)
+	if err != nil {
+		return err
+	}
+	for _, role := range defaultRoles() {
+		o := reconciliation.ReconcileRoleOptions{
+			Role: reconciliation.ClusterRoleRuleOwner{ClusterRole: &role}, Confirm: true,
+			Client: reconciliation.ClusterRoleModifier{Client: client.ClusterRoles()},
+		}
+		if _, err := o.Run(); err != nil {
+			return fmt.Errorf("make cluster role %s: %w", role.Name, err)
+		}
+	}
+	for _, binding := range defaultBindings() {
+		o := reconciliation.ReconcileRoleBindingOptions{
+			RoleBinding: reconciliation.ClusterRoleBindingAdapter{ClusterRoleBinding: &binding}, Confirm: true,
+			Client: reconciliation.ClusterRoleBindingClientAdapter{Client: client.ClusterRoleBindings()},
+		}
+		if _, err := o.Run(); err != nil {
+			return fmt.Errorf("bind cluster role %s: %w", binding.RoleRef.Name, err)
+		}
+	}
+	return nil
+}

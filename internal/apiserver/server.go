@@ -1,0 +1,275 @@
+package apiserver
+
+import (
+	"context"
+	"errors"
+	"net"
+	"slices"
+	"sync"
+	"time"
+
+	"go.etcd.io/etcd/client/v3/kubernetes"
+	authentication "k8s.io/api/authentication/v1"
+	authorization "k8s.io/api/authorization/v1"
+	core "k8s.io/api/core/v1"
+	rbac "k8s.io/api/rbac/v1"
+	admissionchain "k8s.io/apiserver/pkg/admission"
+	"k8s.io/apiserver/pkg/server"
+
+	"tako.dev/tako/api/v1alpha1"
+	"tako.dev/tako/internal/apiserver/admission"
+	"tako.dev/tako/internal/apiserver/audit"
+	"tako.dev/tako/internal/apiserver/auth"
+	"tako.dev/tako/internal/apiserver/etcd"
+	"tako.dev/tako/internal/apiserver/registry"
+	"tako.dev/tako/internal/apiserver/state"
+	"tako.dev/tako/internal/controllers"
+	"tako.dev/tako/internal/fleet/events"
+	"tako.dev/tako/internal/reason"
+	"tako.dev/tako/internal/trust"
+)
+
+// Server is the API server. It is made by New and lives in Run.
+type Server struct{ opts Options }
+
+// New checks the options, and starts nothing.
+func New(opts Options) (*Server, error) {
+	opts = opts.withDefaults()
+	if err := opts.validate(); err != nil {
+		return nil, err
+	}
+	return &Server{opts: opts}, nil
+}
+
+// Run serves until the context ends, then lets the requests in flight finish. It may be called once in a process.
+func (s *Server) Run(ctx context.Context) (err error) {
+	captureLibrary(s.opts.Log)
+	ctx, cancel := context.WithCancel(ctx)
+	var all sync.WaitGroup
+	defer all.Wait()
+	defer cancel()
+	dir, err := state.Open(s.opts.DataDir)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, dir.Close()) }()
+	store, err := s.openStore(ctx, dir)
+	if err != nil {
+		return err
+	}
+	defer store.close()
+	secret, created, err := trust.LoadOrCreateSecret(dir.Join("machine-secret"))
+	if err != nil {
+		return err
+	}
+	if created {
+		s.opts.Log.Info("made a machine secret: copy the file to where it survives this machine", "path", dir.Join("machine-secret"))
+	}
+	keys, err := state.ClusterKeys(ctx, store.client.Client, secret, time.Now())
+	if err != nil {
+		return err
+	}
+	if _, created, err = state.Chain(ctx, store.client.Client, dir, keys, time.Now()); err != nil {
+		return err
+	}
+	if created {
+		s.opts.Log.Info("made a root key: `tako trust export-root` takes it to where it is safe", "path", dir.Join("trust/root-key"))
+	}
+	listener, err := net.Listen("tcp", s.opts.Listen)
+	if err != nil {
+		return &reason.Error{Code: reason.SystemCallFailed, Doing: "listen on " + s.opts.Listen, Cause: err, Hint: "choose another address with --listen"}
+	}
+	log, err := audit.Open(dir.Join("audit.log"))
+	if err != nil {
+		return errors.Join(err, listener.Close())
+	}
+	defer func() { err = errors.Join(err, log.Close()) }()
+	a, err := s.assemble(parts{client: store.client, keys: keys, listener: listener, audit: log})
+	if err != nil {
+		return errors.Join(err, listener.Close())
+	}
+	defer a.backend.Close()
+	for _, run := range a.background {
+		all.Go(func() { run(ctx) })
+	}
+	all.Go(func() { s.announce(ctx, a, dir.Join(kubeconfigName), keys.CA()) })
+	all.Go(func() { s.control(ctx, a) })
+	all.Go(func() {
+		// Without its store the server is nothing: whoever watches over it starts it again.
+		select {
+		case failure := <-store.failed:
+			s.opts.Log.Error("etcd has stopped", "err", failure)
+			cancel()
+		case <-ctx.Done():
+		}
+	})
+	return a.server.PrepareRun().RunWithContext(ctx)
+}
+
+// store is the way to etcd.
+type store struct {
+	client *kubernetes.Client
+	member *etcd.Member // nil when others run the cluster
+	failed <-chan error
+}
+
+func (s *Server) openStore(ctx context.Context, dir *state.Dir) (*store, error) {
+	to, st := s.opts.Etcd, &store{}
+	if len(to.Endpoints) == 0 {
+		member, err := etcd.Start(ctx, etcd.Options{Dir: dir.Join("etcd"), QuotaBytes: s.opts.QuotaBytes, Log: s.opts.Log})
+		if err != nil {
+			return nil, err
+		}
+		st.member, st.failed = member, member.Failed()
+		to = etcd.Connection{Endpoints: member.Endpoints()}
+	}
+	client, err := etcd.Connect(ctx, to)
+	if err != nil {
+		st.close()
+		return nil, err
+	}
+	st.client = client
+	return st, nil
+}
+
+func (s *store) close() {
+	if s.client != nil {
+		_ = s.client.Close() // nothing is written any more
+	}
+	if s.member != nil {
+		s.member.Close()
+	}
+}
+
+// parts are what a server is assembled from.
+type parts struct {
+	client   *kubernetes.Client
+	keys     *trust.Keys
+	listener net.Listener
+	audit    *audit.File
+}
+
+// assembly is a server that is ready to run.
+type assembly struct {
+	server      *server.GenericAPIServer
+	backend     *registry.Backend
+	background  []func(context.Context)
+	controllers *controllers.Controllers
+	url         string
+}
+
+// assemble puts the server together.
+func (s *Server) assemble(p parts) (*assembly, error) {
+	kinds := registry.Kinds()
+	scheme := registry.NewScheme(kinds)
+	backend := registry.NewBackend(scheme, p.client, transformers(p.keys.AtRest()))
+	tokens := &lateMinter{}
+	bounds, err := events.New(events.Options{})
+	if err != nil {
+		backend.Close()
+		return nil, err
+	}
+	objects, err := registry.New(scheme, kinds, backend, tokens, bounds)
+	if err != nil {
+		backend.Close()
+		return nil, err
+	}
+	known := auth.NewTokens(objects.Store(v1alpha1.Resource(v1alpha1.ResourceTokens)), p.keys.Pepper(), time.Now)
+	tokens.Minter = known
+	of := func(resource string) auth.Source { return objects.Store(rbac.Resource(resource)) }
+	roles := auth.NewRBAC(auth.Sources{Roles: of("roles"), RoleBindings: of("rolebindings"), ClusterRoles: of("clusterroles"), ClusterRoleBindings: of("clusterrolebindings")})
+	config, err := s.config(p, scheme, backend, known, roles)
+	if err != nil {
+		backend.Close()
+		return nil, err
+	}
+	config.AdmissionControl = admissionchain.NewChainHandler(
+		admission.NewLifecycle(objects.Store(core.Resource("namespaces"))), admission.NewRights(roles, config.Authorization.Authorizer),
+	)
+	objects.AddVirtual(authentication.SchemeGroupVersion, "selfsubjectreviews", auth.WhoAmI())
+	objects.AddVirtual(authorization.SchemeGroupVersion, "selfsubjectaccessreviews", auth.MayI(config.Authorization.Authorizer))
+	objects.AddVirtual(authorization.SchemeGroupVersion, "selfsubjectrulesreviews", auth.WhatMayI(roles))
+	objects.AddVirtual(authorization.SchemeGroupVersion, "subjectaccessreviews", auth.MaySomebody(config.Authorization.Authorizer))
+	generic, err := s.chain(config, backend, objects)
+	if err != nil {
+		backend.Close()
+		return nil, err
+	}
+	work, err := controllers.New(controllers.Options{Config: config.LoopbackClientConfig, Events: bounds, Log: s.opts.Log, Metrics: takoMetrics{}})
+	if err != nil {
+		backend.Close()
+		return nil, err
+	}
+	return &assembly{
+		server: generic, backend: backend, background: []func(context.Context){known.Run, roles.Run}, controllers: work,
+		url: "https://" + config.ExternalAddress,
+	}, nil
+}
+
+// chain makes the server of our kinds, which hands what it does not know to that of the kinds that others define.
+func (s *Server) chain(config *server.Config, backend *registry.Backend, objects *registry.Registry) (*server.GenericAPIServer, error) {
+	others, err := newOthers(config, backend)
+	if err != nil {
+		return nil, err
+	}
+	generic, err := config.Complete(nil).New("tako", others.server.GenericAPIServer)
+	if err != nil {
+		return nil, err
+	}
+	return generic, errors.Join(objects.Install(generic), others.tellIn(generic), addHooks(generic, objects))
+}
+
+// lateMinter lets the registry make tokens with what is made from the registry.
+type lateMinter struct{ registry.Minter }
+
+// announce says that the server answers, once it does.
+func (s *Server) announce(ctx context.Context, a *assembly, kubeconfig string, ca *trust.CA) {
+	if err := writeKubeconfig(kubeconfig, a.url, ca, time.Now()); err != nil {
+		s.opts.Log.Error("write the administrator's kubeconfig", "path", kubeconfig, "err", err)
+		return
+	}
+	if waitReady(ctx, a.server.LoopbackClientConfig) {
+		s.opts.OnReady(a.url, kubeconfig)
+	}
+}
+
+// controlPause is how long the controllers rest after they have failed.
+const controlPause = 5 * time.Second
+
+// control runs the controllers, once the server answers, and again when they fail: the API is of use without them.
+func (s *Server) control(ctx context.Context, a *assembly) {
+	if !waitReady(ctx, a.server.LoopbackClientConfig) {
+		return
+	}
+	for {
+		err := a.controllers.Run(ctx)
+		if err == nil || ctx.Err() != nil {
+			return
+		}
+		s.opts.Log.Error("controllers have stopped", "err", err, "again", controlPause)
+		select {
+		case <-time.After(controlPause):
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// hostsOf are the names and addresses of the server's certificate.
+func hostsOf(listen string, more []string) (names []string, addresses []net.IP) {
+	host, _, err := net.SplitHostPort(listen)
+	if err == nil && host != "" {
+		more = append([]string{host}, more...)
+	}
+	names = []string{"localhost", server.LoopbackClientServerNameOverride}
+	addresses = []net.IP{net.IPv4(127, 0, 0, 1), net.IPv6loopback}
+	for _, h := range more {
+		if ip := net.ParseIP(h); ip == nil {
+			names = append(names, h)
+		} else if !ip.IsUnspecified() {
+			addresses = append(addresses, ip)
+		}
+	}
+	slices.Sort(names)
+	return slices.Compact(names), addresses
+}

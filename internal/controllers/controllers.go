@@ -1,0 +1,216 @@
+package controllers
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/sync/errgroup"
+	core "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/dynamic"
+	typedcore "k8s.io/client-go/kubernetes/typed/core/v1"
+	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/config"
+	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+
+	"tako.dev/tako/api/v1alpha1"
+	"tako.dev/tako/internal/fleet/events"
+	"tako.dev/tako/internal/reason"
+)
+
+const (
+	// fieldOwner is who writes what the controllers write, in managed fields.
+	fieldOwner = "tako-controllers"
+	// callMax bounds one call of the API: as long as the server takes at most for one.
+	callMax = 60 * time.Second
+	// stopMax bounds how long the manager waits for its controllers when it stops: they end with their context.
+	stopMax = 10 * time.Second
+)
+
+// Options say what to run against. Config is required.
+type Options struct {
+	// Config reaches the API, with the rights to do everything. Its rate limits are not used: the workers are the limit.
+	Config *rest.Config
+	// Events bounds the Events: the one that admits them in this process. Default one of its own, which evicts all the same.
+	Events *events.Bounds
+	// Log takes what is worth knowing. Default nothing is logged.
+	Log *slog.Logger
+	// Metrics is where the metrics tako_controller_* are registered, while Run runs. Default nowhere.
+	Metrics prometheus.Registerer
+	// RevisionsKept is how many revisions of one config are kept beside those in use. Default 10.
+	RevisionsKept int
+	// Workers is how many objects each controller works on at once, 1 to 64. Default 4: the calls wait for the disk of the store
+	// most of the time, and more would only take from others.
+	Workers int
+}
+
+const workersMax = 64
+
+func (o Options) withDefaults() Options {
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	o.RevisionsKept = cmp.Or(o.RevisionsKept, 10)
+	o.Workers = cmp.Or(o.Workers, 4)
+	return o
+}
+
+func (o Options) validate() error {
+	var cause error
+	switch {
+	case o.Config == nil:
+		cause = errors.New("no way to the API is given")
+	case o.RevisionsKept < 0:
+		cause = fmt.Errorf("%d revisions cannot be kept", o.RevisionsKept)
+	case o.Workers < 1 || o.Workers > workersMax:
+		cause = fmt.Errorf("%d workers, must be 1 to %d", o.Workers, workersMax)
+	default:
+		return nil
+	}
+	return &reason.Error{Code: reason.InternalFault, Doing: "set up the controllers", Cause: cause}
+}
+
+// Controllers are all controllers of a server. Use New.
+type Controllers struct {
+	options   Options
+	config    *rest.Config
+	metrics   *metrics
+	kinds     *kinds
+	metadata  metadata.Interface
+	objects   dynamic.Interface
+	collector *collector
+	evictor   *evictor
+}
+
+// New makes the controllers and starts nothing. The error is InternalFault, for options that make no sense.
+func New(options Options) (*Controllers, error) {
+	options = options.withDefaults()
+	if err := options.validate(); err != nil {
+		return nil, err
+	}
+	if options.Events == nil {
+		bounds, err := events.New(events.Options{})
+		if err != nil {
+			return nil, err
+		}
+		options.Events = bounds
+	}
+	cfg := rest.CopyConfig(options.Config)
+	cfg.QPS, cfg.UserAgent = -1, fieldOwner
+	c := &Controllers{options: options, config: cfg, metrics: newMetrics()}
+	meta, err1 := metadata.NewForConfig(cfg)
+	disco, err2 := discovery.NewDiscoveryClientForConfig(cfg)
+	typed, err3 := typedcore.NewForConfig(cfg)
+	// A deletion is answered with the whole object, which has no form but JSON where somebody else has defined its kind.
+	objects, err4 := dynamic.NewForConfig(cfg)
+	if err := errors.Join(err1, err2, err3, err4); err != nil {
+		return nil, &reason.Error{Code: reason.InternalFault, Doing: "set up the clients of the controllers", Cause: err}
+	}
+	c.metadata, c.objects = meta, objects
+	c.kinds = &kinds{client: disco}
+	c.collector = &collector{
+		kinds: c.kinds, metadata: meta, objects: objects, events: typed, log: options.Log.With("component", "gc"), metrics: c.metrics, workers: options.Workers,
+		changed: make(chan struct{}, 1),
+	}
+	c.evictor = &evictor{bounds: options.Events, client: typed, log: options.Log.With("component", "events"), metrics: c.metrics}
+	return c, nil
+}
+
+// Run runs the controllers until ctx is done. It returns nil then, and an error when one of them cannot go on. When it has
+// returned it may be called again, and begins from what it then finds.
+func (c *Controllers) Run(ctx context.Context) error {
+	if c.options.Metrics != nil {
+		unregister, err := c.metrics.register(c.options.Metrics)
+		if err != nil {
+			return &reason.Error{Code: reason.InternalFault, Doing: "register the metrics of the controllers", Cause: err}
+		}
+		defer unregister()
+	}
+	m, err := c.manager(ctx)
+	if err != nil {
+		return &reason.Error{Code: reason.InternalFault, Doing: "set up the controllers", Cause: err}
+	}
+	group, inner := errgroup.WithContext(ctx)
+	group.Go(func() error { return m.Start(inner) })
+	group.Go(func() error { return c.collector.run(inner) })
+	group.Go(func() error { return c.evictor.run(inner) })
+	if err := group.Wait(); err != nil && ctx.Err() == nil {
+		return &reason.Error{Code: reason.InternalFault, Doing: "run the controllers", Cause: err}
+	}
+	return nil
+}
+
+// manager is controller-runtime's, with the controllers of kinds of which there are few.
+func (c *Controllers) manager(ctx context.Context) (manager.Manager, error) {
+	scheme := runtime.NewScheme()
+	if err := errors.Join(core.AddToScheme(scheme), v1alpha1.AddToScheme(scheme)); err != nil {
+		return nil, err
+	}
+	logger := logr.FromSlogHandler(warnings{c.options.Log.With("component", "manager").Handler()})
+	// The library keeps a logger for the whole process, and complains where none is set.
+	ctrllog.SetLogger(logger)
+	stop, skip, owner := stopMax, true, fieldOwner
+	m, err := manager.New(c.config, manager.Options{
+		Scheme: scheme, Logger: logger, Metrics: metricsserver.Options{BindAddress: "0"}, GracefulShutdownTimeout: &stop,
+		// Names of controllers are unique in a process for the library's own metrics, which nobody reads here.
+		Controller: config.Controller{SkipNameValidation: &skip, MaxConcurrentReconciles: c.options.Workers, ReconciliationTimeout: callMax},
+		Client:     client.Options{FieldOwner: owner},
+		Cache: cache.Options{DefaultTransform: cache.TransformStripManagedFields(), ByObject: map[client.Object]cache.ByObject{
+			&v1alpha1.NodeConfig{}:        {Transform: withoutSpec},
+			&v1alpha1.ClusterNodeConfig{}: {Transform: withoutSpec},
+		}},
+	})
+	if err != nil {
+		return nil, err
+	}
+	if err := c.addNamespaces(m); err != nil {
+		return nil, err
+	}
+	for _, k := range revisionKinds() {
+		if err := c.addRevisions(ctx, m, k); err != nil {
+			return nil, err
+		}
+	}
+	return m, nil
+}
+
+// warnings leaves out of a log what is no warning: the library tells at length what it starts and stops.
+type warnings struct{ slog.Handler }
+
+// Enabled tells whether a record of that level is logged.
+func (w warnings) Enabled(ctx context.Context, level slog.Level) bool {
+	return level >= slog.LevelWarn && w.Handler.Enabled(ctx, level)
+}
+
+// WithAttrs keeps the level.
+func (w warnings) WithAttrs(attrs []slog.Attr) slog.Handler {
+	return warnings{w.Handler.WithAttrs(attrs)}
+}
+
+// WithGroup keeps the level.
+func (w warnings) WithGroup(name string) slog.Handler { return warnings{w.Handler.WithGroup(name)} }
+
+// deadlined gives one call of the API its time.
+func deadlined(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(ctx, callMax)
+}
+
+// exactly is the precondition that an object is still the one, in the version, that a decision is about.
+func exactly(uid, version string) *metav1.Preconditions {
+	p := metav1.NewUIDPreconditions(uid)
+	p.ResourceVersion = &version
+	return p
+}
