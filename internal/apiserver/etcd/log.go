@@ -9,8 +9,8 @@ import (
 	"go.uber.org/zap/zapcore"
 )
 
-// bridge hands what etcd logs to the server's log. etcd says at most that something went wrong: what it calls an error it
-// mostly tries again, so it is a warning here, without the stack.
+// bridge hands what etcd logs to the server's log. What etcd calls an error it mostly tries again, at the first start for example
+// until it has elected itself: those are for who debugs. What matters shows in the answers that the server gets.
 type bridge struct {
 	log    *slog.Logger
 	quiet  *atomic.Bool // the member is being stopped, and everything that it complains about is that
@@ -49,7 +49,7 @@ func (b bridge) Write(e zapcore.Entry, fields []zapcore.Field) error {
 	for _, f := range append(b.fields[:len(b.fields):len(b.fields)], fields...) {
 		f.AddTo(values)
 	}
-	level := slog.LevelWarn
+	level := slog.LevelDebug
 	if e.Level > zapcore.ErrorLevel {
 		level = slog.LevelError
 	}
