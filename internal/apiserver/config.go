@@ -61,20 +61,11 @@ func (s *Server) config(p parts, scheme *registry.Scheme, backend *registry.Back
 		}))
 	c.LongRunningFunc = filters.BasicLongRunningRequestCheck(sets.NewString("watch"), sets.NewString())
 
-	names, addresses := hostsOf(s.opts.Listen, s.opts.Names)
-	certificate, err := p.keys.CA().IssueServer(serverRequest(names, addresses), time.Now())
-	if err != nil {
-		return nil, err
-	}
-	serving, err := dynamiccertificates.NewStaticCertKeyContent("server", certificate.CertificatePEM(), certificate.KeyPEM())
-	if err != nil {
-		return nil, err
-	}
 	clients, err := dynamiccertificates.NewStaticCAContent("clients", p.keys.CA().CertificatePEM())
 	if err != nil {
 		return nil, err
 	}
-	c.SecureServing = &server.SecureServingInfo{Listener: p.listener, Cert: serving, ClientCA: clients, MinTLSVersion: tls.VersionTLS13}
+	c.SecureServing = &server.SecureServingInfo{Listener: p.listener, Cert: p.certificate, ClientCA: clients, MinTLSVersion: tls.VersionTLS13}
 	c.LoopbackClientConfig, err = c.SecureServing.NewLoopbackClientConfig(loopbackToken(), p.keys.CA().CertificatePEM())
 	if err != nil {
 		return nil, err

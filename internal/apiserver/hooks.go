@@ -14,9 +14,7 @@ import (
 	"k8s.io/apiserver/pkg/server"
 	restclient "k8s.io/client-go/rest"
 
-	"net"
 	"tako.dev/tako/internal/apiserver/registry"
-	"tako.dev/tako/internal/trust"
 )
 
 // readyPause is how often the server asks itself whether it is ready, until it is.
@@ -74,8 +72,4 @@ func ready(ctx context.Context, client *http.Client, url string) bool {
 		return false
 	}
 	return resp.Body.Close() == nil && resp.StatusCode == http.StatusOK
-}
-
-func serverRequest(names []string, addresses []net.IP) trust.ServerRequest {
-	return trust.ServerRequest{DNSNames: names, IPs: addresses}
 }

@@ -44,10 +44,6 @@ func New(opts Options) (*Server, error) {
 // Run serves until the context ends, then lets the requests in flight finish. It may be called once in a process.
 func (s *Server) Run(ctx context.Context) (err error) {
 	captureLibrary(s.opts.Log)
-	ctx, cancel := context.WithCancel(ctx)
-	var all sync.WaitGroup
-	defer all.Wait()
-	defer cancel()
 	dir, err := state.Open(s.opts.DataDir)
 	if err != nil {
 		return err
@@ -58,52 +54,78 @@ func (s *Server) Run(ctx context.Context) (err error) {
 		return err
 	}
 	defer store.close()
-	secret, created, err := trust.LoadOrCreateSecret(dir.Join("machine-secret"))
+	keys, err := s.openKeys(ctx, dir, store)
 	if err != nil {
 		return err
+	}
+	log, err := audit.Open(dir.Join("audit.log"))
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, log.Close()) }()
+	names, addresses := hostsOf(s.opts.Listen, s.opts.Names)
+	own, err := newCertificate(keys.CA(), names, addresses, s.opts.Log)
+	if err != nil {
+		return err
+	}
+	listener, err := net.Listen("tcp", s.opts.Listen)
+	if err != nil {
+		return &reason.Error{Code: reason.SystemCallFailed, Doing: "listen on " + s.opts.Listen, Cause: err, Hint: "choose another address with --listen"}
+	}
+	a, err := s.assemble(parts{client: store.client, keys: keys, certificate: own, listener: listener, audit: log})
+	if err != nil {
+		return errors.Join(err, listener.Close())
+	}
+	defer a.backend.Close()
+	return s.serve(ctx, a, dir, store, own)
+}
+
+// openKeys reads the cluster's keys and trust documents, and makes them for a new cluster.
+func (s *Server) openKeys(ctx context.Context, dir *state.Dir, store *store) (*trust.Keys, error) {
+	secret, created, err := trust.LoadOrCreateSecret(dir.Join("machine-secret"))
+	if err != nil {
+		return nil, err
 	}
 	if created {
 		s.opts.Log.Info("made a machine secret: copy the file to where it survives this machine", "path", dir.Join("machine-secret"))
 	}
 	keys, err := state.ClusterKeys(ctx, store.client.Client, secret, time.Now())
 	if err != nil {
-		return err
+		return nil, err
 	}
-	if _, created, err = state.Chain(ctx, store.client.Client, dir, keys, time.Now()); err != nil {
-		return err
-	}
+	_, created, err = state.Chain(ctx, store.client.Client, dir, keys, time.Now())
 	if created {
 		s.opts.Log.Info("made a root key: `tako trust export-root` takes it to where it is safe", "path", dir.Join("trust/root-key"))
 	}
-	listener, err := net.Listen("tcp", s.opts.Listen)
-	if err != nil {
-		return &reason.Error{Code: reason.SystemCallFailed, Doing: "listen on " + s.opts.Listen, Cause: err, Hint: "choose another address with --listen"}
-	}
-	log, err := audit.Open(dir.Join("audit.log"))
-	if err != nil {
-		return errors.Join(err, listener.Close())
-	}
-	defer func() { err = errors.Join(err, log.Close()) }()
-	a, err := s.assemble(parts{client: store.client, keys: keys, listener: listener, audit: log})
-	if err != nil {
-		return errors.Join(err, listener.Close())
-	}
-	defer a.backend.Close()
+	return keys, err
+}
+
+// serve runs everything that has been put together, and returns when all of it has stopped.
+func (s *Server) serve(ctx context.Context, a *assembly, dir *state.Dir, store *store, own *certificate) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	var all sync.WaitGroup
+	all.Go(func() { own.Run(ctx) })
 	for _, run := range a.background {
 		all.Go(func() { run(ctx) })
 	}
-	all.Go(func() { s.announce(ctx, a, dir.Join(kubeconfigName), keys.CA()) })
+	all.Go(func() { s.announce(ctx, a, dir.Join(kubeconfigName), own.ca) })
 	all.Go(func() { s.control(ctx, a) })
+	var failed error // of the store; read after all have ended
 	all.Go(func() {
 		// Without its store the server is nothing: whoever watches over it starts it again.
 		select {
-		case failure := <-store.failed:
-			s.opts.Log.Error("etcd has stopped", "err", failure)
-			cancel()
+		case failed = <-store.failed:
+			cancel(failed)
 		case <-ctx.Done():
 		}
 	})
-	return a.server.PrepareRun().RunWithContext(ctx)
+	err := a.server.PrepareRun().RunWithContext(ctx)
+	cancel(nil)
+	all.Wait()
+	if failed != nil {
+		err = errors.Join(err, &reason.Error{Code: reason.StoreUnreachable, Doing: "run etcd", Cause: failed, Hint: "is there room on the disk of the data directory?"})
+	}
+	return err
 }
 
 // store is the way to etcd.
@@ -143,10 +165,11 @@ func (s *store) close() {
 
 // parts are what a server is assembled from.
 type parts struct {
-	client   *kubernetes.Client
-	keys     *trust.Keys
-	listener net.Listener
-	audit    *audit.File
+	client      *kubernetes.Client
+	keys        *trust.Keys
+	certificate *certificate
+	listener    net.Listener
+	audit       *audit.File
 }
 
 // assembly is a server that is ready to run.
