@@ -105,6 +105,9 @@ func (s *Server) serve(ctx context.Context, a *assembly, dir *state.Dir, store *
 	ctx, cancel := context.WithCancelCause(ctx)
 	var all sync.WaitGroup
 	all.Go(func() { own.Run(ctx) })
+	if store.member != nil {
+		all.Go(func() { store.member.Maintain(ctx, store.client.Client, s.opts.Log) })
+	}
 	for _, run := range a.background {
 		all.Go(func() { run(ctx) })
 	}

@@ -2,10 +2,13 @@ package etcd
 
 import (
 	"context"
+	"errors"
+	"log/slog"
 	"path/filepath"
 	"strings"
 	"testing"
 
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
@@ -62,5 +65,38 @@ func TestCancelledWatches(t *testing.T) {
 	}
 	if r := <-events; len(r.Events) != 1 || string(r.Events[0].Kv.Value) != "value" {
 		t.Errorf("told %+v", r)
+	}
+}
+
+// TestQuota fills a small database, makes room, and writes again.
+func TestQuota(t *testing.T) {
+	m, err := Start(t.Context(), Options{Dir: t.TempDir(), QuotaBytes: 4 << 20})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close()
+	c, err := Connect(t.Context(), Connection{Endpoints: m.Endpoints()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	value := strings.Repeat("x", 256<<10)
+	full := false
+	for i := 0; i < 100 && !full; i++ {
+		_, err := c.KV.Put(t.Context(), "/key", value)
+		full = errors.Is(err, rpctypes.ErrNoSpace)
+		if err != nil && !full {
+			t.Fatal(err)
+		}
+	}
+	if !full {
+		t.Fatal("the quota is never reached")
+	}
+	// The present version has room; its history has not.
+	if err := m.maintain(t.Context(), c.Client, slog.New(slog.DiscardHandler)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.KV.Put(t.Context(), "/key", "small"); err != nil {
+		t.Errorf("after maintenance: %v", err)
 	}
 }

@@ -56,6 +56,7 @@ type Member struct {
 	sockets string // directory of the sockets, if it is a temporary one
 	url     string
 	quiet   atomic.Bool // ends its log
+	quota   int64       // bytes
 }
 
 // Start starts a member that is the whole cluster, and returns when it serves.
@@ -64,7 +65,7 @@ func Start(ctx context.Context, opts Options) (*Member, error) {
 	if err := os.MkdirAll(opts.Dir, 0o700); err != nil {
 		return nil, fault("make directory", opts.Dir, err)
 	}
-	m := &Member{}
+	m := &Member{quota: opts.QuotaBytes}
 	sockets, err := m.socketDir(opts.Dir)
 	if err != nil {
 		return nil, fault("make a directory for sockets", opts.Dir, err)
