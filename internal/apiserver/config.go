@@ -39,6 +39,8 @@ const (
 	requestMax = 60 * time.Second
 	// watchMin is the least that a watch lasts, in seconds; each gets up to twice that, so that not all come back at once.
 	watchMin = 1800
+	// watchStopMax is how long watches may go on when the server stops: clients come back to where they were.
+	watchStopMax = time.Second
 	// etcdAnswerMax is how long etcd may take to answer before the server says that it is not ready.
 	etcdAnswerMax = 2 * time.Second
 )
@@ -51,6 +53,7 @@ func (s *Server) config(p parts, scheme *registry.Scheme, backend *registry.Back
 	c.MaxRequestsInFlight, c.MaxMutatingRequestsInFlight = readsMax, writesMax
 	c.MaxRequestBodyBytes, c.JSONPatchMaxCopyBytes = bodyMax, bodyMax
 	c.RequestTimeout, c.MinRequestTimeout = requestMax, watchMin
+	c.ShutdownWatchTerminationGracePeriod = watchStopMax
 	c.EnableProfiling = false
 	c.AddReadyzChecks(healthz.NamedCheck("etcd", func(r *http.Request) error { return answers(r.Context(), p.client.Client) }),
 		healthz.NamedCheck("rights", func(*http.Request) error {

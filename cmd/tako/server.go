@@ -1,0 +1,60 @@
+package main
+
+import (
+	"log/slog"
+	"os"
+	"path/filepath"
+
+	"github.com/coreos/go-systemd/v22/daemon"
+	"github.com/spf13/cobra"
+
+	"tako.dev/tako/internal/apiserver"
+)
+
+// serverCommand runs the control plane.
+func serverCommand() *cobra.Command {
+	var o apiserver.Options
+	c := &cobra.Command{
+		Use:   "server",
+		Short: "Run the control plane",
+		Example: `  tako server --data-dir /var/lib/tako/server
+  tako server --data-dir /tmp/tako --listen 127.0.0.1:0
+  tako server --etcd-servers https://10.0.0.1:2379,https://10.0.0.2:2379 --etcd-ca ca.pem --etcd-cert tako.pem --etcd-key tako-key.pem`,
+		Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) (err error) {
+			if o.DataDir, err = filepath.Abs(o.DataDir); err != nil {
+				return err
+			}
+			o.Log = slog.New(slog.NewTextHandler(c.ErrOrStderr(), nil))
+			o.OnReady = func(url, kubeconfig string) {
+				o.Log.Info("ready", "url", url, "kubeconfig", kubeconfig)
+				// Without systemd there is nobody to tell.
+				_, _ = daemon.SdNotify(false, daemon.SdNotifyReady)
+			}
+			s, err := apiserver.New(o)
+			if err != nil {
+				return err
+			}
+			return s.Run(c.Context())
+		},
+	}
+	f := c.Flags()
+	f.StringVar(&o.DataDir, "data-dir", defaultDataDir(), "where everything is kept")
+	f.StringVar(&o.Listen, "listen", apiserver.DefaultListen, "where the API is served, HOST:PORT; port 0 takes a free one")
+	f.StringSliceVar(&o.Names, "name", nil, "further name or address that clients know the server by")
+	f.StringSliceVar(&o.Etcd.Endpoints, "etcd-servers", nil, "an etcd cluster that others run; default: one in the data directory")
+	f.StringVar(&o.Etcd.CAFile, "etcd-ca", "", "file with the CA of that cluster, PEM")
+	f.StringVar(&o.Etcd.CertFile, "etcd-cert", "", "file with this server's certificate for that cluster, PEM")
+	f.StringVar(&o.Etcd.KeyFile, "etcd-key", "", "file with the key of that certificate, PEM")
+	f.Int64Var(&o.QuotaBytes, "quota-bytes", 0, "most that the server's own etcd may hold; default 2 GiB")
+	c.AddCommand(backupCommand(), restoreCommand())
+	return c
+}
+
+// defaultDataDir is systemd's state directory, or the one that it would be.
+func defaultDataDir() string {
+	if dir := os.Getenv("STATE_DIRECTORY"); dir != "" {
+		return dir
+	}
+	return "/var/lib/tako/server"
+}

@@ -1,0 +1,251 @@
+package documents
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"tako.dev/tako/declare"
+	"tako.dev/tako/internal/reason"
+)
+
+const site = `# what the site is
+apiVersion: tako.dev/v1alpha1
+kind: NodeConfig
+metadata:
+  name: web
+spec:
+  resources:
+    - name: motd
+      file:
+        path: /etc/motd
+        mode: 0644
+    - name: nginx
+      package: {}
+---
+apiVersion: v1
+kind: ConfigMap
+metadata:
+  name: settings
+  labels: {"a.b/c": x}
+data:
+  a.b: "1"
+  list: |
+    text
+--- # nothing here
+---
+{"apiVersion": "v1", "kind": "List", "items": [
+  {"apiVersion": "v1", "kind": "Secret",
+   "metadata": {"name": "s"}}]}
+`
+
+func read(t *testing.T, text string) []Document {
+	t.Helper()
+	list, faults := Read("site.yaml", []byte(text))
+	if len(faults) > 0 {
+		t.Fatalf("faults: %v", faults)
+	}
+	return list
+}
+
+func TestRead(t *testing.T) {
+	list := read(t, site)
+	var got []string
+	for _, d := range list {
+		got = append(got, d.Kind().Kind+"/"+d.Object.GetName())
+	}
+	if want := []string{"NodeConfig/web", "ConfigMap/settings", "Secret/s"}; !slices.Equal(got, want) {
+		t.Fatalf("%v, want %v", got, want)
+	}
+	resources, _ := list[0].Object.Object["spec"].(map[string]any)["resources"].([]any)
+	mode := resources[0].(map[string]any)["file"].(map[string]any)["mode"]
+	if mode != "0644" { // YAML 1.1 would have made 420 of it
+		t.Errorf("mode is %v", mode)
+	}
+}
+
+func TestPlace(t *testing.T) {
+	list := read(t, site)
+	for _, c := range []struct {
+		document int
+		path     string
+		line     int
+		column   int
+	}{
+		{0, "spec.resources[0].file.path", 10, 15},
+		{0, `.spec.resources[name="motd"].file.path`, 10, 15},
+		{0, "spec.resources[1].package.version", 13, 7},
+		{0, "spec.nothing", 6, 1},
+		{0, "", 2, 1},
+		{1, "metadata.name", 18, 9},
+		{1, "data[a.b]", 21, 8},
+		{1, "data.a.b", 21, 8},
+		{1, "metadata.labels['a.b/c']", 19, 21},
+		{1, "metadata.labels[nothing]", 19, 3},
+		{1, "[", 15, 1},
+		{2, "metadata.name", 28, 25},
+		{2, "data", 27, 3},
+	} {
+		p := list[c.document].Place(c.path)
+		if p.Line != c.line || p.Column != c.column || p.File != "site.yaml" {
+			t.Errorf("%q is at %s, want %d:%d", c.path, p, c.line, c.column)
+		}
+	}
+}
+
+func TestReadFaults(t *testing.T) {
+	for _, c := range []struct {
+		text string
+		code reason.Code
+		line int
+	}{
+		{"\n---\napiVersion: tako.dev/v1alpha1\nkind: NodeConfig\nmetadata: {name: x}\nspec:\n  resorces: []\n", reason.UnknownField, 7},
+		{"a: b\n---\nx: 1\n", reason.MissingField, 1},
+		{"apiVersion: v1\nkind: ConfigMap\nmetadata: {}\n", reason.MissingField, 3},
+		{"apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: a\n  name: b\n", reason.DuplicateKey, 5},
+		{"apiVersion: v1\nkind: [\n", reason.MalformedYAML, 2},
+		{"text\n", reason.WrongType, 1},
+		{"[1, 2]\n", reason.WrongType, 1},
+		{"apiVersion: v1\nkind: List\nitems: [3]\n", reason.WrongType, 3},
+		{"apiVersion: v1\nkind: List\nitems:\n- apiVersion: tako.dev/v1alpha1\n  kind: NodeConfig\n  metadata: {name: x}\n  spec:\n    resources: [{name: a}]\n", reason.NotExactlyOneType, 8},
+		{"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: \xff}\n", reason.MalformedYAML, 3},
+		{`{"apiVersion": "tako.dev/v1alpha1", "kind": "NodeConfig", "metadata": {"name": "x"}, "spec": {"resorces": []}}`, reason.UnknownField, 1},
+	} {
+		_, faults := Read("f", []byte(c.text))
+		if len(faults) == 0 || faults[0].Code != c.code || faults[0].Line != c.line {
+			t.Errorf("%q: %v, want %s on line %d", c.text, faults, c.code, c.line)
+		}
+	}
+}
+
+func TestLoad(t *testing.T) {
+	dir := t.TempDir()
+	write := func(name, text string) {
+		t.Helper()
+		if err := os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	object := func(name string) string {
+		return "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: " + name + "}\n"
+	}
+	write("b.yaml", object("b"))
+	write("a.yml", object("a"))
+	write("c.json", `{"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c"}}`)
+	write("notes.txt", "not a document")
+	write(".hidden.yaml", "not: [read")
+	write("below/d.yaml", object("d"))
+	names := func(recursive bool, paths ...string) string {
+		t.Helper()
+		source, err := Load(paths, recursive, strings.NewReader(object("stdin")))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var list []string
+		for _, d := range source.Documents {
+			list = append(list, d.Object.GetName())
+		}
+		return strings.Join(list, " ")
+	}
+	if got := names(false, dir); got != "a b c" {
+		t.Errorf("a directory has %q", got)
+	}
+	if got := names(true, dir, filepath.Join(dir, "b.yaml")); got != "a b d c" && got != "a b c d" {
+		t.Errorf("a directory with all below it has %q", got)
+	}
+	if got := names(false, "-", "-"); got != "stdin" {
+		t.Errorf("standard input has %q", got)
+	}
+	for _, c := range []struct {
+		paths []string
+		code  reason.Code
+	}{
+		{[]string{filepath.Join(dir, "nothing.yaml")}, reason.DeclarationUnread},
+		{[]string{"-", filepath.Join(dir, "below")}, 0},
+		{[]string{filepath.Join(dir, "notes.txt")}, reason.WrongType},
+	} {
+		_, err := Load(c.paths, false, strings.NewReader(object("x")))
+		if c.code == 0 && err != nil || c.code != 0 && !reason.Is(err, c.code) {
+			t.Errorf("%v: %v, want %s", c.paths, err, c.code)
+		}
+	}
+	write("twice.yaml", object("same")+"---\n"+object("same"))
+	_, err := Load([]string{filepath.Join(dir, "twice.yaml")}, false, nil)
+	var faults declare.Faults
+	if !errors.As(err, &faults) || faults[0].Code != reason.DuplicateDeclaration || faults[0].Line != 7 || faults[0].Related[0].Line != 3 {
+		t.Errorf("one object twice: %v", err)
+	}
+}
+
+func TestSort(t *testing.T) {
+	kinds := []string{"tako.dev/v1alpha1 NodeConfig", "v1 Secret", "rbac.authorization.k8s.io/v1 RoleBinding", "example.org/v1 Widget",
+		"apiextensions.k8s.io/v1 CustomResourceDefinition", "v1 ConfigMap", "rbac.authorization.k8s.io/v1 Role", "v1 Namespace"}
+	var text strings.Builder
+	for i, k := range kinds {
+		version, kind, _ := strings.Cut(k, " ")
+		fmt.Fprintf(&text, "---\napiVersion: %s\nkind: %s\nmetadata: {name: n%d}\nspec: {resources: []}\n", version, kind, i)
+	}
+	list := read(t, text.String())
+	Sort(list)
+	var got []string
+	for _, d := range list {
+		got = append(got, d.Kind().Kind)
+	}
+	want := "Namespace CustomResourceDefinition Role RoleBinding Secret ConfigMap Widget NodeConfig"
+	if strings.Join(got, " ") != want {
+		t.Errorf("%v, want %s", got, want)
+	}
+}
+
+// TestPathRoundTrip: what is written in the words of this project is read back as the same steps.
+func TestPathRoundTrip(t *testing.T) {
+	one := rapid.Custom(func(t *rapid.T) step {
+		if rapid.Bool().Draw(t, "index") {
+			return step{kind: stepIndex, index: rapid.IntRange(0, 1<<20).Draw(t, "at")}
+		}
+		return step{name: rapid.StringMatching(`[a-zA-Z][a-zA-Z0-9./\[\]-]{0,8}`).Draw(t, "name")}
+	})
+	rapid.Check(t, func(t *rapid.T) {
+		steps := rapid.SliceOfN(one, 0, 6).Draw(t, "steps")
+		if got := parsePath(writePath(steps)); !slices.Equal(got, steps) {
+			t.Fatalf("%v came back as %v by %q", steps, got, writePath(steps))
+		}
+	})
+}
+
+func FuzzRead(f *testing.F) {
+	f.Add([]byte(site), "spec.resources[0].file")
+	f.Add([]byte("apiVersion: //\nkind: A\nmetadata:\n  name: A"), "0")
+	f.Add([]byte("\"0\r\r"), "0")
+	f.Add([]byte(" \rkind: A"), "0")
+	f.Add([]byte("a: &x [*x]\n"), `[name="]`)
+	f.Add([]byte("{\"kind\": \"NodeConfig\"}\n...\n---"), "a['b")
+	f.Add([]byte("apiVersion: v1\nkind: A\nmetadata: {name: x}\n? [a]\n: b\n"), "a.b.c[1]")
+	f.Fuzz(func(t *testing.T, data []byte, path string) {
+		list, faults := Read("f", data)
+		lines := strings.Count(strings.ReplaceAll(string(data), "\r", "\n"), "\n") + 1
+		for _, fault := range faults {
+			if fault.Code == 0 || fault.Message == "" || fault.Line > lines+1 {
+				t.Errorf("a fault that says nothing: %+v", fault)
+			}
+		}
+		for i := range list {
+			d := &list[i]
+			if d.Kind().Kind == "" && len(faults) == 0 {
+				t.Error("an object without a kind was accepted")
+			}
+			if p := d.Place(path); p.Line < 1 || p.Line > lines {
+				t.Errorf("%q is on line %d of %d", path, p.Line, lines)
+			}
+		}
+	})
+}

@@ -1,0 +1,240 @@
+package documents
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/yaml"
+
+	"tako.dev/tako/declare"
+	"tako.dev/tako/internal/reason"
+)
+
+// Read reads the documents of one file, and says every mistake that can be seen without a server, each with its place.
+// With a mistake the documents must not be sent.
+func Read(file string, data []byte) ([]Document, []declare.Fault) {
+	if len(data) > declare.DocumentBytesMax {
+		return nil, []declare.Fault{{Code: reason.DocumentTooLarge, File: file, Line: 1, Column: 1,
+			Message: fmt.Sprintf("the file has more than %d bytes", declare.DocumentBytesMax), Hint: "split it into several files"}}
+	}
+	data = bytes.TrimPrefix(data, []byte("\uFEFF"))
+	data = bytes.ReplaceAll(data, []byte("\r\n"), []byte("\n"))
+	data = bytes.ReplaceAll(data, []byte("\r"), []byte("\n")) // a line break too (YAML 1.2.2, 5.4)
+	if at := invalidByte(data); at >= 0 {
+		return nil, []declare.Fault{{Code: reason.MalformedYAML, File: file, Line: bytes.Count(data[:at], []byte("\n")) + 1, Column: 1,
+			Message: fmt.Sprintf("byte 0x%02x is not UTF-8", data[at]), Hint: "save the file as UTF-8"}}
+	}
+	var documents []Document
+	var faults []declare.Fault
+	for _, s := range split(string(data)) {
+		ds, fs := readSection(file, s)
+		documents, faults = append(documents, ds...), append(faults, fs...)
+	}
+	return documents, declare.SortFaults(faults)
+}
+
+func invalidByte(data []byte) int {
+	for at := 0; at < len(data); {
+		r, size := utf8.DecodeRune(data[at:])
+		if r == utf8.RuneError && size == 1 {
+			return at
+		}
+		at += size
+	}
+	return -1
+}
+
+func readSection(file string, s section) ([]Document, []declare.Fault) {
+	if isDeclaration(s.text) {
+		return readDeclaration(file, s)
+	}
+	object, fault := readObject(file, s)
+	if fault != nil {
+		return nil, []declare.Fault{*fault}
+	}
+	if items, ok := object["items"].([]any); ok && strings.HasSuffix(fmt.Sprint(object["kind"]), "List") {
+		return readItems(file, s, items)
+	}
+	d := Document{File: file, Object: &unstructured.Unstructured{Object: object}, section: s}
+	return []Document{d}, d.check()
+}
+
+// header finds apiVersion and kind of a document in block style, without parsing what may be 64 MiB.
+var header = regexp.MustCompile(`(?m)^(apiVersion|kind):[ \t]*["']?([^\s"'#]+)`)
+
+// isDeclaration tells whether package declare reads a document. One in flow style, which is JSON, is looked at as a whole.
+func isDeclaration(text string) bool {
+	found := map[string]string{}
+	for _, m := range header.FindAllStringSubmatch(text, 4) {
+		if found[m[1]] == "" {
+			found[m[1]] = m[2]
+		}
+	}
+	if found["kind"] == "" && strings.HasPrefix(strings.TrimSpace(text), "{") {
+		var meta struct{ APIVersion, Kind string }
+		if yaml.Unmarshal([]byte(text), &meta) != nil {
+			return false
+		}
+		found["apiVersion"], found["kind"] = meta.APIVersion, meta.Kind
+	}
+	return isDeclared(found["apiVersion"], found["kind"])
+}
+
+func isDeclared(apiVersion, kind string) bool {
+	return apiVersion == declare.APIVersion && (kind == declare.KindNodeConfig || kind == declare.KindClusterNodeConfig)
+}
+
+func readDeclaration(file string, s section) ([]Document, []declare.Fault) {
+	declared, faults := declare.Read(file, []byte(s.text))
+	for i := range declared {
+		faults = append(faults, declared[i].Validate()...)
+	}
+	for i := range faults {
+		shift(&faults[i], s.line-1)
+	}
+	if len(faults) > 0 || len(declared) != 1 {
+		return nil, faults
+	}
+	object, err := objectOf(declared[0].Config)
+	if err != nil {
+		return nil, []declare.Fault{{Code: reason.InternalFault, File: file, Line: s.line, Column: 1, Message: err.Error()}}
+	}
+	return []Document{{File: file, Object: object, section: s, declared: &declared[0]}}, nil
+}
+
+// shift moves a fault from lines of a section to those of the file.
+func shift(f *declare.Fault, lines int) {
+	if f.Line > 0 {
+		f.Line += lines
+	}
+	for i := range f.Related {
+		if r := &f.Related[i]; r.Line > 0 {
+			r.Line += lines
+		}
+	}
+}
+
+// objectOf turns a declaration into the form that is sent: that of the API, in which declare's types have the same names.
+func objectOf(config *declare.NodeConfig) (*unstructured.Unstructured, error) {
+	text, err := json.Marshal(config)
+	if err != nil {
+		return nil, err
+	}
+	object := &unstructured.Unstructured{}
+	if err := object.UnmarshalJSON(text); err != nil {
+		return nil, err
+	}
+	return object, nil
+}
+
+// yamlLine is how the YAML library says a line: "yaml: line 3: ...".
+var yamlLine = regexp.MustCompile(`line (\d+)(?:, column (\d+))?: `)
+
+func readObject(file string, s section) (map[string]any, *declare.Fault) {
+	fault := &declare.Fault{Code: reason.MalformedYAML, File: file, Line: s.line, Column: 1}
+	text, err := yaml.YAMLToJSONStrict([]byte(s.text))
+	if err != nil {
+		words := strings.TrimPrefix(err.Error(), "error converting YAML to JSON: ")
+		if m := yamlLine.FindStringSubmatch(words); m != nil {
+			line, _ := strconv.Atoi(m[1])
+			fault.Line = s.line + min(max(line, 1), s.lines()) - 1
+			words = words[strings.Index(words, m[0])+len(m[0]):]
+		}
+		if strings.Contains(words, "already set in map") {
+			fault.Code = reason.DuplicateKey
+		}
+		fault.Message = strings.TrimSpace(strings.TrimPrefix(words, "yaml: "))
+		return nil, fault
+	}
+	object := &unstructured.Unstructured{}
+	var any map[string]any
+	if err := json.Unmarshal(text, &any); err != nil || any == nil {
+		fault.Code, fault.Message = reason.WrongType, "an object must stand here"
+		fault.Hint = "an object begins with apiVersion, kind and metadata"
+		return nil, fault
+	}
+	if kind, ok := any["kind"].(string); !ok || kind == "" {
+		fault.Code, fault.Path, fault.Message = reason.MissingField, "kind", `the document has no "kind"`
+		return nil, fault
+	}
+	if err := object.UnmarshalJSON(text); err != nil && object.Object == nil {
+		fault.Code, fault.Message = reason.WrongType, err.Error()
+		return nil, fault
+	}
+	return object.Object, nil
+}
+
+// readItems takes a List apart, as `tako get -o yaml` writes one.
+func readItems(file string, s section, items []any) ([]Document, []declare.Fault) {
+	var documents []Document
+	var faults []declare.Fault
+	for i, item := range items {
+		d := Document{File: file, section: s, within: []step{{name: "items"}, {kind: stepIndex, index: i}}}
+		object, ok := item.(map[string]any)
+		if !ok {
+			d.Object = &unstructured.Unstructured{Object: map[string]any{}}
+			faults = append(faults, d.Locate([]declare.Fault{{Code: reason.WrongType, Message: "an object must stand here"}})...)
+			continue
+		}
+		d.Object = &unstructured.Unstructured{Object: object}
+		fs := d.check()
+		if len(fs) == 0 && isDeclared(d.Object.GetAPIVersion(), d.Object.GetKind()) {
+			fs = d.checkDeclaration()
+		}
+		documents, faults = append(documents, d), append(faults, fs...)
+	}
+	return documents, faults
+}
+
+// checkDeclaration has an item of a List read by package declare as if it stood alone.
+func (d *Document) checkDeclaration() []declare.Fault {
+	text, err := json.Marshal(d.Object.Object)
+	if err != nil {
+		return []declare.Fault{{Code: reason.InternalFault, File: d.File, Message: err.Error()}}
+	}
+	declared, faults := declare.Read(d.File, text)
+	for i := range declared {
+		faults = append(faults, declared[i].Validate()...)
+	}
+	for i := range faults {
+		faults[i].Line, faults[i].Column, faults[i].Related = 0, 0, nil // places of the text made here
+	}
+	if len(faults) > 0 || len(declared) != 1 {
+		return d.Locate(faults)
+	}
+	object, err := objectOf(declared[0].Config)
+	if err != nil {
+		return []declare.Fault{{Code: reason.InternalFault, File: d.File, Message: err.Error()}}
+	}
+	d.Object = object
+	return nil
+}
+
+// check says what every object needs before it can be sent anywhere.
+func (d *Document) check() []declare.Fault {
+	var faults []declare.Fault
+	missing := func(path, hint string) {
+		faults = append(faults, declare.Fault{Code: reason.MissingField, Path: path, Message: fmt.Sprintf("the document has no %q", path), Hint: hint})
+	}
+	if d.Object.GetAPIVersion() == "" {
+		missing("apiVersion", "`tako explain` lists the kinds with their versions")
+	}
+	if d.Object.GetKind() == "" {
+		missing("kind", "")
+	}
+	if gv, err := schema.ParseGroupVersion(d.Object.GetAPIVersion()); err != nil || gv.Version == "" && d.Object.GetAPIVersion() != "" {
+		faults = append(faults, declare.Fault{Code: reason.UnknownAPIVersion, Path: "apiVersion",
+			Message: fmt.Sprintf("unknown apiVersion %q", d.Object.GetAPIVersion()), Hint: "it is VERSION or GROUP/VERSION"})
+	}
+	if d.Object.GetName() == "" {
+		missing("metadata.name", "what is applied has a name, so that applying it again changes the same object")
+	}
+	return d.Locate(faults)
+}

@@ -1,0 +1,132 @@
+package failure
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"os"
+	"strings"
+	"syscall"
+	"testing"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"tako.dev/tako/declare"
+	"tako.dev/tako/internal/reason"
+)
+
+func TestOf(t *testing.T) {
+	things := schema.GroupResource{Resource: "things"}
+	refused := &url.Error{Op: "Get", URL: "https://x:1/api?token=hidden", Err: &net.OpError{Op: "dial", Err: os.NewSyscallError("connect", syscall.ECONNREFUSED)}}
+	for _, c := range []struct {
+		name string
+		err  error
+		exit reason.Exit
+	}{
+		{"not found", apierrors.NewNotFound(things, "a"), reason.ExitNotFound},
+		{"forbidden", apierrors.NewForbidden(things, "a", errors.New("no")), reason.ExitNotAllowed},
+		{"unauthorized", apierrors.NewUnauthorized("no"), reason.ExitNotAllowed},
+		{"conflict", apierrors.NewConflict(things, "a", errors.New("no")), reason.ExitConflict},
+		{"exists", apierrors.NewAlreadyExists(things, "a"), reason.ExitConflict},
+		{"invalid", apierrors.NewInvalid(schema.GroupKind{Kind: "Thing"}, "a", nil), reason.ExitUsage},
+		{"bad request", apierrors.NewBadRequest("no"), reason.ExitUsage},
+		{"too large", apierrors.NewRequestEntityTooLargeError("no"), reason.ExitUsage},
+		{"timeout", apierrors.NewTimeoutError("no", 1), reason.ExitDeadline},
+		{"too many requests", apierrors.NewTooManyRequests("no", 1), reason.ExitUnreachable},
+		{"unavailable", apierrors.NewServiceUnavailable("no"), reason.ExitUnreachable},
+		{"expired", apierrors.NewResourceExpired("no"), reason.ExitConflict},
+		{"internal", apierrors.NewInternalError(errors.New("no")), reason.ExitFailed},
+		{"a code of ours", &reason.Error{Code: reason.PermissionDenied, Doing: "x"}, reason.ExitNotAllowed},
+		{"a failure", Stalled("x", "y", ""), reason.ExitStalled},
+		{"deadline", fmt.Errorf("x: %w", context.DeadlineExceeded), reason.ExitDeadline},
+		{"interrupted", context.Canceled, reason.ExitFailed},
+		{"nobody listens", refused, reason.ExitUnreachable},
+		{"no such host", &url.Error{Op: "Get", URL: "https://x", Err: &net.DNSError{Err: "no such host", Name: "x"}}, reason.ExitUnreachable},
+		{"a file", &os.PathError{Op: "open", Path: "/x", Err: syscall.ENOENT}, reason.ExitFailed},
+		{"anything", errors.New("no"), reason.ExitFailed},
+	} {
+		for _, err := range []error{c.err, fmt.Errorf("wrapped: %w", c.err)} {
+			f := Of(err, "do it")
+			if f.Exit != c.exit || f.Error() == "" {
+				t.Errorf("%s: exit %d and %q, want exit %d", c.name, f.Exit, f, c.exit)
+			}
+			if _, ok := reason.Lookup(f.Code); !ok {
+				t.Errorf("%s: code %s is not of the set", c.name, f.Code)
+			}
+			if strings.Contains(f.Error(), "hidden") {
+				t.Errorf("%s: the query of the request is shown: %s", c.name, f)
+			}
+		}
+	}
+	if Of(nil, "x") != nil {
+		t.Error("nothing became a failure")
+	}
+}
+
+// page is a document in which every path stands on the line of its length.
+type page struct{}
+
+func (page) Place(path string) declare.Place {
+	return declare.Place{File: "f", Line: len(path) + 1, Column: 1, Path: path}
+}
+
+func TestFaults(t *testing.T) {
+	conflict := apierrors.NewApplyConflict([]metav1.StatusCause{{Type: metav1.CauseTypeFieldManagerConflict, Field: ".data.a", Message: `conflict with "bob"`}}, "Apply failed")
+	coded := apierrors.NewInvalid(schema.GroupKind{Kind: "A"}, "a", field.ErrorList{field.Invalid(field.NewPath("spec"), 1, "no")})
+	coded.ErrStatus.Details.Causes[0].Type = "TK0424"
+	for _, c := range []struct {
+		name  string
+		err   error
+		paths string
+		code  reason.Code
+		exit  reason.Exit
+	}{
+		{"invalid", apierrors.NewInvalid(schema.GroupKind{Kind: "A"}, "a", field.ErrorList{
+			field.Invalid(field.NewPath("spec").Index(1), 3, "must be 4"), field.Required(field.NewPath("spec", "b"), "")}), "spec[1] spec.b", reason.InvalidValue, reason.ExitUsage},
+		{"with a code", coded, "spec", reason.DependencyCycle, reason.ExitUsage},
+		{"strict decoding", apierrors.NewBadRequest(`strict decoding error: unknown field "spec.x", unknown field "y"`), "spec.x y", reason.UnknownField, reason.ExitUsage},
+		{"server-side apply, unknown", apierrors.NewInternalError(errors.New("failed to create typed patch object (a/b; v1, Kind=A): .spec.foo: field not declared in schema")), "spec.foo", reason.UnknownField, reason.ExitUsage},
+		{"server-side apply, types", apierrors.NewBadRequest("errors:\n  .data.a: expected string, got &value{1}\n  .b: expected list, got x"), "data.a b", reason.WrongType, reason.ExitUsage},
+		{"conflict", conflict, "data.a", reason.ConcurrentEdit, reason.ExitConflict},
+		{"not allowed", apierrors.NewForbidden(schema.GroupResource{Resource: "things"}, "a", errors.New("no")), "", reason.PermissionDenied, reason.ExitNotAllowed},
+	} {
+		faults, exit, ok := Faults(c.err, "apply it", page{})
+		if !ok || exit != c.exit {
+			t.Errorf("%s: ok %v, exit %d, want %d", c.name, ok, exit, c.exit)
+			continue
+		}
+		var paths []string
+		for _, f := range faults {
+			paths = append(paths, f.Path)
+			if f.Line != len(f.Path)+1 || f.Message == "" || strings.Contains(f.Message, "\n") {
+				t.Errorf("%s: %+v", c.name, f)
+			}
+		}
+		if strings.Join(paths, " ") != c.paths || faults[0].Code != c.code {
+			t.Errorf("%s: %v with %s, want %s with %s", c.name, paths, faults[0].Code, c.paths, c.code)
+		}
+	}
+	for _, err := range []error{errors.New("x"), apierrors.NewUnauthorized("x"), apierrors.NewInternalError(errors.New("etcd is ill")), apierrors.NewServiceUnavailable("x")} {
+		if _, _, ok := Faults(err, "apply it", page{}); ok {
+			t.Errorf("%v is no fault of the document", err)
+		}
+	}
+}
+
+func FuzzSchemaFaults(f *testing.F) {
+	f.Add(`unknown field "a.b"`)
+	f.Add(".a[name=\"x\"].b: field not declared in schema")
+	f.Add("(: .a: expected list, got x;")
+	f.Fuzz(func(t *testing.T, message string) {
+		for _, fault := range schemaFaults(message) {
+			if fault.Path == "" && !strings.Contains(message, ".") || fault.Message == "" {
+				t.Errorf("%+v of %q", fault, message)
+			}
+		}
+	})
+}

@@ -1,0 +1,139 @@
+// Package follow waits on the server for what package await judges: it watches one object, goes on where a watch breaks, and
+// ends at once when the wait is decided. It owns no goroutine.
+package follow
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"tako.dev/tako/internal/cli/await"
+	"tako.dev/tako/internal/cli/failure"
+	"tako.dev/tako/internal/cli/remote"
+	"tako.dev/tako/internal/reason"
+)
+
+// RetryDelay is the pause after a watch or list that has failed: short enough that nobody waits for it, long enough that a
+// server which is starting is not asked in a hot loop.
+const RetryDelay = time.Second
+
+// errDone ends a watch from inside.
+var errDone = errors.New("done")
+
+// Wait watches an object until a goal is reached, which is nil. It ends at once when the goal cannot be reached. Errors:
+// those of package failure with the exit codes of a stalled wait, of a deadline and of an object that does not exist. The
+// deadline is that of the context.
+func Wait(ctx context.Context, server *remote.Server, ref remote.Ref, goal await.Goal) error {
+	w := &waiting{ref: ref, goal: goal}
+	for {
+		err := w.once(ctx, server)
+		if errors.Is(err, errDone) {
+			return nil
+		}
+		if err != nil && !IsPassing(err) || ctx.Err() != nil {
+			return w.end(ctx, err)
+		}
+		if err == nil {
+			continue // the server has ended the watch, as it does now and then
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(RetryDelay):
+		}
+	}
+}
+
+// waiting is a wait for one object.
+type waiting struct {
+	ref  remote.Ref
+	goal await.Goal
+	last await.Verdict
+	seen bool
+}
+
+// once lists the object and watches it until the goal is decided or the watch ends.
+func (w *waiting) once(ctx context.Context, server *remote.Server) error {
+	query := remote.Query{Kind: w.ref.Kind, Namespace: w.ref.Namespace, Name: w.ref.Name}
+	var now *unstructured.Unstructured
+	version, err := server.List(ctx, query, func(o *unstructured.Unstructured) error {
+		now = o
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	if err := w.look(now); err != nil {
+		return err
+	}
+	_, err = server.Watch(ctx, query, version, func(t remote.EventType, o *unstructured.Unstructured) error {
+		if t == remote.Deleted {
+			o = nil
+		}
+		return w.look(o)
+	})
+	return err
+}
+
+func (w *waiting) look(object *unstructured.Unstructured) error {
+	w.last = w.goal.Look(object)
+	switch {
+	case w.last.State == await.Reached:
+		return errDone
+	case w.last.State == await.Stalled:
+		return failure.Stalled("wait for "+w.goal.String()+" of "+w.ref.Long(), w.last.Words, "tako describe "+w.ref.Argument())
+	case object == nil && !w.goal.Creation():
+		words := "there is no such object"
+		if w.seen {
+			words = "it was deleted meanwhile"
+		}
+		return failure.NotFound("wait for "+w.goal.String()+" of "+w.ref.Long(), words, "--for=create waits for an object to be made")
+	}
+	w.seen = object != nil
+	return nil
+}
+
+// end is the error of a wait that is over without being decided.
+func (w *waiting) end(ctx context.Context, err error) error {
+	doing := "wait for " + w.goal.String() + " of " + w.ref.Long()
+	var known *failure.Error
+	switch {
+	case errors.As(err, &known):
+		return known
+	case errors.Is(ctx.Err(), context.DeadlineExceeded):
+		words := "not in time"
+		if w.last.Words != "" {
+			words += "; last seen: " + w.last.Words
+		}
+		return failure.Deadline(doing, words, "--timeout sets how long to wait; tako describe "+w.ref.Argument()+" says more")
+	case ctx.Err() != nil:
+		return failure.Of(ctx.Err(), doing)
+	}
+	return failure.Of(err, doing)
+}
+
+// IsPassing reports whether an error may go away by itself: a server that restarts, a line that broke, a watch that is too
+// old. A server that was never reached is no such case to a person who waits for one; but the deadline is theirs.
+func IsPassing(err error) bool {
+	if errors.Is(err, remote.ErrExpired) || errors.Is(err, context.DeadlineExceeded) { // that of one request
+		return true
+	}
+	var status apierrors.APIStatus
+	if errors.As(err, &status) {
+		code := status.Status().Code
+		return code == http.StatusTooManyRequests || code >= http.StatusInternalServerError
+	}
+	return failure.Of(err, "").Exit == reason.ExitUnreachable
+}
+
+// Established is the goal of a new kind: the server serves it.
+func Established() await.Goal {
+	goal, err := await.Parse("condition=Established")
+	if err != nil {
+		panic(err) // the text is ours
+	}
+	return goal
+}

@@ -1,0 +1,127 @@
+package cli
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/cobra/doc"
+
+	"tako.dev/tako/internal/cli/failure"
+	"tako.dev/tako/internal/cli/settings"
+	"tako.dev/tako/internal/present"
+	"tako.dev/tako/internal/reason"
+)
+
+// helpTemplate begins with what is read most: one line, and examples.
+const helpTemplate = `{{.Short}}
+{{if .HasExample}}
+{{.Example}}
+{{end}}{{with .Long}}
+{{. | trimTrailingWhitespaces}}
+{{end}}
+{{.UsageString}}`
+
+const usageTemplate = `Usage:
+{{if .Runnable}}  {{.UseLine}}
+{{end}}{{if .HasAvailableSubCommands}}  {{.CommandPath}} COMMAND
+
+Commands:{{range .Commands}}{{if .IsAvailableCommand}}
+  {{rpad .Name .NamePadding}} {{.Short}}{{end}}{{end}}
+{{end}}{{if .HasAvailableLocalFlags}}
+Flags:
+{{.LocalFlags.FlagUsages | trimTrailingWhitespaces}}
+{{end}}{{if .HasAvailableInheritedFlags}}
+Flags of every command:
+{{.InheritedFlags.FlagUsages | trimTrailingWhitespaces}}
+{{end}}`
+
+// newHelp is help with pages for codes beside those for commands.
+func (p *program) newHelp() *cobra.Command {
+	return &cobra.Command{
+		Use:   "help [COMMAND | CODE | codes | config]",
+		Short: "Explain a command, a code such as TK0412, or the settings",
+		Example: `  tako help apply
+  tako help TK0412
+  tako help codes     every code with its title
+  tako help config    how tako finds its server`,
+		RunE: func(cmd *cobra.Command, args []string) error { return p.help(cmd.Root(), args) },
+	}
+}
+
+func (p *program) help(root *cobra.Command, args []string) error {
+	if len(args) == 1 {
+		text, ok, err := present.HelpTopic(args[0])
+		if args[0] == "config" {
+			text, ok = fmt.Sprintf(configHelp, settings.Directory(p.Getenv)), true
+		}
+		if err != nil {
+			return err
+		}
+		if ok {
+			_, err = io.WriteString(p.Out, text)
+			return err
+		}
+	}
+	about, rest, err := root.Find(args)
+	if err != nil || about == nil || len(rest) > 0 {
+		return failure.Usage("help "+strings.Join(args, " "), "there is no such command or topic", "tako help lists the commands")
+	}
+	return about.Help()
+}
+
+const configHelp = `tako finds its server in this order; the first that is given counts:
+
+  --kubeconfig FILE          a kubeconfig, with --context one of its contexts
+  --context NAME             a context of contexts.yaml, or of $KUBECONFIG
+  TAKO_CONTEXT=NAME          the same
+  KUBECONFIG=FILE            a kubeconfig
+  current: NAME              in contexts.yaml
+
+A server writes DIR/admin.kubeconfig for whoever runs it: export KUBECONFIG=DIR/admin.kubeconfig
+
+%[1]s/contexts.yaml holds servers and credentials. With credentials in it, its mode must be 0600:
+
+  current: prod
+  contexts:
+    prod:
+      server: https://tako.example.net:6443
+      certificateAuthority: prod-ca.pem      # or certificateAuthorityData: the PEM text
+      tokenFile: prod.token                  # or token; or clientCertificate and clientKey
+      namespace: web
+    lab:
+      kubeconfig: /srv/lab/admin.kubeconfig
+
+%[1]s/prefs.yaml holds what is no secret:
+
+  color: never      # auto, always, never
+  editor: vim       # $VISUAL and $EDITOR win over it
+
+The namespace is that of -n, TAKO_NAMESPACE, the context, or default.
+`
+
+func (p *program) newMan() *cobra.Command {
+	return &cobra.Command{
+		Use:   "man DIRECTORY",
+		Short: "Write the manual pages",
+		Example: `  tako man /usr/local/share/man/man1
+  tako man . && man ./tako-apply.1`,
+		Args: taking(cobra.ExactArgs(1)),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := os.MkdirAll(args[0], 0o755); err != nil {
+				return &reason.Error{Code: reason.SystemCallFailed, Doing: "write the manual pages", Cause: err}
+			}
+			root := cmd.Root()
+			root.DisableAutoGenTag = true // pages of one version are the same bytes on every day
+			day := time.Unix(0, 0).UTC()
+			header := &doc.GenManHeader{Title: "TAKO", Section: "1", Source: "tako", Manual: "tako", Date: &day}
+			if err := doc.GenManTree(root, header, args[0]); err != nil {
+				return &reason.Error{Code: reason.SystemCallFailed, Doing: "write the manual pages", Cause: err}
+			}
+			return nil
+		},
+	}
+}

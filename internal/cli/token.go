@@ -1,0 +1,210 @@
+package cli
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"tako.dev/tako/api/v1alpha1"
+	"tako.dev/tako/internal/cli/failure"
+	"tako.dev/tako/internal/cli/output"
+	"tako.dev/tako/internal/cli/remote"
+)
+
+func (p *program) newToken() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "token",
+		Short: "Make, list and revoke tokens with which hosts join and people work",
+		Example: `  tako token create join --environment web --pattern 'web-*' --count 10 --expires 1h
+  tako token create user ann --group operators --expires 720h
+  tako token list
+  tako token revoke ann-x7k2m`,
+		Args: onlyCommands,
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	create := &cobra.Command{
+		Use:     "create",
+		Short:   "Make a token and print it, this once",
+		Example: cmd.Example,
+		Args:    onlyCommands,
+		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	create.AddCommand(p.newTokenJoin(), p.newTokenUser())
+	cmd.AddCommand(create, p.newTokenList(), p.newTokenRevoke())
+	return cmd
+}
+
+// tokenFlags are those that both types of tokens have.
+type tokenFlags struct {
+	id      string
+	expires time.Duration
+	output  string
+}
+
+func (f *tokenFlags) addTo(cmd *cobra.Command, expires time.Duration) {
+	cmd.Flags().StringVar(&f.id, "id", "", "name of the Token object, which is no secret (default made up)")
+	cmd.Flags().DurationVar(&f.expires, "expires", expires, "how long the token is good for; 0 means until it is revoked")
+	cmd.Flags().StringVarP(&f.output, "output", "o", "", "json: the whole Token object, with the token in status.token")
+	complete(cmd, "output", "json")
+}
+
+func (p *program) newTokenJoin() *cobra.Command {
+	f := &tokenFlags{}
+	join := &v1alpha1.JoinToken{}
+	count := int32(1)
+	cmd := &cobra.Command{
+		Use:   "join",
+		Short: "Make a token with which hosts join",
+		Example: `  tako token create join --environment web --name web-7
+  tako token create join --environment web --pattern 'web-*' --count 10 --label rack=r1 --expires 1h`,
+		Args: taking(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if cmd.Flags().Changed("count") {
+				join.Count = &count
+			}
+			return p.createToken(cmd.Context(), "join", v1alpha1.TokenSpec{Type: v1alpha1.TokenJoin, Join: join}, f)
+		},
+	}
+	cmd.Flags().StringVar(&join.Environment, "environment", "", "environment of the hosts")
+	cmd.Flags().StringToStringVar(&join.Labels, "label", nil, "label of the hosts, key=value; may be repeated")
+	cmd.Flags().Int32Var(&count, "count", 1, "how many hosts may join")
+	cmd.Flags().StringVar(&join.Name, "name", "", "the one name that may join")
+	cmd.Flags().StringVar(&join.Pattern, "pattern", "", "what names must look like, such as web-*")
+	f.addTo(cmd, time.Hour)
+	return cmd
+}
+
+func (p *program) newTokenUser() *cobra.Command {
+	f := &tokenFlags{}
+	user := &v1alpha1.UserToken{}
+	cmd := &cobra.Command{
+		Use:   "user NAME",
+		Short: "Make a token with which a person or program works",
+		Example: `  tako token create user ann --group operators
+  tako token create user ci --group deployers --expires 0`,
+		Args: taking(cobra.ExactArgs(1)),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			user.Name = args[0]
+			return p.createToken(cmd.Context(), idStart(user.Name), v1alpha1.TokenSpec{Type: v1alpha1.TokenUser, User: user}, f)
+		},
+	}
+	const month = 30 * 24 * time.Hour // long enough not to annoy, short enough that a forgotten one ends
+	cmd.Flags().StringSliceVar(&user.Groups, "group", nil, "group of the user; may be repeated")
+	f.addTo(cmd, month)
+	return cmd
+}
+
+// idStart makes a name what the name of an object can begin with.
+func idStart(name string) string {
+	start := strings.Map(func(r rune) rune {
+		if r >= 'a' && r <= 'z' || r >= '0' && r <= '9' {
+			return r
+		}
+		return '-'
+	}, strings.ToLower(name))
+	const most = 40 // far below what a name may have
+	if start = strings.Trim(start[:min(len(start), most)], "-"); start == "" {
+		return "user"
+	}
+	return start
+}
+
+func (p *program) createToken(ctx context.Context, start string, spec v1alpha1.TokenSpec, f *tokenFlags) error {
+	if f.output != "" && f.output != "json" {
+		return failure.Usage("read -o "+f.output, "a token is written as text or json", "")
+	}
+	token := v1alpha1.Token{TypeMeta: metav1.TypeMeta{APIVersion: v1alpha1.SchemeGroupVersion.String(), Kind: v1alpha1.KindToken}, Spec: spec}
+	if token.Name = f.id; token.Name == "" {
+		token.Name = start + "-" + strings.ToLower(rand.Text()[:5])
+	}
+	if f.expires > 0 {
+		end := metav1.NewTime(time.Now().Add(f.expires).Truncate(time.Second))
+		token.Spec.Expires = &end
+	}
+	fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&token)
+	if err != nil {
+		return fmt.Errorf("write the token: %w", err)
+	}
+	server, _, err := p.connect()
+	if err != nil {
+		return err
+	}
+	kind, err := tokenKind(ctx, server)
+	if err != nil {
+		return err
+	}
+	made, err := server.Create(ctx, kind, &unstructured.Unstructured{Object: fields})
+	if err != nil {
+		return failure.Of(err, "make token "+token.Name)
+	}
+	return p.showToken(made, f)
+}
+
+// showToken writes the secret, which nobody can ask for again.
+func (p *program) showToken(made *unstructured.Unstructured, f *tokenFlags) error {
+	if f.output == "json" {
+		return json.NewEncoder(p.Out).Encode(output.Clean(made).Object)
+	}
+	secret, _, _ := unstructured.NestedString(made.Object, "status", "token")
+	if secret == "" {
+		return failure.NotFound("make token "+made.GetName(), "the server has made it and not said it", "tako token revoke "+made.GetName())
+	}
+	until := "until it is revoked"
+	if end, ok, _ := unstructured.NestedString(made.Object, "spec", "expires"); ok {
+		until = "until " + end
+	}
+	p.say(fmt.Sprintf("token %s, good %s; it is shown this once:", made.GetName(), until))
+	_, err := io.WriteString(p.Out, secret+"\n")
+	return err
+}
+
+func tokenKind(ctx context.Context, server *remote.Server) (remote.Kind, error) {
+	kind, err := server.KindOf(ctx, v1alpha1.SchemeGroupVersion.WithKind(v1alpha1.KindToken))
+	if err != nil {
+		return kind, kindFailure(err)
+	}
+	return kind, nil
+}
+
+func (p *program) newTokenList() *cobra.Command {
+	f := &getFlags{}
+	cmd := &cobra.Command{
+		Use:     "list",
+		Short:   "List tokens, without what they are",
+		Example: `  tako token list`,
+		Args:    taking(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return p.get(cmd.Context(), f, []string{v1alpha1.ResourceTokens + "." + v1alpha1.GroupName})
+		},
+	}
+	addOutput(cmd, &f.output)
+	return cmd
+}
+
+func (p *program) newTokenRevoke() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:     "revoke ID...",
+		Short:   "End tokens at once",
+		Example: `  tako token revoke ann-x7k2m`,
+		Args:    taking(cobra.MinimumNArgs(1)),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			f := &deleteFlags{cascade: "background", dryRun: "none", wait: false}
+			return p.delete(cmd.Context(), f, append([]string{v1alpha1.ResourceTokens + "." + v1alpha1.GroupName}, args...))
+		},
+	}
+	cmd.ValidArgsFunction = func(cmd *cobra.Command, _ []string, start string) ([]string, cobra.ShellCompDirective) {
+		return p.offer(cmd.Context(), func(ctx context.Context, server *remote.Server, _ string) ([]string, error) {
+			return namesOf(ctx, server, "", v1alpha1.ResourceTokens, start)
+		})
+	}
+	return cmd
+}

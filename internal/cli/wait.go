@@ -1,0 +1,83 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sync/errgroup"
+
+	"tako.dev/tako/internal/cli/await"
+	"tako.dev/tako/internal/cli/failure"
+	"tako.dev/tako/internal/cli/follow"
+)
+
+type waitFlags struct {
+	scope
+	goal    string
+	timeout time.Duration
+}
+
+func (p *program) newWait() *cobra.Command {
+	f := &waitFlags{}
+	cmd := &cobra.Command{
+		Use:   "wait KIND/NAME...",
+		Short: "Wait until objects are as they should be",
+		Example: `  tako wait nodeconfig/web                        until it is Ready
+  tako wait node/web-7 --for=condition=Ready=False
+  tako wait nodeconfigs -l app=web --timeout=10m
+  tako wait configmap/old --for=delete
+  tako wait node/web-7 --for=jsonpath='{.status.promises.failed}'=0`,
+		Long: `It ends in one of three ways, each at once when it is known: reached (exit code 0), stalled, which
+means that it cannot come until somebody changes something (4), or the deadline is over (3).`,
+		ValidArgsFunction: p.completeObjects,
+		RunE:              func(cmd *cobra.Command, args []string) error { return p.wait(cmd.Context(), f, args) },
+	}
+	f.addTo(cmd)
+	cmd.Flags().StringVar(&f.goal, "for", "condition=Ready", "delete, create, condition=TYPE[=STATUS] or jsonpath={PATH}[=VALUE]")
+	cmd.Flags().DurationVar(&f.timeout, "timeout", time.Minute, "how long to wait")
+	return cmd
+}
+
+func (p *program) wait(ctx context.Context, f *waitFlags, args []string) error {
+	goal, err := await.Parse(f.goal)
+	if err != nil {
+		return err
+	}
+	server, namespace, err := p.connect()
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, f.timeout)
+	defer cancel()
+	list, err := targets(ctx, server, namespace, args)
+	if err != nil {
+		return err
+	}
+	refs, err := selected(ctx, server, list, f.scope)
+	if err != nil {
+		return err
+	}
+	if len(refs) == 0 && !goal.Deletion() {
+		return failure.NotFound("wait for "+goal.String(), "no object is meant", "name objects, or look at what the selector meets with tako get")
+	}
+	group, ctx := errgroup.WithContext(ctx)
+	for _, ref := range refs {
+		group.Go(func() error {
+			if err := follow.Wait(ctx, server, ref, goal); err != nil {
+				return err
+			}
+			p.say(fmt.Sprintf("%s: %s reached", ref, goal))
+			return nil
+		})
+	}
+	return group.Wait()
+}
+
+// say tells a person how things go on.
+func (p *program) say(text string) {
+	p.warnings.Lock()
+	defer p.warnings.Unlock()
+	fmt.Fprintln(p.Err, text)
+}

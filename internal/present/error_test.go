@@ -1,0 +1,59 @@
+package present
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+
+	"tako.dev/tako/declare"
+	"tako.dev/tako/internal/reason"
+)
+
+func TestError(t *testing.T) {
+	for _, c := range []struct {
+		text, hint string
+		style      Style
+		want       string
+	}{
+		{"get a: gone", "", Style{}, "error[TK0806]: get a: gone\n"},
+		{"get \x1b[2J", "look\nagain", Style{}, "error[TK0806]: get \\x1b[2J\nhelp: look\\nagain\n"},
+		{"x", "y", Style{Color: true}, "\x1b[31merror[TK0806]\x1b[0m: x\n\x1b[32mhelp\x1b[0m: y\n"},
+	} {
+		var b bytes.Buffer
+		if err := Error(&b, reason.ResourceUnknown, c.text, c.hint, c.style); err != nil || b.String() != c.want {
+			t.Errorf("%q (%v), want %q", b.String(), err, c.want)
+		}
+	}
+}
+
+func TestExitOf(t *testing.T) {
+	fault := func(code reason.Code) declare.Fault { return declare.Fault{Code: code} }
+	for _, c := range []struct {
+		faults []declare.Fault
+		want   reason.Exit
+	}{
+		{nil, reason.ExitUsage},
+		{[]declare.Fault{fault(reason.UnknownField)}, reason.ExitUsage},
+		{[]declare.Fault{fault(reason.PriorityConflict), fault(reason.PriorityConflict)}, reason.ExitConflict},
+		{[]declare.Fault{fault(reason.PriorityConflict), fault(reason.PermissionDenied)}, reason.ExitUsage},
+	} {
+		if got := ExitOf(c.faults); got != c.want {
+			t.Errorf("%v: exit %d, want %d", c.faults, got, c.want)
+		}
+	}
+}
+
+func TestHelpTopic(t *testing.T) {
+	for topic, want := range map[string]string{"TK0412": "# TK0412: unknown field\n", "tk0412": "# TK0412: unknown field\n", "codes": "TK0401  malformed YAML\n"} {
+		text, ok, err := HelpTopic(topic)
+		if !ok || err != nil || !strings.HasPrefix(text, want) || !strings.HasSuffix(text, "\n") || strings.HasSuffix(text, "\n\n") {
+			t.Errorf("%s: %v, %v, %.60q", topic, ok, err, text)
+		}
+	}
+	if _, ok, err := HelpTopic("apply"); ok || err != nil {
+		t.Errorf("a command is a topic: %v, %v", ok, err)
+	}
+	if _, ok, err := HelpTopic("TK9999"); !ok || !reason.Is(err, reason.UnknownCode) {
+		t.Errorf("a code that does not exist: %v, %v", ok, err)
+	}
+}
