@@ -31,11 +31,12 @@ func ValidateClusterNodeConfig(c *ClusterNodeConfig) []declare.Fault {
 	return validateConfig(c.Declaration())
 }
 
-// validateConfig adds the one mistake that is the reader's to find where there is one: that resources were left out.
+// validateConfig adds what others find elsewhere: the reader, that resources were left out; the agent, that resources wait for
+// one another in a circle.
 func validateConfig(c *declare.NodeConfig) []declare.Fault {
 	var v validator
 	v.resourcesGiven(c.Spec.Resources)
-	return append(v.faults, declare.Validate(c)...)
+	return append(append(v.faults, declare.Validate(c)...), declare.Cycles(&c.Spec)...)
 }
 
 // ValidateRevision returns every mistake of a revision that can be seen in it alone.

@@ -228,6 +228,12 @@ func TestMistakesAreThoseOfTheAgent(t *testing.T) {
 			t.Errorf("%s: said %q, want %v", f.Path, said[f.Path], f)
 		}
 	}
+	c = config("circle", "x")
+	c.Spec.Resources[0].Require = []string{"motd2"}
+	c.Spec.Resources = append(c.Spec.Resources, declare.Resource{Name: "motd2", File: &declare.File{Path: "/etc/motd2"}, Require: []string{"motd"}})
+	if code, b = call(t, theSite.admin, http.MethodPost, configs, plainJSON, c); code != http.StatusUnprocessableEntity || !strings.Contains(string(b), "motd2") {
+		t.Errorf("a circle: %d, %s", code, b)
+	}
 	code, b = call(t, theSite.admin, http.MethodPost, configs+"?fieldValidation=Strict", plainJSON, `{"apiVersion":"tako.dev/v1alpha1","kind":"NodeConfig","metadata":{"name":"x"},"spec":{"resources":[],"imgae":1}}`)
 	if code != http.StatusBadRequest || !strings.Contains(string(b), `unknown field \"spec.imgae\"`) {
 		t.Errorf("unknown field: %d, %s", code, b)
