@@ -153,6 +153,23 @@ func (c *Controllers) Run(ctx context.Context) error {
 	return nil
 }
 
+// stoppable is a cache for which nobody waits once the context has ended: the manager of the library goes on waiting then, and
+// never stops.
+type stoppable struct{ cache.Cache }
+
+func newCache(cfg *rest.Config, o cache.Options) (cache.Cache, error) {
+	c, err := cache.New(cfg, o)
+	if err != nil {
+		return nil, err
+	}
+	return stoppable{c}, nil
+}
+
+// WaitForCacheSync is true also when the context ended.
+func (s stoppable) WaitForCacheSync(ctx context.Context) bool {
+	return s.Cache.WaitForCacheSync(ctx) || ctx.Err() != nil
+}
+
 // manager is controller-runtime's, with the controllers of kinds of which there are few.
 func (c *Controllers) manager(ctx context.Context) (manager.Manager, error) {
 	scheme := runtime.NewScheme()
@@ -168,6 +185,7 @@ func (c *Controllers) manager(ctx context.Context) (manager.Manager, error) {
 		// Names of controllers are unique in a process for the library's own metrics, which nobody reads here.
 		Controller: config.Controller{SkipNameValidation: &skip, MaxConcurrentReconciles: c.options.Workers, ReconciliationTimeout: callMax},
 		Client:     client.Options{FieldOwner: owner},
+		NewCache:   newCache,
 		Cache: cache.Options{DefaultTransform: cache.TransformStripManagedFields(), ByObject: map[client.Object]cache.ByObject{
 			&v1alpha1.NodeConfig{}:        {Transform: withoutSpec},
 			&v1alpha1.ClusterNodeConfig{}: {Transform: withoutSpec},

@@ -124,6 +124,15 @@ const (
 	KeyFileDamaged     Code = 1009
 	SealBroken         Code = 1010
 	SealKeyUnknown     Code = 1011
+
+	ServerUnreachable Code = 1101
+	NotAuthenticated  Code = 1102
+	NotAllowed        Code = 1103
+	Conflict          Code = 1104
+	AlreadyExists     Code = 1105
+	Stalled           Code = 1106
+	DeadlineOver      Code = 1107
+	ObjectUnknown     Code = 1108
 )
 
 // Entry is what the closed set says about one code.
@@ -247,6 +256,15 @@ var table = []Entry{
 	{KeyFileDamaged, "key file is missing or damaged", Unknown, "", Never, ExitFailed, 500},
 	{SealBroken, "sealed data cannot be opened", Unknown, "", Never, ExitFailed, 500},
 	{SealKeyUnknown, "sealed with another key", Unknown, "", Never, ExitFailed, 500},
+
+	{ServerUnreachable, "server does not answer", Unknown, "", BackOff, ExitUnreachable, 503},
+	{NotAuthenticated, "server does not know who asks", Unknown, "", Never, ExitNotAllowed, 401},
+	{NotAllowed, "not allowed", Unknown, "", Never, ExitNotAllowed, 403},
+	{Conflict, "object was changed by somebody else", Unknown, "", Never, ExitConflict, 409},
+	{AlreadyExists, "object is there already", Unknown, "", Never, ExitConflict, 409},
+	{Stalled, "what is waited for cannot come", Unknown, "", Never, ExitStalled, 409},
+	{DeadlineOver, "not within the time given", Unknown, "", Never, ExitDeadline, 504},
+	{ObjectUnknown, "no such object", Unknown, "", Never, ExitNotFound, 404},
 }
 
 // String returns the code's text form, for example TK0412.

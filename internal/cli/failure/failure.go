@@ -71,17 +71,17 @@ func (r *Refused) Error() string { return declare.Faults(r.Faults).Error() }
 
 // Deadline is the failure of a wait that was not over in time.
 func Deadline(doing, words, hint string) *Error {
-	return &Error{Code: reason.OperationTimeout, Exit: reason.ExitDeadline, Doing: doing, Words: words, Hint: hint}
+	return &Error{Code: reason.DeadlineOver, Exit: reason.ExitDeadline, Doing: doing, Words: words, Hint: hint}
 }
 
 // Stalled is the failure of a wait for something that cannot come.
 func Stalled(doing, words, hint string) *Error {
-	return &Error{Code: reason.NotConverged, Exit: reason.ExitStalled, Doing: doing, Words: words, Hint: hint}
+	return &Error{Code: reason.Stalled, Exit: reason.ExitStalled, Doing: doing, Words: words, Hint: hint}
 }
 
 // NotFound is the failure to find something.
 func NotFound(doing, words, hint string) *Error {
-	return &Error{Code: reason.ResourceUnknown, Exit: reason.ExitNotFound, Doing: doing, Words: words, Hint: hint}
+	return &Error{Code: reason.ObjectUnknown, Exit: reason.ExitNotFound, Doing: doing, Words: words, Hint: hint}
 }
 
 // Usage is a command line that cannot be meant.
@@ -97,23 +97,23 @@ type row struct {
 	hint  string
 }
 
-// unreachable is what no answer means. Its code is the nearest of the closed set.
-const unreachable = reason.AgentNotRunning
+// unreachable is what no answer means.
+const unreachable = reason.ServerUnreachable
 
 // rowOf is the table of answers of the API.
 func rowOf(why metav1.StatusReason) row {
 	switch why {
 	case metav1.StatusReasonUnauthorized:
-		return row{reason.PermissionDenied, reason.ExitNotAllowed, "the server does not accept these credentials",
+		return row{reason.NotAuthenticated, reason.ExitNotAllowed, "the server does not accept these credentials",
 			"the token or certificate may have expired or been revoked"}
 	case metav1.StatusReasonForbidden:
-		return row{reason.PermissionDenied, reason.ExitNotAllowed, "not allowed", ""}
+		return row{reason.NotAllowed, reason.ExitNotAllowed, "not allowed", ""}
 	case metav1.StatusReasonNotFound:
-		return row{reason.ResourceUnknown, reason.ExitNotFound, "", ""}
+		return row{reason.ObjectUnknown, reason.ExitNotFound, "", ""}
 	case metav1.StatusReasonAlreadyExists:
-		return row{reason.DuplicateDeclaration, reason.ExitConflict, "", "take another name, or change what is there"}
+		return row{reason.AlreadyExists, reason.ExitConflict, "", "take another name, or change what is there"}
 	case metav1.StatusReasonConflict:
-		return row{reason.ConcurrentEdit, reason.ExitConflict, "", "look at it again, then repeat"}
+		return row{reason.Conflict, reason.ExitConflict, "", "look at it again, then repeat"}
 	case metav1.StatusReasonInvalid:
 		return row{reason.InvalidValue, reason.ExitUsage, "", ""}
 	case metav1.StatusReasonBadRequest, metav1.StatusReasonMethodNotAllowed, metav1.StatusReasonNotAcceptable, metav1.StatusReasonUnsupportedMediaType:
@@ -121,11 +121,11 @@ func rowOf(why metav1.StatusReason) row {
 	case metav1.StatusReasonRequestEntityTooLarge:
 		return row{reason.DocumentTooLarge, reason.ExitUsage, "", ""}
 	case metav1.StatusReasonTimeout, metav1.StatusReasonServerTimeout:
-		return row{reason.OperationTimeout, reason.ExitDeadline, "", ""}
+		return row{reason.DeadlineOver, reason.ExitDeadline, "", ""}
 	case metav1.StatusReasonTooManyRequests, metav1.StatusReasonServiceUnavailable:
 		return row{unreachable, reason.ExitUnreachable, "the server is there and cannot answer now", "try again in a moment"}
 	case metav1.StatusReasonExpired, metav1.StatusReasonGone:
-		return row{reason.ConcurrentEdit, reason.ExitConflict, "", "list again from the beginning"}
+		return row{reason.Conflict, reason.ExitConflict, "", "list again from the beginning"}
 	}
 	return row{reason.InternalFault, reason.ExitFailed, "the server has failed", ""}
 }

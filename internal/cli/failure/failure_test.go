@@ -41,7 +41,7 @@ func TestOf(t *testing.T) {
 		{"unavailable", apierrors.NewServiceUnavailable("no"), reason.ExitUnreachable},
 		{"expired", apierrors.NewResourceExpired("no"), reason.ExitConflict},
 		{"internal", apierrors.NewInternalError(errors.New("no")), reason.ExitFailed},
-		{"a code of ours", &reason.Error{Code: reason.PermissionDenied, Doing: "x"}, reason.ExitNotAllowed},
+		{"a code of ours", &reason.Error{Code: reason.NotAllowed, Doing: "x"}, reason.ExitNotAllowed},
 		{"a failure", Stalled("x", "y", ""), reason.ExitStalled},
 		{"deadline", fmt.Errorf("x: %w", context.DeadlineExceeded), reason.ExitDeadline},
 		{"interrupted", context.Canceled, reason.ExitFailed},
@@ -93,7 +93,7 @@ func TestFaults(t *testing.T) {
 		{"server-side apply, unknown", apierrors.NewInternalError(errors.New("failed to create typed patch object (a/b; v1, Kind=A): .spec.foo: field not declared in schema")), "spec.foo", reason.UnknownField, reason.ExitUsage},
 		{"server-side apply, types", apierrors.NewBadRequest("errors:\n  .data.a: expected string, got &value{1}\n  .b: expected list, got x"), "data.a b", reason.WrongType, reason.ExitUsage},
 		{"conflict", conflict, "data.a", reason.ConcurrentEdit, reason.ExitConflict},
-		{"not allowed", apierrors.NewForbidden(schema.GroupResource{Resource: "things"}, "a", errors.New("no")), "", reason.PermissionDenied, reason.ExitNotAllowed},
+		{"not allowed", apierrors.NewForbidden(schema.GroupResource{Resource: "things"}, "a", errors.New("no")), "", reason.NotAllowed, reason.ExitNotAllowed},
 	} {
 		faults, exit, ok := Faults(c.err, "apply it", page{})
 		if !ok || exit != c.exit {
