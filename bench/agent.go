@@ -26,15 +26,23 @@ const (
 	statusPause = 20 * time.Millisecond
 )
 
-// build builds both binaries as they are shipped.
+// build builds both binaries of the agent.
 func (b *bench) build(ctx context.Context) error {
 	b.agent, b.nofsync = filepath.Join(b.scratch, "tako-agent"), filepath.Join(b.scratch, "tako-agent-nofsync")
 	for binary, tags := range map[string]string{b.agent: "", b.nofsync: "nofsync"} {
-		cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-ldflags", "-s -w", "-tags", tags, "-o", binary, "./cmd/tako-agent")
-		cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
-		if out, err := cmd.CombinedOutput(); err != nil {
-			return fmt.Errorf("build the agent (go run ./bench works at the top of the repository only): %w\n%s", err, out)
+		if err := compile(ctx, binary, tags, "./cmd/tako-agent"); err != nil {
+			return err
 		}
+	}
+	return nil
+}
+
+// compile builds a program as it is shipped.
+func compile(ctx context.Context, binary, tags, program string) error {
+	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-ldflags", "-s -w", "-tags", tags, "-o", binary, program)
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("build %s (go run ./bench works at the top of the repository only): %w\n%s", program, err, out)
 	}
 	return nil
 }

@@ -40,12 +40,18 @@ func machine(scratch string) string {
 	if unix.Uname(&uts) == nil {
 		kernel = unix.ByteSliceToString(uts.Release[:])
 	}
-	load, err := os.ReadFile("/proc/loadavg")
-	if err != nil {
-		load = []byte("unknown")
-	}
 	return fmt.Sprintf("machine: %s, %d cores, Linux %s, %s, %s, load %s", processor(), runtime.NumCPU(), kernel, fileSystem(scratch),
-		runtime.Version(), strings.Join(strings.Fields(string(load))[:1], ""))
+		runtime.Version(), busy())
+}
+
+// busy is how many threads ran or waited for the disk in the last minute.
+func busy() string {
+	text, err := os.ReadFile("/proc/loadavg")
+	if err != nil {
+		return "unknown"
+	}
+	minute, _, _ := strings.Cut(string(text), " ")
+	return minute
 }
 
 func processor() string {

@@ -1,12 +1,13 @@
-// Command bench measures what the agent promises, with the real binary, beside peers that are measured in the same run.
+// Command bench measures what the agent and the control plane promise, with the real binaries, beside peers that are measured in
+// the same run.
 //
-//	go run ./bench                 everything, about eight minutes on two cores
-//	go run ./bench -quick          the same with shorter windows and fewer rounds, about a minute
+//	go run ./bench                 everything, about twelve minutes on two cores
+//	go run ./bench -quick          the same with shorter windows and fewer rounds, about four minutes
 //	go run ./bench -only repair    one row, or several with commas between
 //
 // It prints one table: what was measured, the bar, the verdict. A bar that is missed does not make it fail; only what could
 // not be measured does. README.md says how to read it. Everything runs in the goroutine of main but for the readers of the
-// row torn, which end with it.
+// row torn and the clients of the row api, which end with their row.
 package main
 
 import (
@@ -34,14 +35,26 @@ type size struct {
 	checks  int           // forced checks of each depth
 	reads   int64         // while repairing
 	growth  []int         // files
+
+	rest     time.Duration // before the memory of an idle server is read
+	objects  int           // in a server that has many
+	watchers int
+	changes  int           // that each watcher is told of
+	registry time.Duration // of the registry's benchmark
 }
 
 func full() size {
-	return size{window: time.Minute, repairs: 250, rounds: 5, checks: 50, reads: 1_000_000, growth: []int{100, 1000, 10_000, 100_000}}
+	return size{
+		window: time.Minute, repairs: 250, rounds: 5, checks: 50, reads: 1_000_000, growth: []int{100, 1000, 10_000, 100_000},
+		rest: time.Minute, objects: 10_000, watchers: 1000, changes: 1000, registry: 10 * time.Second,
+	}
 }
 
 func quick() size {
-	return size{quick: true, window: 20 * time.Second, repairs: 50, rounds: 3, checks: 10, reads: 100_000, growth: []int{100, 1000, 10_000}}
+	return size{
+		quick: true, window: 20 * time.Second, repairs: 50, rounds: 3, checks: 10, reads: 100_000, growth: []int{100, 1000, 10_000},
+		rest: 10 * time.Second, objects: 2000, watchers: 1000, changes: 200, registry: 2 * time.Second,
+	}
 }
 
 // row is one part of the table that can be asked for by itself.
@@ -54,7 +67,7 @@ type row struct {
 func rows() []row {
 	return []row{
 		{"size", measureSize}, {"idle", measureIdle}, {"repair", measureRepair}, {"first", measureFirst}, {"check", measureCheck},
-		{"torn", measureTorn}, {"growth", measureGrowth}, {"peers", measurePeers},
+		{"torn", measureTorn}, {"growth", measureGrowth}, {"peers", measurePeers}, {"api", measureAPI},
 	}
 }
 
@@ -64,6 +77,7 @@ type bench struct {
 	scratch string // a directory on a disk; nothing in it is deleted before the end
 	made    int    // directories made in scratch
 	agent   string // the binary
+	tako    string // the server's, once the row api has built it
 	nofsync string // the binary of which fsync is compiled out
 	table   table
 	peers   peers

@@ -31,6 +31,12 @@ func (p process) memory() (anonymous, resident int64, err error) {
 	return anonymous, resident, err
 }
 
+// peak returns the highest RSS so far, in kB.
+func (p process) peak() (int64, error) { return field(p.proc("status"), "VmHWM") }
+
+// forgetPeak begins to look for the highest RSS anew, as proc_pid_clear_refs(5) says.
+func (p process) forgetPeak() error { return os.WriteFile(p.proc("clear_refs"), []byte("5"), 0) }
+
 // wakeups returns how often a thread of the process has begun to wait, which is how often one was woken.
 func (p process) wakeups() (int64, error) {
 	tasks, err := filepath.Glob(p.proc("task/*/status"))
