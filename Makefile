@@ -58,7 +58,7 @@ cases: ## the cases, in full; writes cases.json
 	exit $$status
 
 e2e: ## the real thing: hosts with systemd, built binaries
-	@$(testsum) -stage e2e go test -json -tags e2e -count=1 -timeout 20m -skip '$(CASE)' ./e2e/... $(ON_HOSTS)
+	@$(testsum) -stage e2e go test -json -tags e2e -count=1 -timeout 20m -skip '$(CASE)' ./e2e/... ./examples/... $(ON_HOSTS)
 
 fuzz: ## every fuzz target for FUZZ=10s
 	@tools/fuzz.sh $(FUZZ)
@@ -68,7 +68,7 @@ bench: ## the table of bars, with peers
 
 soak: ## long runs: fuzzing, simulation with many seeds, kills at random times
 	@tools/fuzz.sh 5m
-	@TAKO_SEEDS=1000 TAKO_SOAK=1 go test -count=1 -timeout 4h ./...
+	@TAKO_SEEDS=1000 TAKO_SOAK=1 go test -tags e2e -count=1 -timeout 4h ./...
 
 mutants: ## break the code line by line, and see the tests go red
 	@go run ./tools/mutants

@@ -15,8 +15,9 @@ import (
 const cycleSearchMax = 1 << 20
 
 // Cycles returns a fault for each tangle of resources that come after one another in a circle by require and notify: its
-// shortest cycle, with the reason of each edge, in the words that a host has for it. The spec must have passed Validate, so
-// that names and claims are unique and every reference is to another resource. Faults have paths and no places.
+// shortest cycle, with the reason of each edge, in the words that a host has for it. Faults have paths and no places. It is for
+// a spec that has passed Validate, as a host looks for cycles only where nothing else is wrong; references to nothing, and of a
+// resource to itself, are Validate's to tell and count for nothing here.
 func Cycles(s *NodeConfigSpec) []Fault {
 	o := newOrder(s)
 	tangle, count := o.tangles()
@@ -67,10 +68,14 @@ func newOrder(s *NodeConfigSpec) *order {
 	}
 	for v, r := range o.resources {
 		for _, name := range r.Require {
-			o.add(orderEdge{from: byName[name], to: v})
+			if from, known := byName[name]; known && from != v {
+				o.add(orderEdge{from: from, to: v})
+			}
 		}
 		for _, name := range r.Notify {
-			o.add(orderEdge{from: v, to: byName[name], notify: true})
+			if to, known := byName[name]; known && to != v {
+				o.add(orderEdge{from: v, to: to, notify: true})
+			}
 		}
 	}
 	return o

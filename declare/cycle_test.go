@@ -38,6 +38,7 @@ func TestCycles(t *testing.T) {
 		{name: "two tangles and what is between", require: names{"a": {"b"}, "b": {"a"}, "c": {"a"}, "d": {"e", "c"}, "e": {"d"}},
 			want:  []string{"service/b requires service/a; service/a requires service/b", "service/e requires service/d; service/d requires service/e"},
 			paths: []string{"spec.resources[0]", "spec.resources[3]"}},
+		{name: "to nothing and to itself", require: names{"a": {"b"}, "b": {"nobody", "b"}}, notify: names{"c": {"nobody", "c"}}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var got, paths []string

@@ -36,7 +36,10 @@ func ValidateClusterNodeConfig(c *ClusterNodeConfig) []declare.Fault {
 func validateConfig(c *declare.NodeConfig) []declare.Fault {
 	var v validator
 	v.resourcesGiven(c.Spec.Resources)
-	return append(append(v.faults, declare.Validate(c)...), declare.Cycles(&c.Spec)...)
+	if faults := append(v.faults, declare.Validate(c)...); len(faults) > 0 {
+		return faults
+	}
+	return declare.Cycles(&c.Spec) // as on a host: when nothing else is wrong
 }
 
 // ValidateRevision returns every mistake of a revision that can be seen in it alone.

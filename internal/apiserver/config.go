@@ -10,9 +10,11 @@ import (
 	"net"
 	"net/http"
 	"strconv"
+	"strings"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/version"
 	openapinamer "k8s.io/apiserver/pkg/endpoints/openapi"
@@ -23,6 +25,7 @@ import (
 	"k8s.io/apiserver/pkg/util/compatibility"
 	basecompatibility "k8s.io/component-base/compatibility"
 
+	"tako.dev/tako/api/v1alpha1"
 	"tako.dev/tako/internal/apiserver/audit"
 	"tako.dev/tako/internal/apiserver/auth"
 	"tako.dev/tako/internal/apiserver/openapi"
@@ -53,6 +56,9 @@ func (s *Server) config(p parts, scheme *registry.Scheme, backend *registry.Back
 	c.MaxRequestsInFlight, c.MaxMutatingRequestsInFlight = readsMax, writesMax
 	c.MaxRequestBodyBytes, c.JSONPatchMaxCopyBytes = bodyMax, bodyMax
 	c.RequestTimeout, c.MinRequestTimeout = requestMax, watchMin
+	c.BuildHandlerChainFunc = func(api http.Handler, c *server.Config) http.Handler {
+		return server.DefaultBuildHandlerChain(strict(api), c)
+	}
 	c.ShutdownWatchTerminationGracePeriod = watchStopMax
 	c.EnableProfiling = false
 	c.AddReadyzChecks(healthz.NamedCheck("etcd", func(r *http.Request) error { return answers(r.Context(), p.client.Client) }),
@@ -87,6 +93,21 @@ func (s *Server) config(p parts, scheme *registry.Scheme, backend *registry.Back
 	c.OpenAPIV3Config = server.DefaultOpenAPIV3Config(openapi.GetOpenAPIDefinitions, namer)
 	c.OpenAPIConfig.Info.Title, c.OpenAPIV3Config.Info.Title = "tako", "tako"
 	return c, nil
+}
+
+// strict refuses fields that our kinds do not have, unless the client has asked for something else: the library would take the
+// object without them, and warn.
+func strict(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		const parameter = "fieldValidation"
+		writes := r.Method == http.MethodPost || r.Method == http.MethodPut || r.Method == http.MethodPatch
+		if q := r.URL.Query(); writes && !q.Has(parameter) && strings.HasPrefix(r.URL.Path, "/apis/"+v1alpha1.GroupName+"/") {
+			q.Set(parameter, metav1.FieldValidationStrict)
+			r = r.Clone(r.Context())
+			r.URL.RawQuery = q.Encode()
+		}
+		next.ServeHTTP(w, r)
+	})
 }
 
 // answers asks etcd for something that is not there, which needs a majority of its members.

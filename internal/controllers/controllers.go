@@ -139,11 +139,11 @@ func (c *Controllers) Run(ctx context.Context) error {
 		}
 		defer unregister()
 	}
-	m, err := c.manager(ctx)
+	group, inner := errgroup.WithContext(ctx)
+	m, err := c.manager(inner)
 	if err != nil {
 		return &reason.Error{Code: reason.InternalFault, Doing: "set up the controllers", Cause: err}
 	}
-	group, inner := errgroup.WithContext(ctx)
 	group.Go(func() error { return m.Start(inner) })
 	group.Go(func() error { return c.collector.run(inner) })
 	group.Go(func() error { return c.evictor.run(inner) })
@@ -153,21 +153,35 @@ func (c *Controllers) Run(ctx context.Context) error {
 	return nil
 }
 
-// stoppable is a cache for which nobody waits once the context has ended: the manager of the library goes on waiting then, and
-// never stops.
-type stoppable struct{ cache.Cache }
-
-func newCache(cfg *rest.Config, o cache.Options) (cache.Cache, error) {
-	c, err := cache.New(cfg, o)
-	if err != nil {
-		return nil, err
-	}
-	return stoppable{c}, nil
+// stoppable is a cache for which nobody waits once the manager is to stop: the library's manager goes on waiting then, with a
+// context of its own, and never stops.
+type stoppable struct {
+	cache.Cache
+	stopped <-chan struct{}
 }
 
-// WaitForCacheSync is true also when the context ended.
+func stoppableBy(ctx context.Context) cache.NewCacheFunc {
+	return func(cfg *rest.Config, o cache.Options) (cache.Cache, error) {
+		c, err := cache.New(cfg, o)
+		if err != nil {
+			return nil, err
+		}
+		return stoppable{c, ctx.Done()}, nil
+	}
+}
+
+// WaitForCacheSync is true also when the manager is to stop.
 func (s stoppable) WaitForCacheSync(ctx context.Context) bool {
-	return s.Cache.WaitForCacheSync(ctx) || ctx.Err() != nil
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	synced := make(chan bool, 1)
+	go func() { synced <- s.Cache.WaitForCacheSync(ctx) }() // ends with the context
+	select {
+	case ok := <-synced:
+		return ok
+	case <-s.stopped:
+		return true
+	}
 }
 
 // manager is controller-runtime's, with the controllers of kinds of which there are few.
@@ -185,7 +199,7 @@ func (c *Controllers) manager(ctx context.Context) (manager.Manager, error) {
 		// Names of controllers are unique in a process for the library's own metrics, which nobody reads here.
 		Controller: config.Controller{SkipNameValidation: &skip, MaxConcurrentReconciles: c.options.Workers, ReconciliationTimeout: callMax},
 		Client:     client.Options{FieldOwner: owner},
-		NewCache:   newCache,
+		NewCache:   stoppableBy(ctx),
 		Cache: cache.Options{DefaultTransform: cache.TransformStripManagedFields(), ByObject: map[client.Object]cache.ByObject{
 			&v1alpha1.NodeConfig{}:        {Transform: withoutSpec},
 			&v1alpha1.ClusterNodeConfig{}: {Transform: withoutSpec},

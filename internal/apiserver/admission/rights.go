@@ -21,8 +21,8 @@ import (
 type Roles interface {
 	// Rules are a user's rules in a namespace.
 	Rules(who user.Info, namespace string) []rbac.PolicyRule
-	// RoleRules are the rules of a role; namespace is that of the binding.
-	RoleRules(ref rbac.RoleRef, namespace string) []rbac.PolicyRule
+	// RoleRules are the rules of a role, if there is one; namespace is that of the binding.
+	RoleRules(ref rbac.RoleRef, namespace string) (rules []rbac.PolicyRule, known bool)
 }
 
 // Rights lets nobody give a right that he does not have: not by a role, not by a binding, not by a token.
@@ -62,13 +62,13 @@ func (r *Rights) Validate(ctx context.Context, a admission.Attributes, _ admissi
 		if old != nil && equality.Semantic.DeepEqual(old.Subjects, o.Subjects) {
 			return nil
 		}
-		return r.covers(ctx, a, "bind", resourceOf(o.RoleRef), o.RoleRef.Name, r.roles.RoleRules(o.RoleRef, a.GetNamespace()))
+		return r.binds(ctx, a, o.RoleRef)
 	case *rbac.ClusterRoleBinding:
 		old, _ := a.GetOldObject().(*rbac.ClusterRoleBinding)
 		if old != nil && equality.Semantic.DeepEqual(old.Subjects, o.Subjects) {
 			return nil
 		}
-		return r.covers(ctx, a, "bind", resourceOf(o.RoleRef), o.RoleRef.Name, r.roles.RoleRules(o.RoleRef, ""))
+		return r.binds(ctx, a, o.RoleRef)
 	case *v1alpha1.Token:
 		return r.impersonates(ctx, a, o)
 	}
@@ -76,6 +76,22 @@ func (r *Rights) Validate(ctx context.Context, a admission.Attributes, _ admissi
 }
 
 func resourceOf(ref rbac.RoleRef) string { return strings.ToLower(ref.Kind) + "s" }
+
+// binds refuses a binding to a role that its maker does not have. Nobody has a role that is not there: whoever makes it later
+// would give it without knowing.
+func (r *Rights) binds(ctx context.Context, a admission.Attributes, ref rbac.RoleRef) error {
+	rules, known := r.roles.RoleRules(ref, a.GetNamespace())
+	if known {
+		return r.covers(ctx, a, "bind", resourceOf(ref), ref.Name, rules)
+	}
+	allowed, err := r.may(ctx, authorizer.AttributesRecord{
+		User: a.GetUserInfo(), Verb: "bind", APIGroup: rbac.GroupName, APIVersion: "v1", Resource: resourceOf(ref), Name: ref.Name, Namespace: a.GetNamespace(), ResourceRequest: true,
+	})
+	if err != nil || allowed {
+		return err
+	}
+	return apierrors.NewForbidden(a.GetResource().GroupResource(), a.GetName(), fmt.Errorf("there is no %s %q yet: user %q cannot bind it", ref.Kind, ref.Name, a.GetUserInfo().GetName()))
+}
 
 // covers refuses rules that the giver does not have himself, unless he has the verb that allows it.
 func (r *Rights) covers(ctx context.Context, a admission.Attributes, verb, resource, name string, rules []rbac.PolicyRule) error {

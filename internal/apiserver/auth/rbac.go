@@ -100,7 +100,8 @@ func (r *RBAC) Rules(u user.Info, namespace string) []rbac.PolicyRule {
 func (r *RBAC) rulesOf(u user.Info, namespace string) func(yield func(rbac.PolicyRule) bool) {
 	return func(yield func(rbac.PolicyRule) bool) {
 		each := func(ref rbac.RoleRef, namespace string) bool {
-			for _, rule := range r.RoleRules(ref, namespace) {
+			rules, _ := r.RoleRules(ref, namespace)
+			for _, rule := range rules {
 				if !yield(rule) {
 					return false
 				}
@@ -127,18 +128,20 @@ func (r *RBAC) rulesOf(u user.Info, namespace string) func(yield func(rbac.Polic
 	}
 }
 
-// RoleRules are the rules of a role; none when there is no such role.
-func (r *RBAC) RoleRules(ref rbac.RoleRef, namespace string) []rbac.PolicyRule {
+// RoleRules are the rules of a role; known is false when there is no such role.
+func (r *RBAC) RoleRules(ref rbac.RoleRef, namespace string) (rules []rbac.PolicyRule, known bool) {
 	if ref.Kind == "Role" {
-		if o, known, _ := r.roles.GetStore().GetByKey(namespace + "/" + ref.Name); known {
-			return o.(*rbac.Role).Rules
+		o, known, _ := r.roles.GetStore().GetByKey(namespace + "/" + ref.Name)
+		if known {
+			rules = o.(*rbac.Role).Rules
 		}
-		return nil
+		return rules, known
 	}
-	if o, known, _ := r.clusterRoles.GetStore().GetByKey(ref.Name); known {
-		return o.(*rbac.ClusterRole).Rules
+	o, known, _ := r.clusterRoles.GetStore().GetByKey(ref.Name)
+	if known {
+		rules = o.(*rbac.ClusterRole).Rules
 	}
-	return nil
+	return rules, known
 }
 
 func applies(subjects []rbac.Subject, u user.Info) bool {

@@ -13,7 +13,7 @@ import (
 
 const (
 	// maintainEvery is how soon a database that was full is written again after room was made in it.
-	maintainEvery = 30 * time.Second
+	maintainEvery = 10 * time.Second
 	// maintainMax bounds one round: to defragment two GiB takes a minute on a slow disk.
 	maintainMax = 5 * time.Minute
 	// A database of this size, half of it empty, is made smaller; below that nobody would notice.

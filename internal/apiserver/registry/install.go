@@ -97,7 +97,7 @@ func (r *Registry) serve(k *Kind, to map[string]rest.Storage) {
 		to[name] = s
 	}
 	// After what the kind changes in its storage: a subresource has a copy of that.
-	if k.HasStatus {
+	if k.HasStatus && !k.SealedStatus {
 		to[name+"/status"] = newSubresource(s, statusStrategy{how})
 	}
 }

@@ -18,7 +18,11 @@ type Kind struct {
 	NewList    func() runtime.Object
 	// HasStatus says that status is a subresource: a writer of the object never changes it, nor a writer of status the rest.
 	HasStatus bool
-	Columns   []Column
+	// SealedStatus says that the status is written by the server alone, so that there is no subresource.
+	SealedStatus bool
+	// CreateOnly says that an object is made by a create and nothing else.
+	CreateOnly bool
+	Columns    []Column
 	// Default fills in what may be left out. It is called before every validation.
 	Default func(obj runtime.Object)
 	// Prepare settles what a writer may not decide; old is nil on create.

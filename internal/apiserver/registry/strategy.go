@@ -33,7 +33,7 @@ var (
 func (s strategy) NamespaceScoped() bool { return s.kind.Namespaced }
 
 // AllowCreateOnUpdate lets a PUT create: a declaration says what should be, not how it gets there.
-func (strategy) AllowCreateOnUpdate(context.Context) bool { return true }
+func (s strategy) AllowCreateOnUpdate(context.Context) bool { return !s.kind.CreateOnly }
 
 // AllowUnconditionalUpdate lets a writer leave out the version that he has read.
 func (strategy) AllowUnconditionalUpdate(context.Context) bool { return true }

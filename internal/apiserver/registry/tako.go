@@ -157,7 +157,8 @@ func nodes() *Kind {
 
 func tokens() *Kind {
 	k := of[v1alpha1.Token, v1alpha1.TokenList](v1alpha1.SchemeGroupVersion, v1alpha1.KindToken, Names{Plural: v1alpha1.ResourceTokens})
-	k.HasStatus = true
+	// Who could write the hash could make a token of his own that of somebody else.
+	k.HasStatus, k.SealedStatus, k.CreateOnly = true, true, true
 	k.Columns = []Column{
 		{Name: "Type", Type: "string", Description: "join or user", Value: func(o runtime.Object) any { return string(o.(*v1alpha1.Token).Spec.Type) }},
 		{Name: "For", Type: "string", Description: "who the bearer is, or what a host is called", Value: func(o runtime.Object) any { return bearer(o.(*v1alpha1.Token)) }},

@@ -3,6 +3,7 @@ package registry
 import (
 	"context"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apiserver/pkg/registry/rest"
@@ -36,8 +37,19 @@ func (s tokenStore) Create(ctx context.Context, obj runtime.Object, validate res
 		return nil, err
 	}
 	t := out.DeepCopyObject().(*v1alpha1.Token)
-	t.Status.Token = secret
+	if options == nil || len(options.DryRun) == 0 {
+		t.Status.Token = secret
+	}
 	return t, nil
+}
+
+// Update changes what may be changed. It makes no token, also for server-side apply, whose answer nobody reads the secret from.
+func (s tokenStore) Update(ctx context.Context, name string, info rest.UpdatedObjectInfo, create rest.ValidateObjectFunc, update rest.ValidateObjectUpdateFunc, _ bool, options *metav1.UpdateOptions) (runtime.Object, bool, error) {
+	out, made, err := s.Store.Update(ctx, name, info, create, update, false, options)
+	if apierrors.IsNotFound(err) {
+		err = apierrors.NewBadRequest("token " + name + " is not there, and a token is made by create only, which shows its secret: `tako token create`")
+	}
+	return out, made, err
 }
 
 // minted is the strategy of a token whose secret has been made.

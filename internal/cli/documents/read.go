@@ -91,10 +91,18 @@ func isDeclared(apiVersion, kind string) bool {
 	return apiVersion == declare.APIVersion && (kind == declare.KindNodeConfig || kind == declare.KindClusterNodeConfig)
 }
 
+// mistakes are those of a declaration, and circles of resources where there is no other.
+func mistakes(d *declare.Document) []declare.Fault {
+	if faults := d.Validate(); len(faults) > 0 {
+		return faults
+	}
+	return d.Locate(declare.Cycles(&d.Config.Spec))
+}
+
 func readDeclaration(file string, s section) ([]Document, []declare.Fault) {
 	declared, faults := declare.Read(file, []byte(s.text))
 	for i := range declared {
-		faults = append(faults, declared[i].Validate()...)
+		faults = append(faults, mistakes(&declared[i])...)
 	}
 	for i := range faults {
 		shift(&faults[i], s.line-1)
@@ -201,7 +209,7 @@ func (d *Document) checkDeclaration() []declare.Fault {
 	}
 	declared, faults := declare.Read(d.File, text)
 	for i := range declared {
-		faults = append(faults, declared[i].Validate()...)
+		faults = append(faults, mistakes(&declared[i])...)
 	}
 	for i := range faults {
 		faults[i].Line, faults[i].Column, faults[i].Related = 0, 0, nil // places of the text made here
