@@ -197,6 +197,7 @@ func fieldNames(t reflect.Type, seen map[reflect.Type]bool) []string {
 	return names
 }
 
+// exampleNames lists the examples that are declarations. A program has a test of its own beside it.
 func exampleNames(t *testing.T) []string {
 	t.Helper()
 	entries, err := os.ReadDir(".")
@@ -205,7 +206,11 @@ func exampleNames(t *testing.T) []string {
 	}
 	var names []string
 	for _, e := range entries {
-		if e.IsDir() {
+		programs, err := filepath.Glob(filepath.Join(e.Name(), "*.go"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if e.IsDir() && len(programs) == 0 {
 			names = append(names, e.Name())
 		}
 	}

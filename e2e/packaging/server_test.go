@@ -1,0 +1,98 @@
+//go:build e2e
+
+// Package packaging_test proves on a real host that the control plane runs under its unit, installed as packaging/README.md
+// says. The agent's unit is what the tests of e2e/alone run under.
+package packaging_test
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"tako.dev/tako/e2e/host"
+)
+
+const (
+	// readyTime bounds the wait for a server that systemd starts again. It takes three seconds; the rest is for busy machines.
+	readyTime = time.Minute
+	unit      = "tako-server.service"
+	program   = "/usr/bin/tako"
+	dataDir   = "/var/lib/tako/server"
+	// exposureMax is ten times what `systemd-analyze security` of Debian 12 may give the unit; docs/operations.md tells the score.
+	exposureMax = "11"
+)
+
+// TestServerUnit runs the unit on a host whose agent has closed /var/lib/tako already.
+func TestServerUnit(t *testing.T) {
+	h := host.NewLab(t).Boot(t, "server")
+	h.CopyIn(t, buildTako(t), program)
+	h.CopyIn(t, filepath.Join("..", "..", "packaging", unit), "/etc/systemd/system/"+unit)
+	h.MustRun(t, "useradd", "--system", "--user-group", "--home-dir", "/nonexistent", "--shell", "/usr/sbin/nologin", "tako")
+	h.MustRun(t, "install", "-d", "-m", "0700", "/var/lib/tako")
+	// Type=notify: it returns when the server answers.
+	h.MustRun(t, "systemctl", "enable", "--now", unit)
+
+	h.MustRun(t, "systemd-analyze", "security", "--offline=true", "--threshold="+exposureMax, "/etc/systemd/system/"+unit)
+	wantOwners(t, h, map[string]string{
+		"/var/lib/tako":               "root 700",
+		dataDir:                       "tako 700",
+		dataDir + "/machine-secret":   "tako 600",
+		dataDir + "/admin.kubeconfig": "tako 600",
+		dataDir + "/audit.log":        "tako 600",
+	})
+	h.Put(t, "/tmp/qa.yaml", "apiVersion: v1\nkind: Namespace\nmetadata: {name: qa}\n", 0o644)
+	tako(t, h, "apply", "-f", "/tmp/qa.yaml")
+
+	before := show(t, h, "MainPID")
+	h.MustRun(t, "systemctl", "kill", "--signal=KILL", unit)
+	host.Eventually(t, readyTime, "another process of the server is ready", func() (string, bool) {
+		pid, state := show(t, h, "MainPID"), show(t, h, "ActiveState")
+		return state + " with process " + pid, state == "active" && pid != before
+	})
+	if got := tako(t, h, "get", "namespace", "qa", "-o", "name"); strings.TrimSpace(got) != "namespace/qa" {
+		t.Errorf("after a kill of the server its namespace is %q", got)
+	}
+
+	h.MustRun(t, "systemctl", "stop", unit)
+	if got := show(t, h, "Result"); got != "success" {
+		t.Errorf("stop: result %q, want success\n%s", got, h.Journal(t.Context(), unit))
+	}
+}
+
+// tako runs the command line as the administrator of the host.
+func tako(t *testing.T, h *host.Host, args ...string) string {
+	t.Helper()
+	return h.MustRun(t, append([]string{program, "--kubeconfig", dataDir + "/admin.kubeconfig"}, args...)...)
+}
+
+// show returns a property of the unit.
+func show(t *testing.T, h *host.Host, property string) string {
+	t.Helper()
+	return strings.TrimSpace(h.MustRun(t, "systemctl", "show", "--property="+property, "--value", unit))
+}
+
+// wantOwners compares owner and mode of files with what they are to be.
+func wantOwners(t *testing.T, h *host.Host, want map[string]string) {
+	t.Helper()
+	for path, want := range want {
+		if got := strings.TrimSpace(h.MustRun(t, "stat", "--format=%U %a", path)); got != want {
+			t.Errorf("%s has owner and mode %q, want %q", path, got, want)
+		}
+	}
+}
+
+// buildTako builds the program as it is shipped, without cgo.
+func buildTako(t *testing.T) string {
+	t.Helper()
+	host.Require(t) // before the long build
+	path := filepath.Join(t.TempDir(), "tako")
+	build := exec.CommandContext(t.Context(), "go", "build", "-o", path, "tako.dev/tako/cmd/tako")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("build tako: %v\n%s", err, out)
+	}
+	return path
+}
