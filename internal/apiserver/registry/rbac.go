@@ -5,7 +5,7 @@ import (
 	"strings"
 
 	rbac "k8s.io/api/rbac/v1"
-	"k8s.io/apimachinery/pkg/api/validation/path"
+	"k8s.io/apimachinery/pkg/api/validate/content"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
@@ -59,9 +59,17 @@ func rbacKinds() []*Kind {
 	})
 	kinds := []*Kind{role, clusterRole, binding, clusterBinding}
 	for _, k := range kinds {
-		k.ValidName = path.ValidatePathSegmentName // system:authenticated and the like
+		k.ValidName = isPathSegment // system:authenticated and the like
 	}
 	return kinds
+}
+
+// isPathSegment allows every name that a URL can hold.
+func isPathSegment(name string, prefix bool) []string {
+	if prefix {
+		name += "x"
+	}
+	return content.IsPathSegmentName(name)
 }
 
 func bindingColumns(parts func(runtime.Object) (rbac.RoleRef, []rbac.Subject)) []Column {
