@@ -11,6 +11,9 @@ import (
 	"tako.dev/tako/internal/apiserver"
 )
 
+// notifySocket is the variable of sd_notify(3).
+const notifySocket = "NOTIFY_SOCKET"
+
 // serverCommand runs the control plane.
 func serverCommand() *cobra.Command {
 	var o apiserver.Options
@@ -20,16 +23,21 @@ func serverCommand() *cobra.Command {
 		Example: `  tako server --data-dir /var/lib/tako/server
   tako server --data-dir /tmp/tako --listen 127.0.0.1:0
   tako server --etcd-servers https://10.0.0.1:2379,https://10.0.0.2:2379 --etcd-ca ca.pem --etcd-cert tako.pem --etcd-key tako-key.pem`,
-		Args: cobra.NoArgs,
+		Args:              cobra.NoArgs,
+		PersistentPreRunE: withoutSettings,
 		RunE: func(c *cobra.Command, _ []string) (err error) {
 			if o.DataDir, err = filepath.Abs(o.DataDir); err != nil {
 				return err
 			}
 			o.Log = slog.New(slog.NewTextHandler(c.ErrOrStderr(), nil))
+			// The library tells systemd that it is ready as soon as it listens, which is before it answers; so it is not to find it.
+			systemd := os.Getenv(notifySocket)
+			_ = os.Unsetenv(notifySocket)
 			o.OnReady = func(url, kubeconfig string) {
 				o.Log.Info("ready", "url", url, "kubeconfig", kubeconfig)
 				// Without systemd there is nobody to tell.
-				_, _ = daemon.SdNotify(false, daemon.SdNotifyReady)
+				_ = os.Setenv(notifySocket, systemd)
+				_, _ = daemon.SdNotify(true, daemon.SdNotifyReady)
 			}
 			s, err := apiserver.New(o)
 			if err != nil {
@@ -50,6 +58,9 @@ func serverCommand() *cobra.Command {
 	c.AddCommand(backupCommand(), restoreCommand())
 	return c
 }
+
+// withoutSettings stands in for the reading of a person's settings, which a service has none of.
+func withoutSettings(*cobra.Command, []string) error { return nil }
 
 // defaultDataDir is systemd's state directory, or the one that it would be.
 func defaultDataDir() string {

@@ -111,8 +111,9 @@ its server's data directory. These commands take it offline, add others, and mak
   tako trust add-root ed25519:... --threshold 2 --out proposal.json
   tako trust sign proposal.json --key /media/safe/root-key
   tako trust accept proposal.json`,
-		Args: cobra.NoArgs,
-		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
+		Args:              cobra.NoArgs,
+		PersistentPreRunE: withoutSettings,
+		RunE:              func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
 	p.flags(c)
 	c.AddCommand(showTrust(&p), exportRoot(&p), addRoot(&p), rotateRoot(&p), bumpEpoch(&p), signTrust(), acceptTrust(&p))

@@ -82,7 +82,7 @@ func (s *Server) Run(ctx context.Context) (err error) {
 
 // openKeys reads the cluster's keys and trust documents, and makes them for a new cluster.
 func (s *Server) openKeys(ctx context.Context, dir *state.Dir, store *store) (*trust.Keys, error) {
-	secret, created, err := trust.LoadOrCreateSecret(dir.Join("machine-secret"))
+	secret, created, err := state.MachineSecret(ctx, store.client.Client, dir)
 	if err != nil {
 		return nil, err
 	}

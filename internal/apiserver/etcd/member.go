@@ -99,7 +99,8 @@ func config(opts Options, client, peer url.URL, log *zap.Logger) *embed.Config {
 	c := embed.NewConfig()
 	c.Name, c.Dir = MemberName, filepath.Join(opts.Dir, "member")
 	c.ListenClientUrls, c.AdvertiseClientUrls = []url.URL{client}, []url.URL{client}
-	c.ListenPeerUrls, c.AdvertisePeerUrls = []url.URL{peer}, []url.URL{peer}
+	// Nobody listens for peers, of which there are none: etcd would do so on an abstract socket, which every user can reach.
+	c.ListenPeerUrls, c.AdvertisePeerUrls = nil, []url.URL{peer}
 	c.InitialCluster = c.InitialClusterFromName(MemberName)
 	c.TickMs, c.ElectionMs = tickMS, electionMS
 	c.SnapshotCount, c.SnapshotCatchUpEntries = snapshotCount, catchUpEntries

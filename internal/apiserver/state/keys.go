@@ -48,6 +48,23 @@ func ClusterKeys(ctx context.Context, etcd *clientv3.Client, secret *trust.Ring,
 	}
 }
 
+// MachineSecret reads the machine secret, and makes one for a new cluster. Where there are keys already, a fresh secret would not
+// open them: then a missing file is an error. created says that it was made.
+func MachineSecret(ctx context.Context, etcd *clientv3.Client, d *Dir) (secret *trust.Ring, created bool, err error) {
+	path := d.Join("machine-secret")
+	ctx, cancel := context.WithTimeout(ctx, keysMax)
+	defer cancel()
+	got, err := etcd.Get(ctx, keysKey, clientv3.WithCountOnly())
+	if err != nil {
+		return nil, false, keysFault("look for", err)
+	}
+	if got.Count > 0 {
+		secret, err = trust.LoadSecret(path)
+		return secret, false, err
+	}
+	return trust.LoadOrCreateSecret(path)
+}
+
 func makeKeys(ctx context.Context, etcd *clientv3.Client, secret *trust.Ring, now time.Time) error {
 	keys, err := trust.NewKeys(trust.NewClusterID(), now)
 	if err != nil {

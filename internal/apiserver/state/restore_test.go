@@ -32,7 +32,7 @@ func start(t *testing.T, dir string) *server {
 	a, err := OpenAdmin(t.Context(), dir, etcd.Connection{})
 	must(t, err)
 	t.Cleanup(func() { a.Close() })
-	secret, _, err := trust.LoadOrCreateSecret(d.Join("machine-secret"))
+	secret, _, err := MachineSecret(t.Context(), a.client.Client, d)
 	must(t, err)
 	keys, err := ClusterKeys(t.Context(), a.client.Client, secret, time.Now())
 	must(t, err)
@@ -120,6 +120,19 @@ func half(t *testing.T, file string) string {
 	path := filepath.Join(t.TempDir(), "half")
 	must(t, os.WriteFile(path, b[:len(b)/2], 0o600))
 	return path
+}
+
+// TestLostMachineSecret: nothing is made in its place, which would only hide what is missing.
+func TestLostMachineSecret(t *testing.T) {
+	s := start(t, t.TempDir())
+	path := filepath.Join(s.dir, "machine-secret")
+	must(t, os.Remove(path))
+	if _, created, err := MachineSecret(t.Context(), s.admin.client.Client, s.admin.dir); created || !reason.Is(err, reason.KeyFileDamaged) {
+		t.Errorf("created %t, %v", created, err)
+	}
+	if _, err := os.Stat(path); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("there is one: %v", err)
+	}
 }
 
 // TestTrustGoesOffline takes the root key away, and changes trust documents with keys that are elsewhere.
