@@ -28,6 +28,11 @@ const (
 	repairMax  = 5 * time.Second
 )
 
+// drifting is how many files drift in turn under the readers: so many that none drifts more than five times within a minute,
+// however long the readers take, since that is taken for a fight and left alone. Five turns are 50,000 repairs, and a disk
+// makes about as many durable renames in a minute.
+const drifting = 10_000
+
 // kind is a way for a file to drift.
 type kind string
 
@@ -175,7 +180,7 @@ func measureRepair(ctx context.Context, b *bench) error {
 // measureTorn reads files without a pause while they drift and are repaired: every read must find the whole of the one or
 // the whole of the other content.
 func measureTorn(ctx context.Context, b *bench) error {
-	s, err := b.newSite(managed)
+	s, err := b.newSite(drifting)
 	if err != nil {
 		return err
 	}
@@ -190,15 +195,14 @@ func measureTorn(ctx context.Context, b *bench) error {
 		for range readersAtOnce {
 			all.Go(func() { c.read(ctx, r) })
 		}
-		// A thousand files in turn: none drifts so often within a minute that it is taken for a fight.
 		for ; c.reads.Load() < b.reads; rounds++ {
-			i := rounds % managed
+			i := rounds % drifting
 			c.file.Store(int64(i))
 			if err := replace(r.path(i), content(i)+"drift\n"); err != nil {
 				return err
 			}
 			if _, err := r.repaired(ctx, i); err != nil {
-				return err
+				return fmt.Errorf("repair %d: %w", rounds+1, err)
 			}
 		}
 		return nil
