@@ -154,6 +154,9 @@ func (s *Server) openStore(ctx context.Context, dir *state.Dir) (*store, error) 
 		return nil, err
 	}
 	st.client = client
+	if st.member != nil {
+		st.member.Attach(client)
+	}
 	return st, nil
 }
 

@@ -6,10 +6,12 @@ import (
 	"log/slog"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.etcd.io/etcd/client/v3/kubernetes"
 )
 
 // TestMemberKeepsItsData: what one run has acknowledged the next one has, also below a path that is too long for a socket.
@@ -98,5 +100,63 @@ func TestQuota(t *testing.T) {
 	}
 	if _, err := c.KV.Put(t.Context(), "/key", "small"); err != nil {
 		t.Errorf("after maintenance: %v", err)
+	}
+}
+
+// TestAttached: a client that is attached sees what one of the socket sees, in the same errors, and is refused when the member
+// has gone.
+func TestAttached(t *testing.T) {
+	m, err := Start(t.Context(), Options{Dir: t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	stop := sync.OnceFunc(m.Close)
+	defer stop()
+	var both []*kubernetes.Client
+	for range 2 {
+		c, err := Connect(t.Context(), Connection{Endpoints: m.Endpoints()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		both = append(both, c)
+	}
+	m.Attach(both[0])
+	events := both[0].Watch(t.Context(), "/key", clientv3.WithCreatedNotify())
+	<-events
+	for i, c := range both {
+		if r, err := c.OptimisticPut(t.Context(), "/key", []byte("first"), 0, kubernetes.PutOptions{GetOnFailure: true}); err != nil || r.Succeeded != (i == 0) {
+			t.Errorf("client %d: create: %+v, %v", i, r, err)
+		} else if i == 1 && string(r.KV.Value) != "first" {
+			t.Errorf("client %d: is told %q", i, r.KV.Value)
+		}
+		if got, err := c.Kubernetes.Get(t.Context(), "/key", kubernetes.GetOptions{}); err != nil || string(got.KV.Value) != "first" {
+			t.Errorf("client %d: get: %+v, %v", i, got, err)
+		}
+		if _, err := c.Kubernetes.Get(t.Context(), "/key", kubernetes.GetOptions{Revision: 1000}); !errors.Is(err, rpctypes.ErrFutureRev) {
+			t.Errorf("client %d: of the future: %v", i, err)
+		}
+		if _, err := c.KV.Put(t.Context(), "/key", strings.Repeat("x", 1_600_000)); !errors.Is(err, rpctypes.ErrRequestTooLarge) {
+			t.Errorf("client %d: too large: %v", i, err)
+		}
+		parts, err := c.KV.GetStream(t.Context(), "/key")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if list, err := clientv3.GetStreamToGetResponse(parts); err != nil || len(list.Kvs) != 1 {
+			t.Errorf("client %d: list in parts: %+v, %v", i, list, err)
+		}
+		ended, cancel := context.WithCancel(t.Context())
+		cancel()
+		if _, err := c.KV.Put(ended, "/key", "late"); !errors.Is(err, context.Canceled) {
+			t.Errorf("client %d: after the end of its context: %v", i, err)
+		}
+	}
+	if r := <-events; len(r.Events) != 1 || string(r.Events[0].Kv.Value) != "first" {
+		t.Errorf("told %+v", r)
+	}
+	stop()
+	if _, err := both[0].KV.Get(t.Context(), "/key"); !errors.Is(err, rpctypes.ErrStopped) {
+		t.Errorf("after the end: %v", err)
 	}
 }

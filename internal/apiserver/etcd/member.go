@@ -57,6 +57,7 @@ type Member struct {
 	url     string
 	quiet   atomic.Bool // ends its log
 	quota   int64       // bytes
+	calls   calls       // of the clients that are attached
 }
 
 // Start starts a member that is the whole cluster, and returns when it serves.
@@ -129,6 +130,7 @@ func (m *Member) Failed() <-chan error { return m.etcd.Err() }
 // Close stops the member and waits for it.
 func (m *Member) Close() {
 	m.quiet.Store(true)
+	m.calls.stop()
 	if m.etcd != nil {
 		m.etcd.Close()
 	}

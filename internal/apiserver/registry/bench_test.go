@@ -53,6 +53,7 @@ func benchStore(b *testing.B) *Store {
 		b.Fatal(err)
 	}
 	b.Cleanup(func() { _ = client.Close() })
+	member.Attach(client)
 	kinds := Kinds()
 	scheme := NewScheme(kinds)
 	backend := NewBackend(scheme, client, nil)
