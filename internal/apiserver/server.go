@@ -224,7 +224,7 @@ func (s *Server) assemble(p parts) (*assembly, error) {
 		backend.Close()
 		return nil, err
 	}
-	work, err := controllers.New(controllers.Options{Config: config.LoopbackClientConfig, Events: bounds, Log: s.opts.Log, Metrics: takoMetrics{}})
+	work, err := controllers.New(controllers.Options{Config: config.LoopbackClientConfig, Objects: registry.NewLocal(objects, config.AdmissionControl), Events: bounds, Log: s.opts.Log, Metrics: takoMetrics{}})
 	if err != nil {
 		backend.Close()
 		return nil, err

@@ -14,6 +14,7 @@ import (
 	core "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/dynamic"
 	typedcore "k8s.io/client-go/kubernetes/typed/core/v1"
@@ -44,6 +45,8 @@ const (
 type Options struct {
 	// Config reaches the API, with the rights to do everything. Its rate limits are not used: the workers are the limit.
 	Config *rest.Config
+	// Objects is a shorter way to the objects of which there are many. Default through Config.
+	Objects Objects
 	// Events bounds the Events: the one that admits them in this process. Default one of its own, which evicts all the same.
 	Events *events.Bounds
 	// Log takes what is worth knowing. Default nothing is logged.
@@ -58,6 +61,37 @@ type Options struct {
 }
 
 const workersMax = 64
+
+// Objects reads and writes objects of tako's own kinds, with the errors of the API.
+type Objects interface {
+	// Get reads the newest version.
+	Get(ctx context.Context, key types.NamespacedName, into runtime.Object) error
+	// Create creates an object, which it may change.
+	Create(ctx context.Context, o runtime.Object) error
+	// UpdateStatus writes the status, if the object is still the version that was read.
+	UpdateStatus(ctx context.Context, o runtime.Object) error
+}
+
+// remote is the way through the API.
+type remote struct {
+	client client.Client
+	live   client.Reader
+}
+
+// Get reads.
+func (r remote) Get(ctx context.Context, key types.NamespacedName, into runtime.Object) error {
+	return r.live.Get(ctx, key, into.(client.Object))
+}
+
+// Create creates.
+func (r remote) Create(ctx context.Context, o runtime.Object) error {
+	return r.client.Create(ctx, o.(client.Object))
+}
+
+// UpdateStatus writes the status.
+func (r remote) UpdateStatus(ctx context.Context, o runtime.Object) error {
+	return r.client.Status().Update(ctx, o.(client.Object))
+}
 
 func (o Options) withDefaults() Options {
 	if o.Log == nil {

@@ -87,15 +87,18 @@ func withoutSpec(obj any) (any, error) {
 type revisions struct {
 	kind    revisionKind
 	cached  client.Client
-	live    client.Reader
+	objects Objects
 	keep    int
 	log     *slog.Logger
 	metrics *metrics
 }
 
 func (c *Controllers) addRevisions(ctx context.Context, m manager.Manager, k revisionKind) error {
-	r := &revisions{kind: k, cached: m.GetClient(), live: m.GetAPIReader(), keep: c.options.RevisionsKept,
+	r := &revisions{kind: k, cached: m.GetClient(), objects: c.options.Objects, keep: c.options.RevisionsKept,
 		log: c.options.Log.With("component", "revisions", "kind", k.config), metrics: c.metrics}
+	if r.objects == nil {
+		r.objects = remote{client: m.GetClient(), live: m.GetAPIReader()}
+	}
 	if err := m.GetFieldIndexer().IndexField(ctx, r.metadata(), ownedBy, controllerUID); err != nil {
 		return err
 	}
@@ -150,7 +153,7 @@ func (r *revisions) reconcile(ctx context.Context, key types.NamespacedName) (re
 	}
 	if !settled(config, r.kind.status(config), made) {
 		config = r.kind.newConfig()
-		if err := r.live.Get(ctx, key, config); err != nil {
+		if err := r.objects.Get(ctx, key, config); err != nil {
 			return reconcile.Result{}, client.IgnoreNotFound(err)
 		}
 		outcome, err := r.make(ctx, config)
@@ -180,23 +183,23 @@ type outcome struct {
 	again    time.Duration
 }
 
-// make makes the revision of a config, unless it is there.
+// make makes the revision of a config, unless it is there. It mostly is not.
 func (r *revisions) make(ctx context.Context, config client.Object) (outcome, error) {
 	digest, err := catalog.RevisionDigest(r.kind.spec(config).Resources)
 	if err != nil {
 		return outcome{}, err
 	}
 	name := catalog.RevisionName(config.GetName(), digest)
-	there := r.kind.newRevision()
-	err = r.live.Get(ctx, types.NamespacedName{Namespace: config.GetNamespace(), Name: name}, there)
-	if apierrors.IsNotFound(err) {
-		if err := r.create(ctx, config, name); err != nil {
-			return outcome{}, err // one that somebody makes at the same time is looked at in the next try
-		}
+	err = r.create(ctx, config, name)
+	if err == nil {
 		return outcome{revision: name, reason: reasonRevisionMade, words: "holds what is declared"}, nil
 	}
-	if err != nil {
+	if !apierrors.IsAlreadyExists(err) {
 		return outcome{}, err
+	}
+	there := r.kind.newRevision()
+	if err := r.objects.Get(ctx, types.NamespacedName{Namespace: config.GetNamespace(), Name: name}, there); err != nil {
+		return outcome{}, err // one that has gone meanwhile is made in the next try
 	}
 	return r.compare(config, there, digest)
 }
@@ -239,7 +242,7 @@ func (r *revisions) create(ctx context.Context, config client.Object, name strin
 		Source:    &v1alpha1.RevisionSource{Kind: r.kind.config, Name: config.GetName(), UID: config.GetUID()},
 		Resources: r.kind.spec(config).Resources,
 	}
-	if err := r.cached.Create(ctx, o); err != nil {
+	if err := r.objects.Create(ctx, o); err != nil {
 		return err
 	}
 	r.metrics.made.WithLabelValues(r.kind.revision).Inc()
@@ -249,11 +252,10 @@ func (r *revisions) create(ctx context.Context, config client.Object, name strin
 
 // tell writes the status of a config, which was read live.
 func (r *revisions) tell(ctx context.Context, config client.Object, o outcome) error {
-	before := config.DeepCopyObject().(client.Object)
 	status := r.kind.status(config)
 	status.ObservedGeneration = config.GetGeneration()
 	describe(status, r.kind.revision, o)
-	return r.cached.Status().Patch(ctx, config, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
+	return r.objects.UpdateStatus(ctx, config)
 }
 
 // describe sets revision and conditions of a status by what became of the revision. Until there is a new one, the status names
