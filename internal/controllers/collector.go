@@ -39,6 +39,7 @@ type collector struct {
 	kinds    *kinds
 	metadata metadata.Interface
 	objects  dynamic.Interface
+	shorter  func(kind schema.GroupVersionKind, metadataOnly bool) cache.ListerWatcher // than metadata, or nil
 	events   typedcore.EventsGetter
 	log      *slog.Logger
 	metrics  *metrics
@@ -150,12 +151,15 @@ func (c *collector) follow(ctx context.Context, s served, all *sync.WaitGroup) {
 	inner, stop := context.WithCancel(ctx)
 	w := &kindWatch{kind: s, started: time.Now(), synced: make(chan struct{}), stop: stop, done: make(chan struct{})}
 	c.watches[s.resource] = w
-	source := c.metadata.Resource(s.resource)
-	lw := &cache.ListWatch{
-		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) { return source.List(ctx, o) },
-		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
-			return source.Watch(ctx, o)
-		},
+	lw := c.shorter(schema.GroupVersionKind{Group: s.kind.Group, Version: s.resource.Version, Kind: s.kind.Kind}, true)
+	if lw == nil {
+		source := c.metadata.Resource(s.resource)
+		lw = &cache.ListWatch{
+			ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) { return source.List(ctx, o) },
+			WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+				return source.Watch(ctx, o)
+			},
+		}
 	}
 	reflector := cache.NewReflectorWithOptions(lw, &metav1.PartialObjectMetadata{}, &feed{collector: c, watch: w}, cache.ReflectorOptions{Name: "gc " + s.resource.String()})
 	all.Go(func() {

@@ -14,14 +14,17 @@ import (
 	core "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/dynamic"
 	typedcore "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
+	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 	"sigs.k8s.io/controller-runtime/pkg/config"
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
@@ -70,17 +73,17 @@ type Objects interface {
 	Create(ctx context.Context, o runtime.Object) error
 	// UpdateStatus writes the status, if the object is still the version that was read.
 	UpdateStatus(ctx context.Context, o runtime.Object) error
+	// ListerWatcher lists and watches all objects of a kind, or their metadata; nil when that has to go through the API. The
+	// objects may be changed field by field, and no deeper.
+	ListerWatcher(kind schema.GroupVersionKind, metadataOnly bool) toolscache.ListerWatcher
 }
 
 // remote is the way through the API.
-type remote struct {
-	client client.Client
-	live   client.Reader
-}
+type remote struct{ client client.Client }
 
 // Get reads.
 func (r remote) Get(ctx context.Context, key types.NamespacedName, into runtime.Object) error {
-	return r.live.Get(ctx, key, into.(client.Object))
+	return r.client.Get(ctx, key, into.(client.Object))
 }
 
 // Create creates.
@@ -92,6 +95,9 @@ func (r remote) Create(ctx context.Context, o runtime.Object) error {
 func (r remote) UpdateStatus(ctx context.Context, o runtime.Object) error {
 	return r.client.Status().Update(ctx, o.(client.Object))
 }
+
+// ListerWatcher has nothing better to offer than the API.
+func (remote) ListerWatcher(schema.GroupVersionKind, bool) toolscache.ListerWatcher { return nil }
 
 func (o Options) withDefaults() Options {
 	if o.Log == nil {
@@ -121,6 +127,7 @@ func (o Options) validate() error {
 type Controllers struct {
 	options   Options
 	config    *rest.Config
+	scheme    *runtime.Scheme
 	metrics   *metrics
 	kinds     *kinds
 	metadata  metadata.Interface
@@ -144,19 +151,25 @@ func New(options Options) (*Controllers, error) {
 	}
 	cfg := rest.CopyConfig(options.Config)
 	cfg.QPS, cfg.UserAgent = -1, fieldOwner
-	c := &Controllers{options: options, config: cfg, metrics: newMetrics()}
+	scheme := runtime.NewScheme()
+	err0 := errors.Join(core.AddToScheme(scheme), v1alpha1.AddToScheme(scheme))
+	c := &Controllers{options: options, config: cfg, scheme: scheme, metrics: newMetrics()}
 	meta, err1 := metadata.NewForConfig(cfg)
 	disco, err2 := discovery.NewDiscoveryClientForConfig(cfg)
 	typed, err3 := typedcore.NewForConfig(cfg)
 	// A deletion is answered with the whole object, which has no form but JSON where somebody else has defined its kind.
 	objects, err4 := dynamic.NewForConfig(cfg)
-	if err := errors.Join(err1, err2, err3, err4); err != nil {
+	direct, err5 := client.New(cfg, client.Options{Scheme: scheme})
+	if err := errors.Join(err0, err1, err2, err3, err4, err5); err != nil {
 		return nil, &reason.Error{Code: reason.InternalFault, Doing: "set up the clients of the controllers", Cause: err}
+	}
+	if options.Objects == nil {
+		c.options.Objects = remote{client.WithFieldOwner(direct, fieldOwner)}
 	}
 	c.metadata, c.objects = meta, objects
 	c.kinds = &kinds{client: disco}
 	c.collector = &collector{
-		kinds: c.kinds, metadata: meta, objects: objects, events: typed, log: options.Log.With("component", "gc"), metrics: c.metrics, workers: options.Workers,
+		kinds: c.kinds, metadata: meta, objects: objects, shorter: c.options.Objects.ListerWatcher, events: typed, log: options.Log.With("component", "gc"), metrics: c.metrics, workers: options.Workers,
 		changed: make(chan struct{}, 1),
 	}
 	c.evictor = &evictor{bounds: options.Events, client: typed, log: options.Log.With("component", "events"), metrics: c.metrics}
@@ -220,21 +233,17 @@ func (s stoppable) WaitForCacheSync(ctx context.Context) bool {
 
 // manager is controller-runtime's, with the controllers of kinds of which there are few.
 func (c *Controllers) manager(ctx context.Context) (manager.Manager, error) {
-	scheme := runtime.NewScheme()
-	if err := errors.Join(core.AddToScheme(scheme), v1alpha1.AddToScheme(scheme)); err != nil {
-		return nil, err
-	}
 	logger := logr.FromSlogHandler(warnings{c.options.Log.With("component", "manager").Handler()})
 	// The library keeps a logger for the whole process, and complains where none is set.
 	ctrllog.SetLogger(logger)
 	stop, skip, owner := stopMax, true, fieldOwner
 	m, err := manager.New(c.config, manager.Options{
-		Scheme: scheme, Logger: logger, Metrics: metricsserver.Options{BindAddress: "0"}, GracefulShutdownTimeout: &stop,
+		Scheme: c.scheme, Logger: logger, Metrics: metricsserver.Options{BindAddress: "0"}, GracefulShutdownTimeout: &stop,
 		// Names of controllers are unique in a process for the library's own metrics, which nobody reads here.
 		Controller: config.Controller{SkipNameValidation: &skip, MaxConcurrentReconciles: c.options.Workers, ReconciliationTimeout: callMax},
 		Client:     client.Options{FieldOwner: owner},
 		NewCache:   stoppableBy(ctx),
-		Cache: cache.Options{DefaultTransform: cache.TransformStripManagedFields(), ByObject: map[client.Object]cache.ByObject{
+		Cache: cache.Options{NewInformer: c.informer, DefaultTransform: cache.TransformStripManagedFields(), ByObject: map[client.Object]cache.ByObject{
 			&v1alpha1.NodeConfig{}:        {Transform: withoutSpec},
 			&v1alpha1.ClusterNodeConfig{}: {Transform: withoutSpec},
 		}},
@@ -251,6 +260,17 @@ func (c *Controllers) manager(ctx context.Context) (manager.Manager, error) {
 		}
 	}
 	return m, nil
+}
+
+// informer makes an informer of the manager's cache, which watches in the shortest way.
+func (c *Controllers) informer(lw toolscache.ListerWatcher, o runtime.Object, resync time.Duration, indexers toolscache.Indexers) toolscache.SharedIndexInformer {
+	_, metadataOnly := o.(*metav1.PartialObjectMetadata)
+	if kind, err := apiutil.GVKForObject(o, c.scheme); err == nil {
+		if own := c.options.Objects.ListerWatcher(kind, metadataOnly); own != nil {
+			lw = own
+		}
+	}
+	return toolscache.NewSharedIndexInformer(lw, o, resync, indexers)
 }
 
 // warnings leaves out of a log what is no warning: the library tells at length what it starts and stops.

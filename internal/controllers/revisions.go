@@ -96,9 +96,6 @@ type revisions struct {
 func (c *Controllers) addRevisions(ctx context.Context, m manager.Manager, k revisionKind) error {
 	r := &revisions{kind: k, cached: m.GetClient(), objects: c.options.Objects, keep: c.options.RevisionsKept,
 		log: c.options.Log.With("component", "revisions", "kind", k.config), metrics: c.metrics}
-	if r.objects == nil {
-		r.objects = remote{client: m.GetClient(), live: m.GetAPIReader()}
-	}
 	if err := m.GetFieldIndexer().IndexField(ctx, r.metadata(), ownedBy, controllerUID); err != nil {
 		return err
 	}
