@@ -1,12 +1,15 @@
 package registry
 
 import (
+	"context"
 	"fmt"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/apiserver/pkg/registry/rest"
 
@@ -21,7 +24,7 @@ const creators = 32
 
 // BenchmarkCreate creates small NodeConfigs in process, in an etcd that syncs to the disk of the directory for temporary files.
 func BenchmarkCreate(b *testing.B) {
-	store := benchStore(b)
+	store := openRegistry(b).Store(v1alpha1.Resource(v1alpha1.ResourceNodeConfigs))
 	ctx := request.WithNamespace(b.Context(), "default")
 	var next atomic.Int64
 	var all sync.WaitGroup
@@ -40,36 +43,40 @@ func BenchmarkCreate(b *testing.B) {
 	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "creates/s")
 }
 
-// benchStore is the storage of NodeConfigs over an etcd of its own.
-func benchStore(b *testing.B) *Store {
-	b.Helper()
-	member, err := etcd.Start(b.Context(), etcd.Options{Dir: b.TempDir()})
+// openRegistry is the storage of all kinds over an etcd of its own.
+func openRegistry(t testing.TB) *Registry {
+	t.Helper()
+	member, err := etcd.Start(t.Context(), etcd.Options{Dir: t.TempDir()})
 	if err != nil {
-		b.Fatal(err)
+		t.Fatal(err)
 	}
-	b.Cleanup(member.Close)
-	client, err := etcd.Connect(b.Context(), etcd.Connection{Endpoints: member.Endpoints()})
+	t.Cleanup(member.Close)
+	client, err := etcd.Connect(t.Context(), etcd.Connection{Endpoints: member.Endpoints()})
 	if err != nil {
-		b.Fatal(err)
+		t.Fatal(err)
 	}
-	b.Cleanup(func() { _ = client.Close() })
+	t.Cleanup(func() { _ = client.Close() })
 	member.Attach(client)
 	kinds := Kinds()
 	scheme := NewScheme(kinds)
 	backend := NewBackend(scheme, client, nil)
-	b.Cleanup(backend.Close)
+	t.Cleanup(backend.Close)
 	bounds, err := events.New(events.Options{})
 	if err != nil {
-		b.Fatal(err)
+		t.Fatal(err)
 	}
 	objects, err := New(scheme, kinds, backend, nil, bounds)
 	if err != nil {
-		b.Fatal(err)
+		t.Fatal(err)
 	}
 	for _, s := range objects.stores {
-		b.Cleanup(s.Destroy)
+		t.Cleanup(s.Destroy)
+		ready := func(context.Context) (bool, error) { return s.ReadinessCheck() == nil, nil }
+		if err := wait.PollUntilContextTimeout(t.Context(), time.Millisecond, eventTime, true, ready); err != nil {
+			t.Fatalf("%s: %v", s.DefaultQualifiedResource, err)
+		}
 	}
-	return objects.Store(v1alpha1.Resource(v1alpha1.ResourceNodeConfigs))
+	return objects
 }
 
 func benchConfig(i int64) *v1alpha1.NodeConfig {
