@@ -7,6 +7,8 @@ import (
 	"sync"
 	"time"
 
+	core "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -102,7 +104,8 @@ func (c *collector) run(ctx context.Context) error {
 // collectible: the kind can be watched and its objects deleted. Events have no owners, come and go by the thousand, and end
 // by themselves.
 func collectible(s served) bool {
-	return s.can("list", "watch", "delete") && s.kind.Kind != "Event"
+	event := s.kind.Kind == "Event" && (s.kind.Group == core.GroupName || s.kind.Group == eventsv1.GroupName)
+	return s.can("list", "watch", "delete") && !event
 }
 
 // refresh asks for the kinds and follows those that there are.
@@ -116,17 +119,20 @@ func (c *collector) refresh(ctx context.Context, all *sync.WaitGroup) {
 		return
 	}
 	list, _ := c.kinds.list()
-	wanted := map[schema.GroupVersionResource]bool{}
+	wanted := map[schema.GroupVersionResource]served{}
 	for _, s := range list {
 		if collectible(s) {
-			wanted[s.resource] = true
-			c.follow(ctx, s, all)
+			wanted[s.resource] = s
 		}
 	}
+	// First what goes: a kind that is preferred in another version now is forgotten, and then learnt again.
 	for resource, w := range c.watching() {
-		if !wanted[resource] {
+		if _, stays := wanted[resource]; !stays {
 			c.abandon(resource, w)
 		}
+	}
+	for _, s := range wanted {
+		c.follow(ctx, s, all)
 	}
 	c.countUnsynced()
 }

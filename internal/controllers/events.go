@@ -180,7 +180,7 @@ func (f eventFeed) Add(obj any) error { return f.Update(obj) }
 
 // Update observes a changed Event.
 func (f eventFeed) Update(obj any) error {
-	f.bounds.Observe(storedEvent(obj.(*core.Event)))
+	f.bounds.Observe(time.Now(), storedEvent(obj.(*core.Event)))
 	return nil
 }
 
@@ -197,7 +197,7 @@ func (f eventFeed) Replace(list []any, _ string) error {
 	for _, obj := range list {
 		all = append(all, storedEvent(obj.(*core.Event)))
 	}
-	f.bounds.Sync(all)
+	f.bounds.Sync(time.Now(), all)
 	return nil
 }
 

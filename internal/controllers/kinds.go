@@ -33,6 +33,8 @@ func (s *served) can(verbs ...string) bool {
 type kinds struct {
 	client discovery.DiscoveryInterfaceWithContext
 
+	refreshing sync.Mutex // one at a time: an answer never replaces a newer one
+
 	mu      sync.Mutex // guards what follows
 	all     map[gc.GroupKind]served
 	unknown string // why not everything is known
@@ -56,6 +58,8 @@ func (k *kinds) get(kind gc.GroupKind) (served, bool) {
 
 // refresh asks the server. What it cannot tell just now stays as it was known: an error is for when it told nothing.
 func (k *kinds) refresh(ctx context.Context) error {
+	k.refreshing.Lock()
+	defer k.refreshing.Unlock()
 	ctx, cancel := deadlined(ctx)
 	defer cancel()
 	lists, err := discovery.ServerPreferredResourcesWithContext(ctx, k.client)

@@ -13,6 +13,8 @@ type metrics struct {
 	made       *prometheus.CounterVec // by kind
 	removed    *prometheus.CounterVec // by kind
 	namespaces prometheus.Counter
+
+	stay map[prometheus.Collector]bool // in a registry that takes nothing out again
 }
 
 func newMetrics() *metrics {
@@ -20,6 +22,7 @@ func newMetrics() *metrics {
 	counter := func(n, help string) prometheus.CounterOpts { return prometheus.CounterOpts{Name: name(n), Help: help} }
 	gauge := func(n, help string) prometheus.GaugeOpts { return prometheus.GaugeOpts{Name: name(n), Help: help} }
 	return &metrics{
+		stay:       map[prometheus.Collector]bool{},
 		objects:    prometheus.NewGauge(gauge("gc_objects", "Objects and owners that the garbage collector knows of.")),
 		unsynced:   prometheus.NewGauge(gauge("gc_unlisted_kinds", "Kinds that could not be listed yet.")),
 		decisions:  prometheus.NewCounterVec(counter("gc_decisions_total", "What the garbage collector did, by action and result: done, stale, failed."), []string{"action", "result"}),
@@ -36,18 +39,20 @@ func (m *metrics) all() []prometheus.Collector {
 	return []prometheus.Collector{m.objects, m.unsynced, m.decisions, m.failures, m.stored, m.evicted, m.made, m.removed, m.namespaces}
 }
 
-// register registers all metrics or none, and returns what takes them out again.
+// register registers all metrics or none, and returns what takes them out again. It may be called again after that.
 func (m *metrics) register(r prometheus.Registerer) (unregister func(), err error) {
 	var registered []prometheus.Collector
 	unregister = func() {
 		for _, c := range registered {
-			r.Unregister(c)
+			m.stay[c] = !r.Unregister(c)
 		}
 	}
 	for _, c := range m.all() {
-		if err := r.Register(c); err != nil {
-			unregister()
-			return nil, err
+		if !m.stay[c] {
+			if err := r.Register(c); err != nil {
+				unregister()
+				return nil, err
+			}
 		}
 		registered = append(registered, c)
 	}

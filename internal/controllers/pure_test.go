@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -14,6 +15,7 @@ import (
 	"tako.dev/tako/api/v1alpha1"
 	"tako.dev/tako/declare"
 	"tako.dev/tako/internal/catalog"
+	"tako.dev/tako/internal/fleet/gc"
 )
 
 func TestSurplusKeepsWhatIsInUseAndTheNewest(t *testing.T) {
@@ -146,5 +148,48 @@ func TestCompare(t *testing.T) {
 		if err != nil || got.reason != test.want || got.words == "" || (got.again > 0) != (got.reason != reasonRevisionMade) {
 			t.Errorf("%s: %+v (%v), want %s", what, got, err, test.want)
 		}
+	}
+}
+
+// keeper is a registry that takes nothing out again, as that of the API library.
+type keeper struct{ *prometheus.Registry }
+
+func (keeper) Unregister(prometheus.Collector) bool { return false }
+
+func TestMetricsThatStay(t *testing.T) {
+	m := newMetrics()
+	for name, to := range map[string]prometheus.Registerer{"one that keeps": keeper{prometheus.NewRegistry()}, "another": prometheus.NewRegistry()} {
+		m.stay = map[prometheus.Collector]bool{}
+		for i := range 3 {
+			unregister, err := m.register(to)
+			if err != nil {
+				t.Fatalf("%s, time %d: %v", name, i, err)
+			}
+			unregister()
+		}
+	}
+	taken := prometheus.NewRegistry()
+	if err := taken.Register(m.namespaces); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := newMetrics().register(taken); err == nil {
+		t.Error("a metric was registered twice")
+	}
+	if err := taken.Register(m.objects); err != nil {
+		t.Errorf("after a registration that failed something is left: %v", err)
+	}
+}
+
+func TestCollectible(t *testing.T) {
+	all := metav1.Verbs{"list", "watch", "delete"}
+	for kind, want := range map[gc.GroupKind]bool{
+		{Kind: "ConfigMap"}: true, {Kind: "Event"}: false, {Group: "events.k8s.io", Kind: "Event"}: false, {Group: "example.org", Kind: "Event"}: true,
+	} {
+		if got := collectible(served{kind: kind, verbs: all}); got != want {
+			t.Errorf("%+v: %v, want %v", kind, got, want)
+		}
+	}
+	if collectible(served{kind: gc.GroupKind{Kind: "ConfigMap"}, verbs: metav1.Verbs{"list"}}) {
+		t.Error("what cannot be watched is collected")
 	}
 }

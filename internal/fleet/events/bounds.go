@@ -44,8 +44,9 @@ const (
 // Decision is the answer to an event.
 type Decision struct {
 	Do          Verdict
-	ID          ID  // the object that the event is in; of Refuse, none
-	Count       int // how often it happened, all in all
+	ID          ID   // the object that the event is in; of Refuse, none
+	New         bool // of Create: there was no object of that name, as far as is known
+	Count       int  // how often it happened, all in all
 	First, Last time.Time
 	After       time.Duration // of Refuse
 	Why         string        // of Refuse, in words
@@ -130,7 +131,7 @@ func New(options Options) (*Bounds, error) {
 }
 
 // Admit decides about an event that arrives: e.ID is the name that it would have as an object of its own. A Count below 1 is
-// taken as 1. When the object of a Create is not stored after all, Forget says so.
+// taken as 1. When the object of a Create that is New is not stored after all, Forget says so.
 func (b *Bounds) Admit(now time.Time, e Stored) Decision {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -155,10 +156,11 @@ func (b *Bounds) Admit(now time.Time, e Stored) Decision {
 		e.First = now
 	}
 	known := &entry{Stored: e, written: now}
-	if b.byID[e.ID] == nil {
+	d := known.decision(Create)
+	if d.New = b.byID[e.ID] == nil; d.New {
 		b.insertLocked(known)
 	} // else something else has that name, and the store will say so
-	return known.decision(Create)
+	return d
 }
 
 // Spend takes account of a write to an Event that Admit did not decide about: an update that somebody makes himself. When there
@@ -249,11 +251,11 @@ func (b *Bounds) Len() int {
 	return len(b.byID)
 }
 
-// Observe tells of an object that is stored.
-func (b *Bounds) Observe(s Stored) {
+// Observe tells of an object that is stored. A time after now is not believed: it would be evicted last.
+func (b *Bounds) Observe(now time.Time, s Stored) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.observeLocked(s)
+	b.observeLocked(now, s)
 }
 
 // Forget tells that an object is not stored, or not any more.
@@ -266,13 +268,13 @@ func (b *Bounds) Forget(id ID) {
 }
 
 // Sync tells of all objects that are stored: there are no others.
-func (b *Bounds) Sync(all []Stored) {
+func (b *Bounds) Sync(now time.Time, all []Stored) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	there := make(map[ID]bool, len(all))
 	for _, s := range all {
 		there[s.ID] = true
-		b.observeLocked(s)
+		b.observeLocked(now, s)
 	}
 	for id, e := range b.byID {
 		if !there[id] {
@@ -281,15 +283,19 @@ func (b *Bounds) Sync(all []Stored) {
 	}
 }
 
-func (b *Bounds) observeLocked(s Stored) {
+func (b *Bounds) observeLocked(now time.Time, s Stored) {
+	future := s.Last.After(now)
 	e := b.byID[s.ID]
 	if e == nil {
+		if future {
+			s.Last = now
+		}
 		b.insertLocked(&entry{Stored: s, written: s.Last})
 		return
 	}
 	// What is counted here and not written yet is more than what is stored.
 	e.Count = max(e.Count, s.Count)
-	if !e.evicting && s.Last.After(e.Last) {
+	if !e.evicting && !future {
 		b.move(e, s.Last)
 	}
 }

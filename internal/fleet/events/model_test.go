@@ -173,14 +173,14 @@ func TestObserveAndSync(t *testing.T) {
 	key := Key{Kind: "Node", Name: "a", Reason: "Broken"}
 	older := Stored{ID{"x", "older"}, key, 3, start, start}
 	newer := Stored{ID{"x", "newer"}, key, 5, start, start.Add(time.Minute)}
-	b.Observe(newer)
-	b.Observe(older)
+	b.Observe(start.Add(time.Hour), newer)
+	b.Observe(start.Add(time.Hour), older)
 	// A restarted server counts on where it stood, in the newest object.
 	d := b.Admit(start.Add(time.Hour), Stored{ID: ID{"x", "other"}, Key: key})
 	if d.Do != Merge || d.ID != newer.ID || d.Count != 6 || !d.First.Equal(start) {
 		t.Errorf("decided %+v", d)
 	}
-	b.Sync([]Stored{older})
+	b.Sync(start.Add(time.Hour), []Stored{older})
 	if b.Len() != 1 {
 		t.Errorf("%d objects after a listing of one", b.Len())
 	}
@@ -202,7 +202,7 @@ func TestEvictBringsDownWhatOthersMade(t *testing.T) {
 		all = append(all, Stored{ID{"x", fmt.Sprintf("%03d", i)}, Key{Name: fmt.Sprint(i)}, 1, start, start.Add(time.Duration(i) * time.Second)})
 	}
 	slices.Reverse(all)
-	b.Sync(all)
+	b.Sync(start.Add(time.Hour), all)
 	gone := b.Evict()
 	if len(gone) != 54 || gone[0].ID.Name != "000" || gone[53].ID.Name != "053" {
 		t.Errorf("%d evicted, %v to %v", len(gone), gone[0].ID, gone[len(gone)-1].ID)
@@ -213,6 +213,45 @@ func TestEvictBringsDownWhatOthersMade(t *testing.T) {
 	}
 	if again := b.Evict(); len(again) > 0 {
 		t.Errorf("%d are named again", len(again))
+	}
+}
+
+// An object that says that it is of the future is evicted in its turn, and counted on like any other.
+func TestTimesOfTheFuture(t *testing.T) {
+	b, err := New(Options{ObjectsMax: 100})
+	if err != nil {
+		t.Fatal(err)
+	}
+	key := Key{Kind: "Node", Name: "a", Reason: "Broken"}
+	b.Observe(start, Stored{ID{"x", "future"}, key, 1, start, start.AddDate(100, 0, 0)})
+	if d := b.Admit(start.Add(time.Minute), Stored{ID: ID{"x", "other"}, Key: key}); d.Do != Merge || d.Count != 2 {
+		t.Errorf("counted into it as %+v", d)
+	}
+	var all []Stored
+	for i := range 100 {
+		all = append(all, Stored{ID{"x", fmt.Sprintf("%03d", i)}, Key{Name: fmt.Sprint(i)}, 1, start, start.Add(time.Hour)})
+	}
+	b.Sync(start.Add(time.Hour), append(all, Stored{ID{"x", "future"}, key, 1, start, start.AddDate(100, 0, 0)}))
+	if gone := b.Evict(); len(gone) == 0 || gone[0].ID.Name != "future" {
+		t.Errorf("%d evicted, the first is %+v", len(gone), gone)
+	}
+}
+
+// A Create under the name of another object is not New: when it is refused, the other one is not to be forgotten.
+func TestCreateUnderATakenName(t *testing.T) {
+	b, err := New(Options{ObjectsMax: 100})
+	if err != nil {
+		t.Fatal(err)
+	}
+	id := ID{"x", "name"}
+	if d := b.Admit(start, Stored{ID: id, Key: Key{Name: "a"}}); d.Do != Create || !d.New {
+		t.Errorf("the first: %+v", d)
+	}
+	if d := b.Admit(start, Stored{ID: id, Key: Key{Name: "b"}}); d.Do != Create || d.New {
+		t.Errorf("another of that name: %+v", d)
+	}
+	if b.Len() != 1 {
+		t.Errorf("%d objects", b.Len())
 	}
 }
 
