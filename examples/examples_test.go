@@ -197,7 +197,8 @@ func fieldNames(t reflect.Type, seen map[reflect.Type]bool) []string {
 	return names
 }
 
-// exampleNames lists the examples that are declarations. A program has a test of its own beside it.
+// exampleNames lists the examples that are declarations. A program has a test of its own beside it, and what other programs
+// make declarations of has one in e2e.
 func exampleNames(t *testing.T) []string {
 	t.Helper()
 	entries, err := os.ReadDir(".")
@@ -210,7 +211,11 @@ func exampleNames(t *testing.T) []string {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if e.IsDir() && len(programs) == 0 {
+		declarations, err := filepath.Glob(filepath.Join(e.Name(), "*.yaml"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(declarations) > 0 && len(programs) == 0 {
 			names = append(names, e.Name())
 		}
 	}

@@ -2,11 +2,14 @@ package main
 
 import (
 	"fmt"
+	"io"
+	"os"
 	"runtime/debug"
 	"strings"
 
 	"github.com/spf13/cobra"
 
+	"tako.dev/tako/internal/present"
 	"tako.dev/tako/internal/reason"
 )
 
@@ -17,23 +20,15 @@ func newHelp(*common) *cobra.Command {
 		Short: "Explain a command, or a code such as TK0412",
 		Args:  cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if len(args) == 1 && args[0] == "codes" {
-				for _, e := range reason.All() {
-					fmt.Printf("%s  %s\n", e.Code, e.Title)
-				}
-				return nil
-			}
-			if len(args) == 1 && len(args[0]) == 6 && strings.EqualFold(args[0][:2], "TK") {
-				code, err := reason.ParseCode(args[0])
+			if len(args) == 1 {
+				text, ok, err := present.HelpTopic(args[0], cmd.Root().Name())
 				if err != nil {
 					return err
 				}
-				page, err := reason.Page(code)
-				if err != nil {
+				if ok {
+					_, err = io.WriteString(os.Stdout, text)
 					return err
 				}
-				fmt.Println(strings.TrimSpace(page))
-				return nil
 			}
 			about, _, err := cmd.Root().Find(args)
 			if err != nil || about == nil {

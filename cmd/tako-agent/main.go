@@ -88,19 +88,6 @@ type shown struct{ exit reason.Exit }
 
 func (s shown) Error() string { return fmt.Sprintf("exit %d", s.exit) }
 
-// exitOf is the exit code of faults: that of their codes where these agree, otherwise that of wrong usage.
-func exitOf(faults declare.Faults) reason.Exit {
-	code := reason.ExitUsage
-	for i, f := range faults {
-		row, _ := reason.Lookup(f.Code)
-		if i > 0 && row.Exit != code {
-			return reason.ExitUsage
-		}
-		code = row.Exit
-	}
-	return code
-}
-
 // exit prints an error and returns the exit code that fits.
 func exit(err error) reason.Exit {
 	if err == nil {
@@ -116,15 +103,12 @@ func exit(err error) reason.Exit {
 		if present.Faults(os.Stderr, faults, os.ReadFile, style) != nil {
 			return reason.ExitFailed
 		}
-		return exitOf(faults)
+		return present.ExitOf(faults)
 	}
 	var coded *reason.Error
 	if !errors.As(err, &coded) {
 		coded = &reason.Error{Code: reason.Usage, Doing: "tako-agent", Cause: err, Hint: "tako-agent --help"}
 	}
-	fmt.Fprintf(os.Stderr, "error[%s]: %s\n", coded.Code, present.Escape(coded.Error()))
-	if coded.Hint != "" {
-		fmt.Fprintf(os.Stderr, "help: %s\n", present.Escape(coded.Hint))
-	}
+	_ = present.Error(os.Stderr, coded.Code, coded.Error(), coded.Hint, style) // there is nobody else to tell
 	return coded.Entry().Exit
 }

@@ -1,120 +1,147 @@
 // Package server runs the built tako server as a process, for tests that use it as people do: through kubectl, tako and
-// controllers.
+// controllers. They may stop it, kill it and start it again on the same data and port.
 //
-// Start owns one process, and one goroutine that reads the process's log to its end and then waits for it. The test's cleanup
-// ends both; the kernel kills the process when the test's own dies before that.
+// A Process owns one process, and one goroutine that reads its log to the end and then waits for it. The test's cleanup ends
+// both; the kernel kills the process when the test's own dies before that.
 package server
 
 import (
-	"bufio"
 	"context"
-	"io"
+	"fmt"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
-	"strings"
+	"strconv"
 	"syscall"
 	"testing"
 	"time"
 )
 
 const (
-	// readyTime bounds the wait for a server that answers. It takes half a second; the rest is for busy machines.
-	readyTime = time.Minute
-	// stopTime bounds a graceful stop, with watches open too.
-	stopTime = 15 * time.Second
-	// logLines is how much of the log is shown with a failure.
-	logLines = 40
+	// ReadyTime bounds the wait for a server that answers. It takes half a second; the rest is for busy machines.
+	ReadyTime = time.Minute
+	// StopTime bounds a graceful stop, with watches open too: a restart for an upgrade is no outage.
+	StopTime = 10 * time.Second
+	// buildTime bounds the build of a program, of a cold cache too.
+	buildTime = 10 * time.Minute
 )
 
-// Program builds a main package into a directory of the test and returns the path of the program. The go command's own cache
-// makes every build but the first take seconds.
+// Program builds a main package into a directory of the test and returns the path of the program.
 func Program(t testing.TB, importPath string) string {
 	t.Helper()
-	path := filepath.Join(t.TempDir(), filepath.Base(importPath))
-	build := exec.CommandContext(t.Context(), "go", "build", "-o", path, importPath)
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("go build %s: %v\n%s", importPath, err, out)
+	path, err := Build(t.TempDir(), importPath)
+	if err != nil {
+		t.Fatal(err)
 	}
 	return path
 }
 
-// Start runs a server of the program tako with an empty data directory, waits until it is ready, and returns the path of its
-// administrator's kubeconfig. The server runs until the test ends.
+// Build builds a main package into a directory and returns the path of the program, which is called after what it is for, so
+// that process lists tell whose it is. The go command's own cache makes every build but the first take seconds.
+func Build(dir, importPath string) (path string, err error) {
+	ctx, cancel := context.WithTimeout(context.Background(), buildTime)
+	defer cancel()
+	path = filepath.Join(dir, filepath.Base(importPath)+"-e2e")
+	build := exec.CommandContext(ctx, "go", "build", "-o", path, importPath)
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("go build %s: %w\n%s", importPath, err, out)
+	}
+	return path, nil
+}
+
+// Server is one tako server, which may be started and ended several times.
+type Server struct {
+	// Dir is the data directory.
+	Dir string
+	// Listen is HOST:PORT; after the first start with the port that was free then.
+	Listen string
+	// URL is where the API is.
+	URL string
+	// Run is the running process, nil when there is none.
+	Run *Process
+
+	program string
+	args    []string
+}
+
+// New starts a server of the program tako on a data directory, which may be new, and waits until it is ready. Further
+// arguments stand behind `tako server`. What still runs when the test ends is killed; if it has ended by itself, the test fails.
+func New(t testing.TB, tako, dir string, args ...string) *Server {
+	t.Helper()
+	s := &Server{Dir: dir, Listen: "127.0.0.1:0", program: tako, args: args}
+	t.Cleanup(func() {
+		if s.Run == nil {
+			return
+		}
+		select {
+		case <-s.Run.Ended:
+			t.Errorf("the server ended by itself (%v):\n%s", s.Run.Cmd.ProcessState, s.Run.Log.Tail())
+		default:
+			s.Run.End(syscall.SIGKILL)
+		}
+	})
+	s.Start(t)
+	return s
+}
+
+// Start runs a server of the program tako with an empty data directory until the test ends, when it must go quietly, and
+// returns the path of its administrator's kubeconfig.
 func Start(t testing.TB, tako string) (kubeconfig string) {
 	t.Helper()
-	// No context: the server ends in the cleanup, after the test's own context has ended.
-	cmd := exec.CommandContext(context.Background(), tako, "server", "--data-dir", filepath.Join(t.TempDir(), "data"), "--listen", "127.0.0.1:0")
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	stderr, err := cmd.StderrPipe()
+	s := New(t, tako, filepath.Join(t.TempDir(), "data"))
+	t.Cleanup(func() { s.Stop(t) })
+	return s.Kubeconfig()
+}
+
+// Start starts the server again, and waits until it is ready.
+func (s *Server) Start(t testing.TB) {
+	t.Helper()
+	s.Run = Launch(t, s.program, append([]string{"server", "--data-dir", s.Dir, "--listen", s.Listen}, s.args...)...)
+	s.URL = s.Run.AwaitReady(t)
+	u, err := url.Parse(s.URL)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := cmd.Start(); err != nil {
+	s.Listen = u.Host
+}
+
+// Stop ends the server as systemd does, and checks that it goes quietly.
+func (s *Server) Stop(t testing.TB) {
+	t.Helper()
+	if code := s.Run.End(syscall.SIGTERM); code != 0 {
+		t.Errorf("the server ended with %d when it was asked to stop:\n%s", code, s.Run.Log.Tail())
+	}
+	s.Run = nil
+}
+
+// Kill ends the server as the kernel does when memory is short.
+func (s *Server) Kill() {
+	s.Run.End(syscall.SIGKILL)
+	s.Run = nil
+}
+
+// Kubeconfig is the path of the administrator's.
+func (s *Server) Kubeconfig() string { return filepath.Join(s.Dir, "admin.kubeconfig") }
+
+var residentLine = regexp.MustCompile(`VmRSS:\s+(\d+) kB`)
+
+// RSS is the memory of the server's process that is resident, in bytes.
+func (s *Server) RSS(t testing.TB) int64 {
+	t.Helper()
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", s.Run.Cmd.Process.Pid))
+	if err != nil {
 		t.Fatal(err)
 	}
-	p := &process{ready: make(chan string, 1), ended: make(chan struct{})}
-	go func() {
-		defer close(p.ended)
-		p.follow(stderr)
-		_ = cmd.Wait() // how it ended is in ProcessState
-	}()
-	t.Cleanup(func() {
-		_ = cmd.Process.Signal(syscall.SIGTERM) // it may have ended by itself
-		if !p.endsWithin(stopTime) {
-			_ = cmd.Process.Kill()
-			<-p.ended
-		}
-		if code := cmd.ProcessState.ExitCode(); code != 0 {
-			t.Errorf("the server ended with %d:\n%s", code, strings.Join(p.log, ""))
-		}
-	})
-	late := time.NewTimer(readyTime)
-	defer late.Stop()
-	select {
-	case kubeconfig = <-p.ready:
-	case <-p.ended:
-		t.Fatal("the server ended before it was ready")
-	case <-late.C:
-		t.Fatalf("the server is not ready after %v", readyTime)
+	m := residentLine.FindSubmatch(status)
+	if m == nil {
+		t.Fatalf("no VmRSS in\n%s", status)
 	}
-	return kubeconfig
-}
-
-// process is what is known of a running server.
-type process struct {
-	ready chan string   // the path of the kubeconfig, once
-	ended chan struct{} // closed when the process has been waited for
-	log   []string      // its last lines; to be read when ended is closed
-}
-
-var readyLine = regexp.MustCompile(`msg=ready .*kubeconfig=(\S+)`)
-
-// follow reads the log to its end.
-func (p *process) follow(log io.Reader) {
-	lines := bufio.NewReader(log)
-	for {
-		line, err := lines.ReadString('\n')
-		p.log = append(p.log, line)
-		p.log = p.log[max(0, len(p.log)-logLines):]
-		if m := readyLine.FindStringSubmatch(line); m != nil {
-			p.ready <- m[1]
-		}
-		if err != nil {
-			return
-		}
+	kib, err := strconv.ParseInt(string(m[1]), 10, 64)
+	if err != nil {
+		t.Fatal(err)
 	}
-}
-
-func (p *process) endsWithin(limit time.Duration) bool {
-	late := time.NewTimer(limit)
-	defer late.Stop()
-	select {
-	case <-p.ended:
-		return true
-	case <-late.C:
-		return false
-	}
+	return kib << 10
 }

@@ -3,19 +3,18 @@ package cli
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/spf13/cobra"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"tako.dev/tako/declare"
 	"tako.dev/tako/internal/cli/documents"
 	"tako.dev/tako/internal/cli/failure"
-	"tako.dev/tako/internal/cli/follow"
 	"tako.dev/tako/internal/cli/output"
+	"tako.dev/tako/internal/cli/plan"
+	"tako.dev/tako/internal/cli/prune"
 	"tako.dev/tako/internal/cli/remote"
+	"tako.dev/tako/internal/cli/settings"
 	"tako.dev/tako/internal/present"
 )
 
@@ -42,12 +41,48 @@ func (f *files) load(p *program) (*documents.Source, error) {
 	return source, nil
 }
 
+// inSet are the flags that say what belongs together, and whether what is left of it goes.
+type inSet struct {
+	set      string
+	prune    bool
+	pruneAll bool
+}
+
+func (s *inSet) addTo(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&s.set, "set", "", "name of all that these files declare, kept with the namespace in the label "+prune.Label)
+	cmd.Flags().BoolVar(&s.prune, "prune", false, "delete what is of the set and in no file any more")
+	cmd.Flags().BoolVar(&s.pruneAll, "prune-all", false, "with --prune: also when nothing that the set has is in the files")
+}
+
+func (s *inSet) check() error {
+	switch {
+	case s.prune && s.set == "":
+		return failure.Usage("prune", "--prune without --set", "--set names what belongs together; without it nothing says what may be deleted")
+	case s.pruneAll && !s.prune:
+		return failure.Usage("prune", "--prune-all without --prune", "")
+	}
+	return nil
+}
+
+// planOptions are how documents of the command line are meant.
+func (p *program) planOptions(namespace, set string, force bool) (plan.Options, error) {
+	s, err := prune.ParseSet(namespace, set)
+	return plan.Options{Namespace: namespace, Only: p.flags.Namespace != "", Set: s, Force: force}, err
+}
+
+// leftovers are what --prune would delete, none without it.
+func (p *program) leftovers(ctx context.Context, server *remote.Server, s inSet, options plan.Options, changes []*plan.Change) ([]prune.Leftover, error) {
+	if !s.prune {
+		return nil, nil
+	}
+	return options.Set.Leftovers(ctx, server, plan.RefsOf(changes), prune.Options{All: s.pruneAll, Warn: p.warn})
+}
+
 type applyFlags struct {
 	files
+	inSet
 	dryRun  string
 	force   bool
-	set     string
-	prune   bool
 	timeout time.Duration
 	output  string
 }
@@ -65,16 +100,20 @@ func (p *program) newApply() *cobra.Command {
 		Long: `Every document is checked on the server before anything is changed. Then they are applied in an
 order in which each finds what it needs. If one fails all the same, what was applied is listed
 with the command that undoes it. Fields that somebody else owns are a conflict, unless
---force-conflicts takes them over. --set names what is applied together; --prune then deletes what
-was applied under that name before and is in no file now.`,
+--force-conflicts takes them over.
+
+--set names what is applied together, within the namespace of the command line. --prune then deletes
+what was applied under that name before and is in no document now, of any kind and in any namespace.
+What others made does not come into a set without --force-conflicts, and is never deleted: a namespace
+or a definition of a kind stays while it holds what is not of the set. When nothing that the set has
+is in the documents, nothing is changed, unless --prune-all says that it is meant.`,
 		Args: taking(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error { return p.apply(cmd.Context(), f) },
 	}
-	f.addTo(cmd)
+	f.files.addTo(cmd)
+	f.inSet.addTo(cmd)
 	cmd.Flags().StringVar(&f.dryRun, "dry-run", "none", "none, or server: check everything and change nothing")
-	cmd.Flags().BoolVar(&f.force, "force-conflicts", false, "take over fields that somebody else owns")
-	cmd.Flags().StringVar(&f.set, "set", "", "name of all that these files declare, kept in the label "+setLabel)
-	cmd.Flags().BoolVar(&f.prune, "prune", false, "delete what is of the set and in no file any more")
+	cmd.Flags().BoolVar(&f.force, "force-conflicts", false, "take over fields that somebody else owns, and objects of others")
 	cmd.Flags().DurationVar(&f.timeout, "timeout", time.Minute, "how long a new kind is waited for until the server serves it")
 	addOutput(cmd, &f.output)
 	return cmd
@@ -97,199 +136,63 @@ func (p *program) apply(ctx context.Context, f *applyFlags) error {
 	if err != nil {
 		return err
 	}
-	if f.set != "" {
-		if err := mark(source.Documents, f.set); err != nil {
-			return err
-		}
-	}
 	server, namespace, err := p.connect()
 	if err != nil {
 		return err
 	}
-	changes, err := p.plan(ctx, server, namespace, source, f.force)
+	options, err := p.planOptions(namespace, f.set, f.force)
 	if err != nil {
 		return err
 	}
-	report := &applied{program: p, objects: output.NewObjects(p.Out, format, len(changes) == 1), table: format.IsTable()}
+	changes, err := plan.Make(ctx, server, source, options)
+	if err != nil {
+		return err
+	}
+	leftovers, err := p.leftovers(ctx, server, f.inSet, options, changes)
+	if err != nil {
+		return err
+	}
+	report := &plan.Report{Out: p.Out, Err: p.Err, Objects: output.NewObjects(p.Out, format, len(changes) == 1), Table: format.IsTable(), Warn: p.warn}
 	if f.dryRun == "server" {
-		err = report.preview(changes)
-	} else {
-		err = p.applyAll(ctx, server, changes, f, report, source)
+		return report.Preview(changes, leftovers)
 	}
-	if err != nil {
-		return err
+	for _, c := range changes {
+		if err := c.Apply(ctx, server, options, f.timeout); err != nil {
+			report.Undo(changes, settings.StateDirectory(p.Getenv))
+			return withSource(err, source)
+		}
+		if err := report.Add(c, c.Verb()); err != nil {
+			return err
+		}
 	}
-	if err := p.prune(ctx, server, f, report, changes); err != nil {
-		return err
+	for _, l := range leftovers {
+		deleted, err := l.Delete(ctx, server, false)
+		if err != nil {
+			return failure.Of(err, "delete "+l.Ref.Long())
+		}
+		if deleted {
+			if err := report.Deleted(l.Ref, "deleted"); err != nil {
+				return err
+			}
+		}
 	}
-	return report.close()
+	return report.Close()
 }
 
 func (f *applyFlags) check() error {
-	switch {
-	case f.dryRun != "none" && f.dryRun != "server":
+	if f.dryRun != "none" && f.dryRun != "server" {
 		return failure.Usage("read --dry-run="+f.dryRun, "it is none or server", "")
-	case f.prune && f.set == "":
-		return failure.Usage("apply", "--prune without --set", "--set names what belongs together; without it nothing says what may be deleted")
 	}
-	return nil
+	return f.inSet.check()
 }
 
-func (p *program) applyAll(ctx context.Context, server *remote.Server, changes []*change, f *applyFlags, report *applied, source *documents.Source) error {
-	for _, c := range changes {
-		if err := p.applyOne(ctx, server, c, f); err != nil {
-			report.undo(changes)
-			return refusedOne(c, err, source)
-		}
-		if err := report.add(c, c.verb()); err != nil {
-			return err
-		}
+// withSource gives a refused document its excerpts.
+func withSource(err error, source *documents.Source) error {
+	var refused *failure.Refused
+	if errors.As(err, &refused) {
+		refused.Source = source.Bytes
 	}
-	return nil
-}
-
-// applyOne applies a document, and if it defines a kind, waits until the server serves it.
-func (p *program) applyOne(ctx context.Context, server *remote.Server, c *change, f *applyFlags) error {
-	if c.unchecked != "" {
-		if err := c.lookAgain(ctx, server, f.timeout); err != nil {
-			return err
-		}
-	}
-	after, err := server.Apply(ctx, c.ref, c.document.Object, remote.ApplyOptions{Force: f.force})
-	if err != nil {
-		return err
-	}
-	c.after, c.applied = after, true
-	if c.ref.Kind.Kind != "CustomResourceDefinition" {
-		return nil
-	}
-	ctx, cancel := context.WithTimeout(ctx, f.timeout)
-	defer cancel()
-	if err := follow.Wait(ctx, server, c.ref, follow.Established()); err != nil {
-		return err
-	}
-	server.Forget()
-	return nil
-}
-
-// lookAgain completes a change that could not be checked before what it needs was applied.
-func (c *change) lookAgain(ctx context.Context, server *remote.Server, timeout time.Duration) error {
-	kind, err := newKindOf(ctx, server, c.document.Kind(), timeout)
-	if err != nil {
-		return kindFailure(err)
-	}
-	c.ref.Kind = kind
-	if c.before, err = server.Get(ctx, c.ref); err != nil {
-		c.before = nil
-		if !apierrors.IsNotFound(err) {
-			return err
-		}
-	}
-	return nil
-}
-
-// newKindOf is KindOf for a kind that was defined a moment ago, of which the server tells a little later.
-func newKindOf(ctx context.Context, server *remote.Server, gvk schema.GroupVersionKind, timeout time.Duration) (remote.Kind, error) {
-	const pause = 100 * time.Millisecond // a person does not notice it, and a server has some ten questions to answer at most
-	ctx, cancel := context.WithTimeout(ctx, timeout)
-	defer cancel()
-	for {
-		kind, err := server.KindOf(ctx, gvk)
-		var unknown *remote.UnknownKind
-		if !errors.As(err, &unknown) {
-			return kind, err
-		}
-		select {
-		case <-ctx.Done():
-			return kind, err
-		case <-time.After(pause):
-			server.Forget()
-		}
-	}
-}
-
-// refusedOne is the error of a document that was refused when it was applied.
-func refusedOne(c *change, err error, source *documents.Source) error {
-	doing := "apply " + c.ref.Long()
-	faults, exit, ok := failure.Faults(err, doing, c.document)
-	if !ok {
-		return failure.Of(err, doing)
-	}
-	return &failure.Refused{Faults: faults, Exit: exit, Source: source.Bytes}
-}
-
-// applied tells what was applied.
-type applied struct {
-	program *program
-	objects *output.Objects
-	table   bool
-}
-
-func (a *applied) add(c *change, verb string) error {
-	if a.table {
-		_, err := fmt.Fprintf(a.program.Out, "%s %s\n", c.ref, verb)
-		return err
-	}
-	if c.after == nil {
-		return nil
-	}
-	return a.objects.Add(output.Named{Name: c.ref.String(), Object: c.after})
-}
-
-// deleted tells of an object that is not declared any more: with the data in a table, beside it in any other form.
-func (a *applied) deleted(ref remote.Ref, word string) error {
-	if !a.table {
-		a.program.say(ref.String() + " " + word)
-		return nil
-	}
-	_, err := fmt.Fprintf(a.program.Out, "%s %s\n", ref, word)
 	return err
-}
-
-func (a *applied) close() error {
-	if a.table {
-		return nil
-	}
-	return a.objects.Close()
-}
-
-func (a *applied) preview(changes []*change) error {
-	for _, c := range changes {
-		if c.unchecked != "" {
-			a.program.warn(fmt.Sprintf("%s was not checked by the server: %s", c.ref.Long(), c.unchecked))
-		}
-		if err := a.add(c, c.verb()+" (dry run)"); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// undo says on standard error what has been applied before a failure, and how each is taken back.
-func (a *applied) undo(changes []*change) {
-	var changed []*change
-	for _, c := range changes {
-		if c.applied && c.verb() != "unchanged" {
-			changed = append(changed, c)
-		}
-	}
-	if len(changed) == 0 {
-		fmt.Fprintln(a.program.Err, "nothing was changed before the failure")
-		return
-	}
-	file, err := saveBefore(changed, a.program.Getenv)
-	fmt.Fprintln(a.program.Err, "changed before the failure, newest first, with what undoes it:")
-	for i := len(changed) - 1; i >= 0; i-- {
-		c := changed[i]
-		switch {
-		case c.before == nil:
-			fmt.Fprintf(a.program.Err, "  %s was created: tako delete %s\n", c.ref, c.ref.Argument())
-		case err == nil:
-			fmt.Fprintf(a.program.Err, "  %s was configured: tako apply --force-conflicts -f %s\n", c.ref, file)
-		default:
-			fmt.Fprintf(a.program.Err, "  %s was configured, and what it was could not be saved: %v\n", c.ref, err)
-		}
-	}
 }
 
 // refusedFiles gives the faults of files their excerpts.

@@ -2,23 +2,18 @@ package cli
 
 import (
 	"context"
-	"errors"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"tako.dev/tako/internal/cli/remote"
+	"tako.dev/tako/internal/cli/selection"
 	"tako.dev/tako/internal/cli/settings"
 )
 
-const (
-	// completionPatience is how long a person waits after Tab before pressing it again.
-	completionPatience = 2 * time.Second
-	// completionNamesMax is how many names are offered: a screen or two; more help nobody.
-	completionNamesMax = 200
-)
+// completionPatience is how long a person waits after Tab before pressing it again.
+const completionPatience = 2 * time.Second
 
 // complete gives a flag a fixed set of values.
 func complete(cmd *cobra.Command, flag string, values ...string) {
@@ -47,7 +42,7 @@ func (p *program) completeContexts(*cobra.Command, []string, string) ([]string, 
 
 func (p *program) completeNamespaces(cmd *cobra.Command, _ []string, start string) ([]string, cobra.ShellCompDirective) {
 	return p.offer(cmd.Context(), func(ctx context.Context, server *remote.Server, _ string) ([]string, error) {
-		return namesOf(ctx, server, "", "namespaces", start)
+		return selection.Names(ctx, server, "", "namespaces", start)
 	})
 }
 
@@ -55,16 +50,16 @@ func (p *program) completeNamespaces(cmd *cobra.Command, _ []string, start strin
 func (p *program) completeObjects(cmd *cobra.Command, args []string, start string) ([]string, cobra.ShellCompDirective) {
 	return p.offer(cmd.Context(), func(ctx context.Context, server *remote.Server, namespace string) ([]string, error) {
 		if kind, name, ok := strings.Cut(start, "/"); ok {
-			names, err := namesOf(ctx, server, namespace, kind, name)
+			names, err := selection.Names(ctx, server, namespace, kind, name)
 			for i := range names {
 				names[i] = kind + "/" + names[i]
 			}
 			return names, err
 		}
 		if len(args) > 0 && !strings.Contains(args[0], "/") {
-			return namesOf(ctx, server, namespace, args[0], start)
+			return selection.Names(ctx, server, namespace, args[0], start)
 		}
-		return kindNames(ctx, server, start)
+		return selection.KindNames(ctx, server, start)
 	})
 }
 
@@ -74,46 +69,8 @@ func (p *program) completeKinds(cmd *cobra.Command, args []string, start string)
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
 	return p.offer(cmd.Context(), func(ctx context.Context, server *remote.Server, _ string) ([]string, error) {
-		return kindNames(ctx, server, start)
+		return selection.KindNames(ctx, server, start)
 	})
-}
-
-func kindNames(ctx context.Context, server *remote.Server, start string) ([]string, error) {
-	kinds, err := server.Kinds(ctx)
-	if err != nil {
-		return nil, err
-	}
-	var names []string
-	for _, k := range kinds {
-		if strings.HasPrefix(k.Resource, start) {
-			names = append(names, k.Resource)
-		}
-	}
-	return names, nil
-}
-
-// errEnough ends a list of names early.
-var errEnough = errors.New("enough names")
-
-func namesOf(ctx context.Context, server *remote.Server, namespace, kind, start string) ([]string, error) {
-	t, err := kindTarget(ctx, server, namespace, kind)
-	if err != nil {
-		return nil, err
-	}
-	var names []string
-	_, err = server.List(ctx, remote.Query{Kind: t.kind, Namespace: t.namespace}, func(o *unstructured.Unstructured) error {
-		if strings.HasPrefix(o.GetName(), start) {
-			names = append(names, o.GetName())
-		}
-		if len(names) == completionNamesMax {
-			return errEnough
-		}
-		return nil
-	})
-	if errors.Is(err, errEnough) {
-		err = nil
-	}
-	return names, err
 }
 
 // offer asks the server for what a shell shows after Tab. What goes wrong is not shown: a shell has no place for it.

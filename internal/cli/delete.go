@@ -10,16 +10,17 @@ import (
 	"github.com/spf13/cobra"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
-	"tako.dev/tako/internal/cli/await"
-	"tako.dev/tako/internal/cli/documents"
 	"tako.dev/tako/internal/cli/failure"
 	"tako.dev/tako/internal/cli/follow"
+	"tako.dev/tako/internal/cli/plan"
 	"tako.dev/tako/internal/cli/remote"
+	"tako.dev/tako/internal/cli/selection"
 )
 
 type deleteFlags struct {
-	scope
+	selection.Scope
 	files
 	cascade       string
 	dryRun        string
@@ -41,7 +42,7 @@ func (p *program) newDelete() *cobra.Command {
 		ValidArgsFunction: p.completeObjects,
 		RunE:              func(cmd *cobra.Command, args []string) error { return p.delete(cmd.Context(), f, args) },
 	}
-	f.scope.addTo(cmd)
+	f.Scope.AddTo(cmd)
 	f.files.addTo(cmd)
 	cmd.Flags().StringVar(&f.cascade, "cascade", "background", "what becomes of objects that belong to it: background, foreground or orphan")
 	cmd.Flags().StringVar(&f.dryRun, "dry-run", "none", "none, or server: ask the server and delete nothing")
@@ -102,16 +103,16 @@ func (p *program) doomed(ctx context.Context, server *remote.Server, namespace s
 		}
 		return p.doomedOfFiles(ctx, server, namespace, f)
 	}
-	list, err := targets(ctx, server, namespace, args)
+	list, err := selection.Parse(ctx, server, namespace, args)
 	if err != nil {
 		return nil, err
 	}
 	for _, t := range list {
-		if len(t.names) == 0 && f.labels == "" && f.fields == "" && !f.everything {
-			return nil, failure.Usage("delete "+t.kind.Resource, "no name and no selector is given", "--all means every one of them")
+		if len(t.Names) == 0 && f.Labels == "" && f.Fields == "" && !f.everything {
+			return nil, failure.Usage("delete "+t.Kind.Resource, "no name and no selector is given", "--all means every one of them")
 		}
 	}
-	return selected(ctx, server, list, f.scope)
+	return selection.Refs(ctx, server, list, f.Scope)
 }
 
 func (p *program) doomedOfFiles(ctx context.Context, server *remote.Server, namespace string, f *deleteFlags) ([]remote.Ref, error) {
@@ -119,32 +120,23 @@ func (p *program) doomedOfFiles(ctx context.Context, server *remote.Server, name
 	if err != nil {
 		return nil, err
 	}
-	documents.Sort(source.Documents)
-	b := newBatch(source.Documents)
-	var changes []*change
-	for i := range source.Documents {
-		c, err := p.place(ctx, server, namespace, &source.Documents[i], b)
-		if err != nil {
-			return nil, err
-		}
-		changes = append(changes, c)
-	}
-	if err := refusal(changes, source); err != nil {
-		return nil, err
-	}
-	var refs []remote.Ref
-	for _, c := range slices.Backward(changes) {
-		refs = append(refs, c.ref)
-	}
-	return refs, nil
+	refs, err := plan.Refs(ctx, server, source, plan.Options{Namespace: namespace, Only: p.flags.Namespace != ""})
+	slices.Reverse(refs)
+	return refs, err
+}
+
+// going is an object that was asked to go.
+type going struct {
+	remote.Ref
+	uid types.UID // another object may take its name
 }
 
 // deleteAll asks for the end of every object, and goes on after one that cannot be deleted. It returns those that are going.
-func (p *program) deleteAll(ctx context.Context, server *remote.Server, refs []remote.Ref, f *deleteFlags, options remote.DeleteOptions) ([]remote.Ref, error) {
-	var gone []remote.Ref
+func (p *program) deleteAll(ctx context.Context, server *remote.Server, refs []remote.Ref, f *deleteFlags, options remote.DeleteOptions) ([]going, error) {
+	var gone []going
 	var failures []error
 	for _, ref := range refs {
-		err := server.Delete(ctx, ref, options)
+		uid, err := server.Delete(ctx, ref, options)
 		if apierrors.IsNotFound(err) && f.ignoreMissing {
 			continue
 		}
@@ -152,7 +144,7 @@ func (p *program) deleteAll(ctx context.Context, server *remote.Server, refs []r
 			failures = append(failures, failure.Of(err, "delete "+ref.Long()))
 			continue
 		}
-		gone = append(gone, ref)
+		gone = append(gone, going{ref, uid})
 		word := "deleted"
 		if options.DryRun {
 			word += " (dry run)"
@@ -184,18 +176,14 @@ func (p *program) several(failures []error) error {
 }
 
 // waitGone waits until objects are gone, for all of them together no longer than the timeout.
-func (p *program) waitGone(ctx context.Context, server *remote.Server, refs []remote.Ref, timeout time.Duration) error {
-	goal, err := await.Parse("delete")
-	if err != nil {
-		return err
-	}
+func (p *program) waitGone(ctx context.Context, server *remote.Server, list []going, timeout time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	for _, ref := range refs {
-		if _, err := server.Get(ctx, ref); apierrors.IsNotFound(err) {
+	for _, g := range list {
+		if now, err := server.Get(ctx, g.Ref); apierrors.IsNotFound(err) || err == nil && now.GetUID() != g.uid {
 			continue // gone at once, as almost everything is
 		}
-		if err := follow.Wait(ctx, server, ref, goal); err != nil {
+		if err := follow.Gone(ctx, server, g.Ref, g.uid); err != nil {
 			return err
 		}
 	}

@@ -11,10 +11,11 @@ import (
 	"tako.dev/tako/internal/cli/describe"
 	"tako.dev/tako/internal/cli/failure"
 	"tako.dev/tako/internal/cli/remote"
+	"tako.dev/tako/internal/cli/selection"
 )
 
 func (p *program) newDescribe() *cobra.Command {
-	var s scope
+	var s selection.Scope
 	cmd := &cobra.Command{
 		Use:   "describe KIND/NAME...",
 		Short: "Show all about objects: what is declared, how it is, what happened",
@@ -24,20 +25,20 @@ func (p *program) newDescribe() *cobra.Command {
 		ValidArgsFunction: p.completeObjects,
 		RunE:              func(cmd *cobra.Command, args []string) error { return p.describe(cmd.Context(), s, args) },
 	}
-	s.addTo(cmd)
+	s.AddTo(cmd)
 	return cmd
 }
 
-func (p *program) describe(ctx context.Context, s scope, args []string) error {
+func (p *program) describe(ctx context.Context, s selection.Scope, args []string) error {
 	server, namespace, err := p.connect()
 	if err != nil {
 		return err
 	}
-	list, err := targets(ctx, server, namespace, args)
+	list, err := selection.Parse(ctx, server, namespace, args)
 	if err != nil {
 		return err
 	}
-	refs, err := selected(ctx, server, list, s)
+	refs, err := selection.Refs(ctx, server, list, s)
 	if err != nil {
 		return err
 	}

@@ -3,34 +3,39 @@ package cli
 import (
 	"context"
 	"errors"
-	"fmt"
 
 	"github.com/spf13/cobra"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"sigs.k8s.io/yaml"
 
 	"tako.dev/tako/internal/cli/failure"
-	"tako.dev/tako/internal/cli/mask"
+	"tako.dev/tako/internal/cli/plan"
+	"tako.dev/tako/internal/cli/prune"
 	"tako.dev/tako/internal/present"
 	"tako.dev/tako/internal/reason"
 )
 
+type diffFlags struct {
+	files
+	inSet
+	force bool
+}
+
 func (p *program) newDiff() *cobra.Command {
-	f := &files{}
-	force := false
+	f := &diffFlags{}
 	cmd := &cobra.Command{
 		Use:   "diff -f FILE",
 		Short: "Show what applying files would change",
 		Example: `  tako diff -f site.yaml
-  kustomize build prod | tako diff -f -`,
+  kustomize build prod | tako diff -f -
+  tako diff -f prod/ -R --set prod --prune`,
 		Long: `The server is asked what it would make of each document, and nothing is changed.
 It exits with 0 when nothing would change, with 1 when something would, and with 2 or more on an error.
 What is secret is never shown, only that it changes.`,
 		Args: taking(cobra.NoArgs),
-		RunE: func(cmd *cobra.Command, _ []string) error { return errorFromTwo(p.diff(cmd.Context(), f, force)) },
+		RunE: func(cmd *cobra.Command, _ []string) error { return errorFromTwo(p.diff(cmd.Context(), f)) },
 	}
-	f.addTo(cmd)
-	cmd.Flags().BoolVar(&force, "force-conflicts", false, "show what applying with --force-conflicts would change")
+	f.files.addTo(cmd)
+	f.inSet.addTo(cmd)
+	cmd.Flags().BoolVar(&f.force, "force-conflicts", false, "show what applying with --force-conflicts would change")
 	return cmd
 }
 
@@ -48,7 +53,10 @@ func errorFromTwo(err error) error {
 	return &f
 }
 
-func (p *program) diff(ctx context.Context, f *files, force bool) error {
+func (p *program) diff(ctx context.Context, f *diffFlags) error {
+	if err := f.inSet.check(); err != nil {
+		return err
+	}
 	source, err := f.load(p)
 	if err != nil {
 		return err
@@ -57,52 +65,51 @@ func (p *program) diff(ctx context.Context, f *files, force bool) error {
 	if err != nil {
 		return err
 	}
-	changes, err := p.plan(ctx, server, namespace, source, force)
+	options, err := p.planOptions(namespace, f.set, f.force)
 	if err != nil {
 		return err
 	}
-	differs := false
-	for _, c := range changes {
-		text, err := c.diff()
-		if err != nil {
-			return fmt.Errorf("compare %s: %w", c.ref.Long(), err)
-		}
-		if text == "" {
-			continue
-		}
-		differs = true
+	changes, err := plan.Make(ctx, server, source, options)
+	if err != nil {
+		return err
+	}
+	leftovers, err := p.leftovers(ctx, server, f.inSet, options, changes)
+	if err != nil {
+		return err
+	}
+	texts, err := differences(changes, leftovers)
+	if err != nil {
+		return err
+	}
+	for _, text := range texts {
 		if err := present.WriteDiff(p.Out, text, p.style()); err != nil {
 			return err
 		}
 	}
-	if differs {
+	if len(texts) > 0 {
 		return ended{reason.ExitFailed}
 	}
 	return nil
 }
 
-// diff is the difference between what there is and what there would be, as text; "" for none.
-func (c *change) diff() (string, error) {
-	after := c.after
-	if after == nil {
-		after = c.document.Object // the server could not say; this is what would be sent
+// differences are the texts of what would be changed, and of what would be deleted.
+func differences(changes []*plan.Change, leftovers []prune.Leftover) ([]string, error) {
+	var texts []string
+	for _, c := range changes {
+		text, err := c.Diff()
+		if err != nil {
+			return nil, err
+		}
+		if text != "" {
+			texts = append(texts, text)
+		}
 	}
-	before, after := mask.Secrets(c.before, after)
-	a, err := c.text(before)
-	if err != nil {
-		return "", err
+	for _, l := range leftovers {
+		text, err := plan.DiffOfDeletion(l.Ref, l.Object)
+		if err != nil {
+			return nil, err
+		}
+		texts = append(texts, text)
 	}
-	b, err := c.text(after)
-	if err != nil {
-		return "", err
-	}
-	return present.UnifiedDiff(a, b, c.ref.Long()+" (now)", c.ref.Long()+" (declared)"), nil
-}
-
-// text is an object as it is compared, empty for one that does not exist.
-func (c *change) text(object *unstructured.Unstructured) ([]byte, error) {
-	if object == nil {
-		return nil, nil
-	}
-	return yaml.Marshal(c.compared(object))
+	return texts, nil
 }

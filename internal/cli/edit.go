@@ -1,26 +1,15 @@
 package cli
 
 import (
-	"bytes"
 	"cmp"
 	"context"
-	"errors"
-	"fmt"
-	"os"
-	"os/exec"
 	"strings"
 
 	"github.com/spf13/cobra"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"sigs.k8s.io/yaml"
 
-	"tako.dev/tako/declare"
-	"tako.dev/tako/internal/cli/documents"
+	"tako.dev/tako/internal/cli/editor"
 	"tako.dev/tako/internal/cli/failure"
-	"tako.dev/tako/internal/cli/output"
-	"tako.dev/tako/internal/cli/remote"
-	"tako.dev/tako/internal/present"
-	"tako.dev/tako/internal/reason"
+	"tako.dev/tako/internal/cli/selection"
 )
 
 func (p *program) newEdit() *cobra.Command {
@@ -37,117 +26,20 @@ top; saving it unchanged gives up, and the file is kept.`,
 	}
 }
 
-// editing is one object on its way through an editor.
-type editing struct {
-	program *program
-	server  *remote.Server
-	ref     remote.Ref
-	object  *unstructured.Unstructured // as it was got
-	file    string
-}
-
 func (p *program) edit(ctx context.Context, args []string) error {
 	server, namespace, err := p.connect()
 	if err != nil {
 		return err
 	}
-	list, err := targets(ctx, server, namespace, args)
+	list, err := selection.Parse(ctx, server, namespace, args)
 	if err != nil {
 		return err
 	}
-	if len(list) != 1 || len(list[0].names) != 1 {
+	if len(list) != 1 || len(list[0].Names) != 1 {
 		return failure.Usage("edit", "one object is edited at a time", "tako edit KIND/NAME")
 	}
-	e := &editing{program: p, server: server, ref: list[0].refs()[0]}
-	if e.object, err = server.Get(ctx, e.ref); err != nil {
-		return failure.Of(err, "get "+e.ref.Long())
-	}
-	return e.run(ctx)
-}
-
-// run opens the object until what is saved is accepted, the same as before, or given up.
-func (e *editing) run(ctx context.Context) error {
-	original, err := yaml.Marshal(e.editable().Object)
-	if err != nil {
-		return err
-	}
-	if e.file, err = temporary(e.ref.Name); err != nil {
-		return &reason.Error{Code: reason.SystemCallFailed, Doing: "make a file to edit", Cause: err}
-	}
-	text, remarks := original, ""
-	for {
-		edited, err := e.open(ctx, remarks, text)
-		if err != nil {
-			return errors.Join(err, os.Remove(e.file)) // an editor that ends with an error means to change nothing
-		}
-		if bytes.Equal(edited, original) {
-			e.program.say(e.ref.String() + " unchanged")
-			return os.Remove(e.file)
-		}
-		if remarks != "" && bytes.Equal(edited, text) {
-			return &failure.Error{Code: reason.InvalidValue, Exit: reason.ExitUsage, Doing: "edit " + e.ref.Long(), Words: "given up; what you wrote is in " + e.file}
-		}
-		refused, err := e.save(ctx, edited)
-		if err != nil {
-			e.program.say("what you wrote is in " + e.file)
-			return err
-		}
-		if refused == "" {
-			return os.Remove(e.file)
-		}
-		text, remarks = edited, refused
-	}
-}
-
-// editable is what a person sees: of tako's own configuration kinds what is declared, of any other all but field owners.
-func (e *editing) editable() *unstructured.Unstructured {
-	if e.isDeclared() {
-		return declared(e.object)
-	}
-	return output.Clean(e.object)
-}
-
-func (e *editing) isDeclared() bool {
-	kind := e.object.GetKind()
-	return e.object.GetAPIVersion() == declare.APIVersion && (kind == declare.KindNodeConfig || kind == declare.KindClusterNodeConfig)
-}
-
-// temporary makes a file that only its owner may read, because there may be secrets in it.
-func temporary(name string) (string, error) {
-	f, err := os.CreateTemp("", "tako-edit-"+strings.ReplaceAll(name, "/", "_")+"-*.yaml") // mode 0600
-	if err != nil {
-		return "", err
-	}
-	return f.Name(), f.Close()
-}
-
-// remark begins lines on top of the file that are not part of the object.
-const remark = "#! "
-
-func (e *editing) open(ctx context.Context, remarks string, text []byte) ([]byte, error) {
-	var b bytes.Buffer
-	for line := range strings.Lines(remarks) {
-		b.WriteString(remark + strings.TrimSuffix(line, "\n") + "\n")
-	}
-	b.Write(text)
-	if err := os.WriteFile(e.file, b.Bytes(), 0o600); err != nil {
-		return nil, &reason.Error{Code: reason.SystemCallFailed, Doing: "write " + e.file, Cause: err}
-	}
-	words := strings.Fields(e.program.editor())
-	// The editor ends when the person has finished, which is no matter of a deadline; Ctrl-C in it belongs to it.
-	editor := exec.CommandContext(ctx, words[0], append(words[1:], e.file)...)
-	editor.Stdin, editor.Stdout, editor.Stderr = e.program.In, e.program.Out, e.program.Err
-	if err := editor.Run(); err != nil {
-		return nil, &failure.Error{Code: reason.Usage, Exit: reason.ExitFailed, Doing: "run the editor " + words[0], Cause: err, Hint: "set $EDITOR"}
-	}
-	edited, err := os.ReadFile(e.file)
-	if err != nil {
-		return nil, &reason.Error{Code: reason.SystemCallFailed, Doing: "read " + e.file, Cause: err}
-	}
-	for bytes.HasPrefix(edited, []byte(remark)) {
-		_, edited, _ = bytes.Cut(edited, []byte("\n"))
-	}
-	return edited, nil
+	e := &editor.Editing{Server: server, Ref: list[0].Refs()[0], Command: p.editor(), In: p.In, Out: p.Out, Err: p.Err, Say: p.say}
+	return e.Run(ctx)
 }
 
 // editor is the command of the person's editor, at least one word.
@@ -157,54 +49,4 @@ func (p *program) editor() string {
 		return "vi"
 	}
 	return editor
-}
-
-// save sends what was edited. What is wrong with it comes back as text for the top of the file; the error is any other.
-func (e *editing) save(ctx context.Context, edited []byte) (refused string, err error) {
-	list, faults := documents.Read(e.file, edited)
-	if len(faults) > 0 {
-		return remarksOf(faults, edited)
-	}
-	if len(list) != 1 {
-		return "there must be exactly one document", nil
-	}
-	d := &list[0]
-	fresh := d.Object
-	if e.isDeclared() {
-		fresh = e.merge(fresh)
-	}
-	if fresh.GroupVersionKind() != e.object.GroupVersionKind() || fresh.GetName() != e.object.GetName() || fresh.GetNamespace() != e.object.GetNamespace() {
-		return "kind, name and namespace cannot be changed; what has others is another object", nil
-	}
-	if _, err = e.server.Update(ctx, e.ref, fresh); err != nil {
-		faults, exit, ok := failure.Faults(err, "change "+e.ref.Long(), d)
-		if ok && exit == reason.ExitUsage {
-			return remarksOf(faults, edited)
-		}
-		return "", failure.Of(err, "change "+e.ref.Long())
-	}
-	_, err = fmt.Fprintf(e.program.Out, "%s edited\n", e.ref)
-	return "", err
-}
-
-// merge puts what is declared into the object as it was got, so that what was not shown stays.
-func (e *editing) merge(fresh *unstructured.Unstructured) *unstructured.Unstructured {
-	whole := e.object.DeepCopy()
-	whole.Object["spec"] = fresh.Object["spec"]
-	whole.SetGroupVersionKind(fresh.GroupVersionKind())
-	whole.SetName(fresh.GetName())
-	whole.SetNamespace(fresh.GetNamespace())
-	whole.SetLabels(fresh.GetLabels())
-	whole.SetAnnotations(fresh.GetAnnotations())
-	return whole
-}
-
-// remarksOf is what a person reads on top of the file. Its lines come before those that are counted.
-func remarksOf(faults []declare.Fault, edited []byte) (string, error) {
-	var b strings.Builder
-	source := func(string) ([]byte, error) { return edited, nil }
-	if err := present.Faults(&b, faults, source, present.Style{}); err != nil {
-		return "", err
-	}
-	return b.String(), nil
 }

@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -16,11 +15,12 @@ import (
 	"tako.dev/tako/internal/cli/follow"
 	"tako.dev/tako/internal/cli/output"
 	"tako.dev/tako/internal/cli/remote"
+	"tako.dev/tako/internal/cli/selection"
 	"tako.dev/tako/internal/present"
 )
 
 type eventsFlags struct {
-	scope
+	selection.Scope
 	about   string
 	kinds   []string
 	watch   bool
@@ -39,7 +39,7 @@ func (p *program) newEvents() *cobra.Command {
 		Args: taking(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error { return p.events(cmd.Context(), f) },
 	}
-	cmd.Flags().BoolVarP(&f.all, "all-namespaces", "A", false, "events of all namespaces")
+	cmd.Flags().BoolVarP(&f.All, "all-namespaces", "A", false, "events of all namespaces")
 	cmd.Flags().StringVar(&f.about, "for", "", "only about this object, KIND/NAME")
 	cmd.Flags().StringSliceVar(&f.kinds, "types", nil, "only of these types: Normal, Warning")
 	cmd.Flags().BoolVarP(&f.watch, "watch", "w", false, "go on showing new ones")
@@ -63,10 +63,8 @@ func (p *program) events(ctx context.Context, f *eventsFlags) error {
 	if err != nil {
 		return err
 	}
-	if f.timeout > 0 {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, f.timeout)
-		defer cancel()
+	if f.watch {
+		return p.watchEvents(ctx, server, query, f, format)
 	}
 	if !format.IsTable() {
 		return p.eventObjects(ctx, server, query, f, format)
@@ -77,20 +75,20 @@ func (p *program) events(ctx context.Context, f *eventsFlags) error {
 func (f *eventsFlags) eventsQuery(ctx context.Context, server *remote.Server, namespace string) (remote.Query, error) {
 	kind, err := server.Find(ctx, "events.v1")
 	if err != nil {
-		return remote.Query{}, kindFailure(err)
+		return remote.Query{}, failure.Of(err, "ask which kinds there are")
 	}
 	query := remote.Query{Kind: kind, Namespace: namespace}
 	var fields []string
 	if f.about != "" {
-		about, err := targets(ctx, server, namespace, []string{f.about})
+		about, err := selection.Parse(ctx, server, namespace, []string{f.about})
 		if err != nil {
 			return query, err
 		}
-		if len(about[0].names) != 1 {
+		if len(about[0].Names) != 1 {
 			return query, failure.Usage("read --for "+f.about, "it is not KIND/NAME", "")
 		}
-		fields = append(fields, "involvedObject.kind="+about[0].kind.Kind, "involvedObject.name="+about[0].names[0])
-		if about[0].namespace == "" {
+		fields = append(fields, "involvedObject.kind="+about[0].Kind.Kind, "involvedObject.name="+about[0].Names[0])
+		if about[0].Namespace == "" {
 			query.Namespace = "" // events about what is in no namespace may stand in any
 		}
 	}
@@ -98,18 +96,23 @@ func (f *eventsFlags) eventsQuery(ctx context.Context, server *remote.Server, na
 		fields = append(fields, "type="+f.kinds[0])
 	}
 	query.Fields = strings.Join(fields, ",")
-	if f.all {
+	if f.All {
 		query.Namespace = ""
 	}
 	return query, nil
 }
 
+// watchEvents shows events as they come, until the context ends.
+func (p *program) watchEvents(ctx context.Context, server *remote.Server, query remote.Query, f *eventsFlags, format output.Format) error {
+	var view follow.View = &objectView{output.NewObjects(p.Out, format, false), query.Kind}
+	if format.IsTable() {
+		view = &eventView{program: p, flags: f}
+	}
+	return p.follow(ctx, follow.Feed{Server: server, Query: query, Say: p.say}, view, f.timeout)
+}
+
 func (p *program) eventObjects(ctx context.Context, server *remote.Server, query remote.Query, f *eventsFlags, format output.Format) error {
 	objects := output.NewObjects(p.Out, format, false)
-	if f.watch {
-		w := &watching{program: p, server: server, query: query, kind: query.Kind, objects: objects}
-		return w.run(ctx)
-	}
 	_, err := server.List(ctx, query, func(o *unstructured.Unstructured) error {
 		if !f.shows(describe.HappeningOf(o)) {
 			return nil
@@ -129,7 +132,7 @@ func (f *eventsFlags) shows(h describe.Happening) bool {
 
 func (p *program) eventTable(ctx context.Context, server *remote.Server, query remote.Query, f *eventsFlags) error {
 	var list []describe.Happening
-	from, err := server.List(ctx, query, func(o *unstructured.Unstructured) error {
+	_, err := server.List(ctx, query, func(o *unstructured.Unstructured) error {
 		if h := describe.HappeningOf(o); f.shows(h) {
 			list = append(list, h)
 		}
@@ -138,61 +141,26 @@ func (p *program) eventTable(ctx context.Context, server *remote.Server, query r
 	if err != nil {
 		return failure.Of(err, "list events")
 	}
-	if len(list) == 0 && !f.watch {
+	if len(list) == 0 {
 		p.say("no events found")
 		return nil
 	}
 	describe.SortHappenings(list)
-	if err := p.writeEvents(list, f, true); err != nil || !f.watch {
-		return err
-	}
-	return p.watchEvents(ctx, server, query, f, from)
-}
-
-// watchEvents shows events as they come, until the context ends. Where the server has forgotten the place, it goes on with
-// what comes now.
-func (p *program) watchEvents(ctx context.Context, server *remote.Server, query remote.Query, f *eventsFlags, from string) error {
-	for ctx.Err() == nil {
-		var err error
-		from, err = server.Watch(ctx, query, from, func(t remote.EventType, o *unstructured.Unstructured) error {
-			if h := describe.HappeningOf(o); t != remote.Deleted && f.shows(h) {
-				return p.writeEvents([]describe.Happening{h}, f, false)
-			}
-			return nil
-		})
-		if err == nil || ctx.Err() != nil {
-			continue
-		}
-		if !follow.IsPassing(err) {
-			return failure.Of(err, "watch events")
-		}
-		p.say(failure.Of(err, "watch events").Error() + "; going on")
-		select {
-		case <-ctx.Done():
-		case <-time.After(follow.RetryDelay):
-		}
-		if !errors.Is(err, remote.ErrExpired) {
-			continue // from the same place
-		}
-		if now, err := server.List(ctx, query, func(*unstructured.Unstructured) error { return nil }); err == nil {
-			from = now
-		}
-	}
-	return nil // Ctrl-C or --timeout is how a watch ends
+	return p.writeEvents(list, f, true)
 }
 
 func (p *program) writeEvents(list []describe.Happening, f *eventsFlags, header bool) error {
 	var table present.Table
 	if header {
 		table.Header = []string{"LAST SEEN", "TYPE", "REASON", "OBJECT", "COUNT", "MESSAGE"}
-		if f.all {
+		if f.All {
 			table.Header = append([]string{"NAMESPACE"}, table.Header...)
 		}
 	}
 	now := time.Now()
 	for _, h := range list {
 		cells := []string{output.Age(h.Last, now), h.Kind, h.Reason, h.Subject, fmt.Sprint(h.Count), h.Message}
-		if f.all {
+		if f.All {
 			cells = append([]string{h.Namespace}, cells...)
 		}
 		table.Add(cells...)

@@ -50,7 +50,7 @@ func (p *program) explain(ctx context.Context, args []string, recursive bool) er
 	name, rest, _ := strings.Cut(args[0], ".")
 	kind, err := server.Find(ctx, name)
 	if err != nil {
-		return kindFailure(err)
+		return failure.Of(err, "ask which kinds there are")
 	}
 	path := "/openapi/v3/apis/" + kind.GroupVersion().String()
 	if kind.Group == "" {

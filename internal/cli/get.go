@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"errors"
 	"io"
 	"time"
 
@@ -14,11 +13,11 @@ import (
 	"tako.dev/tako/internal/cli/follow"
 	"tako.dev/tako/internal/cli/output"
 	"tako.dev/tako/internal/cli/remote"
-	"tako.dev/tako/internal/present"
+	"tako.dev/tako/internal/cli/selection"
 )
 
 type getFlags struct {
-	scope
+	selection.Scope
 	output        string
 	watch         bool
 	labels        bool
@@ -41,7 +40,7 @@ func (p *program) newGet() *cobra.Command {
 		ValidArgsFunction: p.completeObjects,
 		RunE:              func(cmd *cobra.Command, args []string) error { return p.get(cmd.Context(), f, args) },
 	}
-	f.scope.addTo(cmd)
+	f.AddTo(cmd)
 	addOutput(cmd, &f.output)
 	cmd.Flags().BoolVarP(&f.watch, "watch", "w", false, "go on showing changes")
 	cmd.Flags().BoolVar(&f.labels, "show-labels", false, "a last column with the labels")
@@ -60,7 +59,7 @@ func (p *program) get(ctx context.Context, f *getFlags, args []string) error {
 	if err != nil {
 		return err
 	}
-	list, err := targets(ctx, server, namespace, args)
+	list, err := selection.Parse(ctx, server, namespace, args)
 	if err != nil {
 		return err
 	}
@@ -74,19 +73,19 @@ func (p *program) get(ctx context.Context, f *getFlags, args []string) error {
 }
 
 // getObjects writes every object that can be got, and then says which could not.
-func (p *program) getObjects(ctx context.Context, server *remote.Server, f *getFlags, list []target, format output.Format) error {
-	objects := output.NewObjects(p.Out, format, len(list) == 1 && len(list[0].names) == 1)
+func (p *program) getObjects(ctx context.Context, server *remote.Server, f *getFlags, list []selection.Target, format output.Format) error {
+	objects := output.NewObjects(p.Out, format, len(list) == 1 && len(list[0].Names) == 1)
 	var failures []error
 	for _, t := range list {
 		add := func(o *unstructured.Unstructured) error {
-			return objects.Add(output.Named{Name: remote.RefOf(t.kind, o).String(), Object: o})
+			return objects.Add(output.Named{Name: remote.RefOf(t.Kind, o).String(), Object: o})
 		}
-		if len(t.names) == 0 {
-			if _, err := server.List(ctx, f.query(t), add); err != nil {
-				failures = append(failures, failure.Of(err, "list "+t.kind.Resource))
+		if len(t.Names) == 0 {
+			if _, err := server.List(ctx, f.Query(t), add); err != nil {
+				failures = append(failures, failure.Of(err, "list "+t.Kind.Resource))
 			}
 		}
-		for _, ref := range t.refs() {
+		for _, ref := range t.Refs() {
 			object, err := server.Get(ctx, ref)
 			if err == nil {
 				err = add(object)
@@ -106,7 +105,7 @@ func (p *program) getObjects(ctx context.Context, server *remote.Server, f *getF
 
 // getTables writes a table for each kind, with the kind in front of the names where there are several, and then says what
 // could not be got.
-func (p *program) getTables(ctx context.Context, server *remote.Server, f *getFlags, list []target) error {
+func (p *program) getTables(ctx context.Context, server *remote.Server, f *getFlags, list []selection.Target) error {
 	kinds := byKind(list)
 	written := 0
 	var failures []error
@@ -116,7 +115,7 @@ func (p *program) getTables(ctx context.Context, server *remote.Server, f *getFl
 		failures = append(failures, failed...)
 		if table.Rows() == 0 {
 			if len(failed) == 0 && !f.ignoreMissing {
-				p.say("no " + t.kind.Resource + " found" + inNamespace(f, t))
+				p.say("no " + t.Kind.Resource + " found" + inNamespace(f, t))
 			}
 			continue
 		}
@@ -133,51 +132,51 @@ func (p *program) getTables(ctx context.Context, server *remote.Server, f *getFl
 	return p.several(failures)
 }
 
-func inNamespace(f *getFlags, t target) string {
-	if !t.kind.Namespaced || f.all {
+func inNamespace(f *getFlags, t selection.Target) string {
+	if !t.Kind.Namespaced || f.All {
 		return ""
 	}
-	return " in namespace " + t.namespace
+	return " in namespace " + t.Namespace
 }
 
-func (f *getFlags) newTable(t target, several bool) *output.Tables {
-	options := output.TableOptions{Wide: f.output == "wide", Namespace: f.all && t.kind.Namespaced, Labels: f.labels, NoHeader: f.noHeader}
+func (f *getFlags) newTable(t selection.Target, several bool) *output.Tables {
+	options := output.TableOptions{Wide: f.output == "wide", Namespace: f.All && t.Kind.Namespaced, Labels: f.labels, NoHeader: f.noHeader}
 	if several {
-		options.Prefix = t.kind.Name() + "/"
+		options.Prefix = t.Kind.Name() + "/"
 	}
 	return output.NewTables(options)
 }
 
 // byKind joins targets of one kind, in the order of the first of each.
-func byKind(list []target) []target {
-	var joined []target
+func byKind(list []selection.Target) []selection.Target {
+	var joined []selection.Target
 	at := map[string]int{}
 	for _, t := range list {
-		i, ok := at[t.kind.String()]
-		if !ok || len(t.names) == 0 {
-			at[t.kind.String()] = len(joined)
-			joined = append(joined, target{t.kind, t.namespace, t.names[:len(t.names):len(t.names)]})
+		i, ok := at[t.Kind.String()]
+		if !ok || len(t.Names) == 0 {
+			at[t.Kind.String()] = len(joined)
+			joined = append(joined, selection.Target{Kind: t.Kind, Namespace: t.Namespace, Names: t.Names[:len(t.Names):len(t.Names)]})
 			continue
 		}
-		joined[i].names = append(joined[i].names, t.names...)
+		joined[i].Names = append(joined[i].Names, t.Names...)
 	}
 	return joined
 }
 
 // fillTable adds what can be got, and returns what could not.
-func fillTable(ctx context.Context, server *remote.Server, f *getFlags, t target, table *output.Tables) []error {
-	if len(t.names) == 0 {
-		_, err := server.Tables(ctx, f.query(t), func(part remote.Table) error {
+func fillTable(ctx context.Context, server *remote.Server, f *getFlags, t selection.Target, table *output.Tables) []error {
+	if len(t.Names) == 0 {
+		_, err := server.Tables(ctx, f.Query(t), func(part remote.Table) error {
 			table.Add(part)
 			return nil
 		})
 		if err != nil {
-			return []error{failure.Of(err, "list "+t.kind.Resource)}
+			return []error{failure.Of(err, "list "+t.Kind.Resource)}
 		}
 		return nil
 	}
 	var failures []error
-	for _, ref := range t.refs() {
+	for _, ref := range t.Refs() {
 		part, err := server.Table(ctx, ref)
 		if err == nil {
 			table.Add(part)
@@ -189,101 +188,17 @@ func fillTable(ctx context.Context, server *remote.Server, f *getFlags, t target
 }
 
 // watch shows the objects of one kind and then each change, until the context ends.
-func (p *program) watch(ctx context.Context, server *remote.Server, f *getFlags, list []target, format output.Format) error {
-	if len(list) != 1 || len(list[0].names) > 1 {
+func (p *program) watch(ctx context.Context, server *remote.Server, f *getFlags, list []selection.Target, format output.Format) error {
+	if len(list) != 1 || len(list[0].Names) > 1 {
 		return failure.Usage("watch", "one kind or one object is watched at a time", "")
 	}
-	w := &watching{program: p, server: server, query: f.query(list[0]), kind: list[0].kind}
-	if len(list[0].names) == 1 {
-		w.query.Name = list[0].names[0]
+	query := f.Query(list[0])
+	if len(list[0].Names) == 1 {
+		query.Name = list[0].Names[0]
 	}
+	var view follow.View = &objectView{output.NewObjects(p.Out, format, false), list[0].Kind}
 	if format.IsTable() {
-		w.table = f.newTable(list[0], false)
-	} else {
-		w.objects = output.NewObjects(p.Out, format, false)
+		view = &tableView{program: p, table: f.newTable(list[0], false)}
 	}
-	if f.timeout > 0 {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, f.timeout)
-		defer cancel()
-	}
-	return w.run(ctx)
+	return p.follow(ctx, follow.Feed{Server: server, Query: query, Tables: format.IsTable(), Say: p.say}, view, f.timeout)
 }
-
-// watching shows objects as they change.
-type watching struct {
-	program *program
-	server  *remote.Server
-	query   remote.Query
-	kind    remote.Kind
-	table   *output.Tables  // one of the two
-	objects *output.Objects // is set
-}
-
-// run lists, then watches from where the list ended. A watch that breaks goes on from its place, and where the server has
-// forgotten that, from a new list.
-func (w *watching) run(ctx context.Context) error {
-	from, err := w.list(ctx)
-	if err != nil && ctx.Err() == nil {
-		return failure.Of(err, "list "+w.kind.Resource)
-	}
-	told := false // that the server is away, once until it is back
-	for ctx.Err() == nil {
-		if err == nil {
-			if from, err = w.watch(ctx, from); err == nil {
-				told = false
-			}
-			continue
-		}
-		if !follow.IsPassing(err) {
-			return failure.Of(err, "watch "+w.kind.Resource)
-		}
-		if !told {
-			w.program.say(failure.Of(err, "watch "+w.kind.Resource).Error() + "; going on")
-			told = true
-		}
-		select {
-		case <-ctx.Done():
-		case <-time.After(follow.RetryDelay):
-		}
-		if errors.Is(err, remote.ErrExpired) {
-			from, err = w.list(ctx)
-		} else {
-			err = nil
-		}
-	}
-	return nil // Ctrl-C or --timeout is how a watch ends
-}
-
-func (w *watching) list(ctx context.Context) (string, error) {
-	if w.table == nil {
-		return w.server.List(ctx, w.query, func(o *unstructured.Unstructured) error { return w.change(remote.Added, o) })
-	}
-	from, err := w.server.Tables(ctx, w.query, func(part remote.Table) error {
-		w.table.Add(part)
-		return nil
-	})
-	if err == nil && w.table.Rows() > 0 {
-		err = w.table.Write(w.program.Out, w.style())
-	}
-	return from, err
-}
-
-func (w *watching) watch(ctx context.Context, from string) (string, error) {
-	if w.table == nil {
-		return w.server.Watch(ctx, w.query, from, w.change)
-	}
-	return w.server.WatchTables(ctx, w.query, from, func(t remote.EventType, part remote.Table) error {
-		w.table.Add(part)
-		if t == remote.Deleted {
-			w.table.Mark("(deleted)")
-		}
-		return w.table.Write(w.program.Out, w.style())
-	})
-}
-
-func (w *watching) change(t remote.EventType, o *unstructured.Unstructured) error {
-	return w.objects.Change(string(t), output.Named{Name: remote.RefOf(w.kind, o).String(), Object: o})
-}
-
-func (w *watching) style() present.Style { return w.program.style() }

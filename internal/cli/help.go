@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"fmt"
 	"io"
 	"os"
 	"strings"
@@ -54,9 +53,9 @@ func (p *program) newHelp() *cobra.Command {
 
 func (p *program) help(root *cobra.Command, args []string) error {
 	if len(args) == 1 {
-		text, ok, err := present.HelpTopic(args[0])
+		text, ok, err := present.HelpTopic(args[0], root.Name())
 		if args[0] == "config" {
-			text, ok = fmt.Sprintf(configHelp, settings.Directory(p.Getenv)), true
+			text, ok = settings.Help(settings.Directory(p.Getenv)), true
 		}
 		if err != nil {
 			return err
@@ -72,36 +71,6 @@ func (p *program) help(root *cobra.Command, args []string) error {
 	}
 	return about.Help()
 }
-
-const configHelp = `tako finds its server in this order; the first that is given counts:
-
-  --kubeconfig FILE          a kubeconfig, with --context one of its contexts
-  --context NAME             a context of contexts.yaml, or of $KUBECONFIG
-  TAKO_CONTEXT=NAME          the same
-  KUBECONFIG=FILE            a kubeconfig
-  current: NAME              in contexts.yaml
-
-A server writes DIR/admin.kubeconfig for whoever runs it: export KUBECONFIG=DIR/admin.kubeconfig
-
-%[1]s/contexts.yaml holds servers and credentials. With credentials in it, its mode must be 0600:
-
-  current: prod
-  contexts:
-    prod:
-      server: https://tako.example.net:6443
-      certificateAuthority: prod-ca.pem      # or certificateAuthorityData: the PEM text
-      tokenFile: prod.token                  # or token; or clientCertificate and clientKey
-      namespace: web
-    lab:
-      kubeconfig: /srv/lab/admin.kubeconfig
-
-%[1]s/prefs.yaml holds what is no secret:
-
-  color: never      # auto, always, never
-  editor: vim       # $VISUAL and $EDITOR win over it
-
-The namespace is that of -n, TAKO_NAMESPACE, the context, or default.
-`
 
 func (p *program) newMan() *cobra.Command {
 	return &cobra.Command{

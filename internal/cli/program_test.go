@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -17,6 +18,7 @@ import (
 	"github.com/spf13/pflag"
 	"k8s.io/client-go/tools/clientcmd"
 
+	"tako.dev/tako/internal/cli/prune"
 	"tako.dev/tako/internal/reason"
 )
 
@@ -152,25 +154,12 @@ subjects: [{apiGroup: rbac.authorization.k8s.io, kind: Group, name: readers}]
 	if out, errs, exit := c.run(t.Context(), in(roles), "apply", "-f", "-"); exit != reason.ExitOK {
 		t.Fatalf("exit %d: %s%s", exit, out, errs)
 	}
-	token, errs, exit := c.run(t.Context(), in(""), "token", "create", "user", "Ann@example.org", "--group", "readers", "--id", "reader")
-	if exit != reason.ExitOK || strings.Contains(errs, strings.TrimSpace(token)) {
-		t.Fatalf("exit %d; the token is in what is no data: %s", exit, errs)
-	}
-	config, err := clientcmd.BuildConfigFromFlags("", admin)
-	if err != nil {
-		t.Fatal(err)
-	}
-	contexts := fmt.Sprintf("current: a\ncontexts: {a: {server: %q, certificateAuthorityData: %q, token: %s}}\n", config.Host, config.CAData, strings.TrimSpace(token))
-	if err := errors.Join(os.MkdirAll(filepath.Join(c.dir, "config/tako"), 0o700),
-		os.WriteFile(filepath.Join(c.dir, "config/tako/contexts.yaml"), []byte(contexts), 0o600)); err != nil {
-		t.Fatal(err)
-	}
-	person := &console{dir: c.dir, env: map[string]string{"XDG_CONFIG_HOME": c.env["XDG_CONFIG_HOME"], "HOME": c.dir}}
+	person := c.person(t, "Ann@example.org", "readers", "reader")
 	waitUntil(t, func() (string, bool) {
 		out, errs, exit := person.run(t.Context(), in(""), "get", "ns", "-o", "name")
 		return fmt.Sprintf("exit %d: %s%s", exit, out, errs), exit == reason.ExitOK && strings.Contains(out, "namespace/default")
 	})
-	_, errs, exit = person.run(t.Context(), in("apiVersion: v1\nkind: Namespace\nmetadata: {name: mine}\n"), "apply", "-f", "-")
+	_, errs, exit := person.run(t.Context(), in("apiVersion: v1\nkind: Namespace\nmetadata: {name: mine}\n"), "apply", "-f", "-")
 	if exit != reason.ExitNotAllowed || !strings.Contains(errs, "Ann@example.org") || !strings.Contains(errs, "<stdin>:1:1") {
 		t.Errorf("what is not allowed: exit %d: %s", exit, errs)
 	}
@@ -181,6 +170,71 @@ subjects: [{apiGroup: rbac.authorization.k8s.io, kind: Group, name: readers}]
 		_, errs, exit := person.run(t.Context(), in(""), "get", "ns")
 		return fmt.Sprintf("exit %d: %s", exit, errs), exit == reason.ExitNotAllowed
 	})
+}
+
+// person makes a token for somebody in a group, and returns the console of whoever works with it through contexts.yaml.
+func (c *console) person(t *testing.T, name, group, id string) *console {
+	t.Helper()
+	token, errs, exit := c.run(t.Context(), strings.NewReader(""), "token", "create", "user", name, "--group", group, "--id", id)
+	if exit != reason.ExitOK || strings.Contains(errs, strings.TrimSpace(token)) {
+		t.Fatalf("exit %d; the token is in what is no data: %s", exit, errs)
+	}
+	t.Cleanup(func() {
+		// The tests share the server; a test may have revoked it.
+		c.run(context.Background(), strings.NewReader(""), "token", "revoke", id)
+	})
+	config, err := clientcmd.BuildConfigFromFlags("", admin)
+	if err != nil {
+		t.Fatal(err)
+	}
+	contexts := fmt.Sprintf("current: a\ncontexts: {a: {server: %q, certificateAuthorityData: %q, token: %s}}\n", config.Host, config.CAData, strings.TrimSpace(token))
+	if err := errors.Join(os.MkdirAll(filepath.Join(c.dir, "config/tako"), 0o700),
+		os.WriteFile(filepath.Join(c.dir, "config/tako/contexts.yaml"), []byte(contexts), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	return &console{dir: c.dir, env: map[string]string{"XDG_CONFIG_HOME": c.env["XDG_CONFIG_HOME"], "HOME": c.dir}}
+}
+
+// TestPruneThatIsNotAllowed: where a deletion would be refused, nothing is applied before it.
+func TestPruneThatIsNotAllowed(t *testing.T) {
+	c := newConsole(t)
+	const roles = `
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata: {name: writes-configmaps}
+rules: [{apiGroups: [""], resources: [configmaps], verbs: [get, list, watch, create, patch]}]
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata: {name: writes-configmaps}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: writes-configmaps}
+subjects: [{apiGroup: rbac.authorization.k8s.io, kind: Group, name: writers}]
+`
+	if out, errs, exit := c.run(t.Context(), strings.NewReader(roles), "apply", "-f", "-"); exit != reason.ExitOK {
+		t.Fatalf("exit %d: %s%s", exit, out, errs)
+	}
+	writer := c.person(t, "bob", "writers", "writer")
+	t.Cleanup(func() {
+		c.run(context.Background(), strings.NewReader(""), "delete", "configmaps", "-l", prune.Label+"=default.denied") // the tests share the server
+	})
+	object := func(names ...string) *strings.Reader {
+		var text string
+		for _, name := range names {
+			text += "---\n" + objectText("configmap/"+name)
+		}
+		return strings.NewReader(text)
+	}
+	waitUntil(t, func() (string, bool) {
+		_, errs, exit := writer.run(t.Context(), object("denied-stays", "denied-goes"), "apply", "-f", "-", "--set", "denied")
+		return errs, exit == reason.ExitOK
+	})
+	_, errs, exit := writer.run(t.Context(), object("denied-stays", "denied-new"), "apply", "-f", "-", "--set", "denied", "--prune")
+	if exit != reason.ExitNotAllowed || !strings.Contains(errs, "delete configmap/denied-goes") || !strings.Contains(errs, "secrets are not looked through") {
+		t.Errorf("exit %d: %s", exit, errs)
+	}
+	if out, _, exit := c.run(t.Context(), strings.NewReader(""), "get", "configmap", "denied-new"); exit != reason.ExitNotFound {
+		t.Errorf("exit %d: something was applied: %s", exit, out)
+	}
 }
 
 // waitUntil asks until the answer is as it should be, and fails with the last one.
@@ -256,6 +310,27 @@ func TestCompletion(t *testing.T) {
 	c.env["KUBECONFIG"] = "/nothing"
 	if got := offered("get", "nod"); slices.Contains(got, "nodes") {
 		t.Errorf("without a server there is %v", got)
+	}
+}
+
+// TestCompletionScripts: every shell gets a script that it can read.
+func TestCompletionScripts(t *testing.T) {
+	c := newConsole(t)
+	for _, shell := range []string{"bash", "zsh", "fish"} {
+		script, errs, exit := c.run(t.Context(), strings.NewReader(""), "completion", shell)
+		if exit != reason.ExitOK || !strings.Contains(script, "tako") {
+			t.Errorf("%s: exit %d: %s", shell, exit, errs)
+		}
+		path, err := exec.LookPath(shell)
+		if err != nil {
+			t.Logf("needs %s: its script is not read", shell)
+			continue
+		}
+		check := exec.CommandContext(t.Context(), path, "-n")
+		check.Stdin = strings.NewReader(script)
+		if out, err := check.CombinedOutput(); err != nil {
+			t.Errorf("%s cannot read its script: %v\n%s", shell, err, out)
+		}
 	}
 }
 

@@ -107,6 +107,7 @@ func TestScripts(t *testing.T) {
 				t.Fatal(err)
 			}
 			t.Chdir(c.dir)
+			t.Setenv("TMPDIR", c.dir) // what a refused edit leaves there is for a person
 			got := c.play(t, script)
 			if got == script {
 				return

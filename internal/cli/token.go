@@ -18,6 +18,7 @@ import (
 	"tako.dev/tako/internal/cli/failure"
 	"tako.dev/tako/internal/cli/output"
 	"tako.dev/tako/internal/cli/remote"
+	"tako.dev/tako/internal/cli/selection"
 )
 
 func (p *program) newToken() *cobra.Command {
@@ -170,7 +171,7 @@ func (p *program) showToken(made *unstructured.Unstructured, f *tokenFlags) erro
 func tokenKind(ctx context.Context, server *remote.Server) (remote.Kind, error) {
 	kind, err := server.KindOf(ctx, v1alpha1.SchemeGroupVersion.WithKind(v1alpha1.KindToken))
 	if err != nil {
-		return kind, kindFailure(err)
+		return kind, failure.Of(err, "ask which kinds there are")
 	}
 	return kind, nil
 }
@@ -203,7 +204,7 @@ func (p *program) newTokenRevoke() *cobra.Command {
 	}
 	cmd.ValidArgsFunction = func(cmd *cobra.Command, _ []string, start string) ([]string, cobra.ShellCompDirective) {
 		return p.offer(cmd.Context(), func(ctx context.Context, server *remote.Server, _ string) ([]string, error) {
-			return namesOf(ctx, server, "", v1alpha1.ResourceTokens, start)
+			return selection.Names(ctx, server, "", v1alpha1.ResourceTokens, start)
 		})
 	}
 	return cmd

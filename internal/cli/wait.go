@@ -11,10 +11,11 @@ import (
 	"tako.dev/tako/internal/cli/await"
 	"tako.dev/tako/internal/cli/failure"
 	"tako.dev/tako/internal/cli/follow"
+	"tako.dev/tako/internal/cli/selection"
 )
 
 type waitFlags struct {
-	scope
+	selection.Scope
 	goal    string
 	timeout time.Duration
 }
@@ -34,7 +35,7 @@ means that it cannot come until somebody changes something (4), or the deadline 
 		ValidArgsFunction: p.completeObjects,
 		RunE:              func(cmd *cobra.Command, args []string) error { return p.wait(cmd.Context(), f, args) },
 	}
-	f.addTo(cmd)
+	f.AddTo(cmd)
 	cmd.Flags().StringVar(&f.goal, "for", "condition=Ready", "delete, create, condition=TYPE[=STATUS] or jsonpath={PATH}[=VALUE]")
 	cmd.Flags().DurationVar(&f.timeout, "timeout", time.Minute, "how long to wait")
 	return cmd
@@ -51,11 +52,11 @@ func (p *program) wait(ctx context.Context, f *waitFlags, args []string) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, f.timeout)
 	defer cancel()
-	list, err := targets(ctx, server, namespace, args)
+	list, err := selection.Parse(ctx, server, namespace, args)
 	if err != nil {
 		return err
 	}
-	refs, err := selected(ctx, server, list, f.scope)
+	refs, err := selection.Refs(ctx, server, list, f.Scope)
 	if err != nil {
 		return err
 	}

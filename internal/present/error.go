@@ -39,8 +39,9 @@ func ExitOf(faults []declare.Fault) reason.Exit {
 }
 
 // HelpTopic returns the text of a topic that is not a command: the list of codes for "codes", and the page of a code such as
-// TK0412. False means that the topic is something else. The error is that of a code that does not exist.
-func HelpTopic(topic string) (text string, ok bool, err error) {
+// TK0412. False means that the topic is something else. The error is that of a code that does not exist; its hint names the
+// program that runs.
+func HelpTopic(topic, program string) (text string, ok bool, err error) {
 	if topic == "codes" {
 		var b strings.Builder
 		for _, e := range reason.All() {
@@ -54,7 +55,9 @@ func HelpTopic(topic string) (text string, ok bool, err error) {
 	}
 	code, err := reason.ParseCode(topic)
 	if err != nil {
-		return "", true, err
+		unknown := *reason.Of(err)
+		unknown.Hint += "; `" + program + " help codes` lists them"
+		return "", true, &unknown
 	}
 	page, err := reason.Page(code)
 	return strings.TrimSpace(page) + "\n", true, err

@@ -45,15 +45,16 @@ func TestExitOf(t *testing.T) {
 
 func TestHelpTopic(t *testing.T) {
 	for topic, want := range map[string]string{"TK0412": "# TK0412: unknown field\n", "tk0412": "# TK0412: unknown field\n", "codes": "TK0401  malformed YAML\n"} {
-		text, ok, err := HelpTopic(topic)
+		text, ok, err := HelpTopic(topic, "tako")
 		if !ok || err != nil || !strings.HasPrefix(text, want) || !strings.HasSuffix(text, "\n") || strings.HasSuffix(text, "\n\n") {
 			t.Errorf("%s: %v, %v, %.60q", topic, ok, err, text)
 		}
 	}
-	if _, ok, err := HelpTopic("apply"); ok || err != nil {
+	if _, ok, err := HelpTopic("apply", "tako"); ok || err != nil {
 		t.Errorf("a command is a topic: %v, %v", ok, err)
 	}
-	if _, ok, err := HelpTopic("TK9999"); !ok || !reason.Is(err, reason.UnknownCode) {
+	_, ok, err := HelpTopic("TK9999", "tako-agent")
+	if !ok || !reason.Is(err, reason.UnknownCode) || !strings.Contains(reason.Of(err).Hint, "`tako-agent help codes`") {
 		t.Errorf("a code that does not exist: %v, %v", ok, err)
 	}
 }

@@ -301,7 +301,7 @@ func ParseCode(s string) (Code, error) {
 			}
 		}
 	}
-	return 0, &Error{Code: UnknownCode, Doing: fmt.Sprintf("look up code %q", s), Hint: "codes look like TK0412; `tako-agent help codes` lists them"}
+	return 0, &Error{Code: UnknownCode, Doing: fmt.Sprintf("look up code %q", s), Hint: "codes look like TK0412"}
 }
 
 // Lookup returns the row of a code.

@@ -55,8 +55,7 @@ func Parse(text string) (Goal, error) {
 	kind, rest, _ := strings.Cut(text, "=")
 	switch kind {
 	case "delete":
-		g.deletion = true
-		return g, usageIf(rest != "", text)
+		return Gone(), usageIf(text != "delete", text)
 	case "create":
 		g.creation = true
 		return g, usageIf(rest != "", text)
@@ -72,6 +71,9 @@ func Parse(text string) (Goal, error) {
 	}
 	return g, usageIf(true, text)
 }
+
+// Gone is the goal that an object is gone.
+func Gone() Goal { return Goal{text: "delete", deletion: true} }
 
 func usageIf(wrong bool, text string) error {
 	if !wrong {

@@ -24,6 +24,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"tako.dev/tako/declare"
+	"tako.dev/tako/internal/cli/remote"
 	"tako.dev/tako/internal/reason"
 	"tako.dev/tako/internal/trust"
 )
@@ -136,11 +137,14 @@ func Of(err error, doing string) *Error {
 	var known *Error
 	var coded *reason.Error
 	var status apierrors.APIStatus
+	var unknown *remote.UnknownKind
 	switch {
 	case err == nil:
 		return nil
 	case errors.As(err, &known):
 		return known
+	case errors.As(err, &unknown):
+		return ofUnknownKind(unknown)
 	case errors.As(err, &status):
 		return ofStatus(status.Status(), doing)
 	case errors.As(err, &coded):
@@ -163,16 +167,44 @@ func Of(err error, doing string) *Error {
 	return &Error{Code: reason.InternalFault, Exit: reason.ExitFailed, Doing: doing, Cause: err}
 }
 
+// ofUnknownKind says that a kind is not known, and which may have been meant.
+func ofUnknownKind(unknown *remote.UnknownKind) *Error {
+	hint := "`tako explain` lists the kinds"
+	if unknown.Near != "" {
+		hint = fmt.Sprintf("did you mean %s?", unknown.Near)
+	}
+	return &Error{Code: reason.UnknownKind, Exit: reason.ExitUsage, Words: unknown.Error(), Hint: hint}
+}
+
 func ofStatus(s metav1.Status, doing string) *Error {
 	r := rowOf(s.Reason)
 	e := &Error{Code: r.code, Exit: r.exit, Doing: doing, Words: r.words, Hint: r.hint}
+	message := strings.TrimSpace(s.Message)
+	if code := codeOfStatus(s); code != 0 {
+		row, _ := reason.Lookup(code)
+		e.Code, e.Exit, e.Words, e.Hint = code, row.Exit, "", moreAbout(code)
+		_, message = codeSaid(metav1.StatusCause{Message: message})
+	}
 	// That credentials are refused is all there is to say about them; any other message is worth reading.
-	if message := strings.TrimSpace(s.Message); message != "" && s.Reason != metav1.StatusReasonUnauthorized {
+	if message != "" && s.Reason != metav1.StatusReasonUnauthorized {
 		e.Cause = errors.New(message)
 	} else if e.Words == "" {
 		e.Words = cmp.Or(string(s.Reason), fmt.Sprintf("status %d", s.Code))
 	}
 	return e
+}
+
+// codeOfStatus is the code that a server of ours says about a request as a whole, 0 for none.
+func codeOfStatus(s metav1.Status) reason.Code {
+	if s.Details != nil {
+		for _, cause := range s.Details.Causes {
+			if code, _ := codeSaid(cause); code != 0 && cause.Field == "" {
+				return code
+			}
+		}
+	}
+	code, _ := codeSaid(metav1.StatusCause{Message: strings.TrimSpace(s.Message)})
+	return code
 }
 
 // ofTransport says why no answer came, nil if that is not what happened.

@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"tako.dev/tako/declare"
+	"tako.dev/tako/internal/cli/remote"
 	"tako.dev/tako/internal/reason"
 )
 
@@ -41,6 +42,9 @@ func TestOf(t *testing.T) {
 		{"unavailable", apierrors.NewServiceUnavailable("no"), reason.ExitUnreachable},
 		{"expired", apierrors.NewResourceExpired("no"), reason.ExitConflict},
 		{"internal", apierrors.NewInternalError(errors.New("no")), reason.ExitFailed},
+		{"the server's code", saying("TK0807", ""), reason.ExitNotAllowed},
+		{"the server's code in words", saying("", "TK0807: root is needed"), reason.ExitNotAllowed},
+		{"a kind that is not known", &remote.UnknownKind{Text: "nods", Near: "nodes"}, reason.ExitUsage},
 		{"a code of ours", &reason.Error{Code: reason.NotAllowed, Doing: "x"}, reason.ExitNotAllowed},
 		{"a failure", Stalled("x", "y", ""), reason.ExitStalled},
 		{"deadline", fmt.Errorf("x: %w", context.DeadlineExceeded), reason.ExitDeadline},
@@ -68,6 +72,12 @@ func TestOf(t *testing.T) {
 	}
 }
 
+// saying is an answer of the server that says a code.
+func saying(cause, message string) error {
+	return &apierrors.StatusError{ErrStatus: metav1.Status{Code: 507, Reason: "InsufficientStorage", Message: message,
+		Details: &metav1.StatusDetails{Causes: []metav1.StatusCause{{Type: metav1.CauseType(cause), Message: "no"}}}}}
+}
+
 // page is a document in which every path stands on the line of its length.
 type page struct{}
 
@@ -79,6 +89,10 @@ func TestFaults(t *testing.T) {
 	conflict := apierrors.NewApplyConflict([]metav1.StatusCause{{Type: metav1.CauseTypeFieldManagerConflict, Field: ".data.a", Message: `conflict with "bob"`}}, "Apply failed")
 	coded := apierrors.NewInvalid(schema.GroupKind{Kind: "A"}, "a", field.ErrorList{field.Invalid(field.NewPath("spec"), 1, "no")})
 	coded.ErrStatus.Details.Causes[0].Type = "TK0424"
+	worded := apierrors.NewInvalid(schema.GroupKind{Kind: "A"}, "a", field.ErrorList{
+		{Type: field.ErrorTypeInvalid, Field: "spec.a", BadValue: field.OmitValueType{}, Detail: "TK0426: two of them; keep one"}})
+	later := apierrors.NewInvalid(schema.GroupKind{Kind: "A"}, "a", field.ErrorList{
+		{Type: field.ErrorTypeInvalid, Field: "spec.a", BadValue: field.OmitValueType{}, Detail: "TK9999: not known here"}})
 	for _, c := range []struct {
 		name  string
 		err   error
@@ -89,6 +103,8 @@ func TestFaults(t *testing.T) {
 		{"invalid", apierrors.NewInvalid(schema.GroupKind{Kind: "A"}, "a", field.ErrorList{
 			field.Invalid(field.NewPath("spec").Index(1), 3, "must be 4"), field.Required(field.NewPath("spec", "b"), "")}), "spec[1] spec.b", reason.InvalidValue, reason.ExitUsage},
 		{"with a code", coded, "spec", reason.DependencyCycle, reason.ExitUsage},
+		{"with a code in words", worded, "spec.a", reason.PriorityConflict, reason.ExitUsage},
+		{"with a code of a later version", later, "spec.a", reason.InvalidValue, reason.ExitUsage},
 		{"strict decoding", apierrors.NewBadRequest(`strict decoding error: unknown field "spec.x", unknown field "y"`), "spec.x y", reason.UnknownField, reason.ExitUsage},
 		{"server-side apply, unknown", apierrors.NewInternalError(errors.New("failed to create typed patch object (a/b; v1, Kind=A): .spec.foo: field not declared in schema")), "spec.foo", reason.UnknownField, reason.ExitUsage},
 		{"server-side apply, types", apierrors.NewBadRequest("errors:\n  .data.a: expected string, got &value{1}\n  .b: expected list, got x"), "data.a b", reason.WrongType, reason.ExitUsage},
@@ -110,6 +126,10 @@ func TestFaults(t *testing.T) {
 		if strings.Join(paths, " ") != c.paths || faults[0].Code != c.code {
 			t.Errorf("%s: %v with %s, want %s with %s", c.name, paths, faults[0].Code, c.paths, c.code)
 		}
+	}
+	faults, _, _ := Faults(worded, "apply it", page{})
+	if want := "two of them; keep one"; faults[0].Message != want || !strings.Contains(faults[0].Hint, "tako help TK0426") {
+		t.Errorf("a code in words is shown as %+v, want %q", faults[0], want)
 	}
 	for _, err := range []error{errors.New("x"), apierrors.NewUnauthorized("x"), apierrors.NewInternalError(errors.New("etcd is ill")), apierrors.NewServiceUnavailable("x")} {
 		if _, _, ok := Faults(err, "apply it", page{}); ok {

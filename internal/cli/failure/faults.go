@@ -64,10 +64,14 @@ func causeFaults(s metav1.Status) []declare.Fault {
 			continue
 		}
 		f := declare.Fault{Code: codeOf(cause.Type), Path: strings.TrimPrefix(cause.Field, "."), Message: oneLine(cause.Message)}
-		if cause.Type == metav1.CauseTypeFieldManagerConflict {
+		said, message := codeSaid(cause)
+		switch {
+		case said != 0:
+			f.Code, f.Message, f.Hint = said, message, moreAbout(said)
+		case cause.Type == metav1.CauseTypeFieldManagerConflict:
 			f.Message = fmt.Sprintf("%s is owned by somebody else: %s", f.Path, f.Message)
 			f.Hint = "leave the field out, agree with them, or take it over with --force-conflicts"
-		} else if f.Code == reason.InvalidValue {
+		case f.Code == reason.InvalidValue:
 			f.Message = f.Path + ": " + f.Message
 		}
 		faults = append(faults, f)
@@ -75,11 +79,32 @@ func causeFaults(s metav1.Status) []declare.Fault {
 	return faults
 }
 
-// codeOf is the code of the closed set that a cause means. A server of ours may say the code itself.
-func codeOf(cause metav1.CauseType) reason.Code {
-	if code, err := reason.ParseCode(string(cause)); err == nil {
-		return code
+// saidCode is how a server of ours says a code where the library has no place for one.
+var saidCode = regexp.MustCompile(`^(?:Invalid value: )?(TK\d{4}): `)
+
+// codeSaid is the code of the closed set that a server of ours says itself, as the type of a cause or at the beginning of its
+// words, with the words behind it; 0 for none.
+func codeSaid(cause metav1.StatusCause) (reason.Code, string) {
+	message := oneLine(cause.Message)
+	if code, err := reason.ParseCode(string(cause.Type)); err == nil {
+		return code, message
 	}
+	m := saidCode.FindStringSubmatch(message)
+	if m == nil {
+		return 0, message
+	}
+	code, err := reason.ParseCode(m[1])
+	if err != nil {
+		return 0, message // of a later version
+	}
+	return code, message[len(m[0]):]
+}
+
+// moreAbout is the hint where the server has said what to do in its own words already.
+func moreAbout(code reason.Code) string { return "`tako help " + code.String() + "` says more" }
+
+// codeOf is the code of the closed set that a cause of the library means.
+func codeOf(cause metav1.CauseType) reason.Code {
 	switch cause {
 	case metav1.CauseTypeFieldValueRequired:
 		return reason.MissingField

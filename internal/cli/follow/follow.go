@@ -1,5 +1,6 @@
-// Package follow waits on the server for what package await judges: it watches one object, goes on where a watch breaks, and
-// ends at once when the wait is decided. It owns no goroutine.
+// Package follow goes along with what happens on the server, over restarts of it. Wait watches one object until what package
+// await judges is decided, and ends at once then. Feed shows objects and then each change of them once, whatever becomes of
+// the watches meanwhile. It owns no goroutine.
 package follow
 
 import (
@@ -10,6 +11,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
 
 	"tako.dev/tako/internal/cli/await"
 	"tako.dev/tako/internal/cli/failure"
@@ -28,7 +30,15 @@ var errDone = errors.New("done")
 // those of package failure with the exit codes of a stalled wait, of a deadline and of an object that does not exist. The
 // deadline is that of the context.
 func Wait(ctx context.Context, server *remote.Server, ref remote.Ref, goal await.Goal) error {
-	w := &waiting{ref: ref, goal: goal}
+	return (&waiting{ref: ref, goal: goal}).wait(ctx, server)
+}
+
+// Gone waits until one object is gone; another one of its name counts as that. It returns what Wait does.
+func Gone(ctx context.Context, server *remote.Server, ref remote.Ref, uid types.UID) error {
+	return (&waiting{ref: ref, goal: await.Gone(), uid: uid}).wait(ctx, server)
+}
+
+func (w *waiting) wait(ctx context.Context, server *remote.Server) error {
 	for {
 		err := w.once(ctx, server)
 		if errors.Is(err, errDone) {
@@ -37,9 +47,7 @@ func Wait(ctx context.Context, server *remote.Server, ref remote.Ref, goal await
 		if err != nil && !IsPassing(err) || ctx.Err() != nil {
 			return w.end(ctx, err)
 		}
-		if err == nil {
-			continue // the server has ended the watch, as it does now and then
-		}
+		// After a watch that ended well too: a server that ends every watch at once is not asked in a hot loop.
 		select {
 		case <-ctx.Done():
 		case <-time.After(RetryDelay):
@@ -51,6 +59,7 @@ func Wait(ctx context.Context, server *remote.Server, ref remote.Ref, goal await
 type waiting struct {
 	ref  remote.Ref
 	goal await.Goal
+	uid  types.UID // of the object that is to go; empty before it was seen
 	last await.Verdict
 	seen bool
 }
@@ -79,6 +88,14 @@ func (w *waiting) once(ctx context.Context, server *remote.Server) error {
 }
 
 func (w *waiting) look(object *unstructured.Unstructured) error {
+	if w.goal.Deletion() && object != nil {
+		if w.uid == "" {
+			w.uid = object.GetUID()
+		}
+		if w.uid != object.GetUID() {
+			return errDone // it was made again meanwhile
+		}
+	}
 	w.last = w.goal.Look(object)
 	switch {
 	case w.last.State == await.Reached:

@@ -193,3 +193,21 @@ func Clean(object *unstructured.Unstructured) *unstructured.Unstructured {
 	object.SetManagedFields(nil)
 	return object
 }
+
+// Declared is of an object what a person declares: not what the server adds, and not the status.
+func Declared(object *unstructured.Unstructured) *unstructured.Unstructured {
+	out := map[string]any{}
+	for key, value := range object.Object {
+		if key != "metadata" && key != "status" {
+			out[key] = value
+		}
+	}
+	metadata := map[string]any{}
+	for _, key := range []string{"name", "namespace", "labels", "annotations"} {
+		if value, ok, _ := unstructured.NestedFieldNoCopy(object.Object, "metadata", key); ok {
+			metadata[key] = value
+		}
+	}
+	out["metadata"] = metadata
+	return (&unstructured.Unstructured{Object: out}).DeepCopy()
+}

@@ -124,29 +124,45 @@ func (s *Server) Update(ctx context.Context, ref Ref, object *unstructured.Unstr
 
 // DeleteOptions say how to delete.
 type DeleteOptions struct {
-	DryRun  bool
-	Cascade metav1.DeletionPropagation // empty leaves it to the server
-	UID     types.UID                  // delete this object only, and not another of its name; empty deletes either
+	DryRun          bool
+	Cascade         metav1.DeletionPropagation // empty leaves it to the server
+	UID             types.UID                  // delete this object only, and not another of its name; empty deletes either
+	ResourceVersion string                     // delete it only as it was then; empty deletes it as it is
 }
 
-// Delete asks for the end of an object. With finalizers it may take time.
-func (s *Server) Delete(ctx context.Context, ref Ref, options DeleteOptions) error {
+// Delete asks for the end of an object, and returns which one that is: another may have its name later. With finalizers it
+// may take time.
+func (s *Server) Delete(ctx context.Context, ref Ref, options DeleteOptions) (types.UID, error) {
 	body := metav1.DeleteOptions{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "DeleteOptions"}}
 	if options.Cascade != "" {
 		body.PropagationPolicy = &options.Cascade
 	}
+	if options.UID != "" || options.ResourceVersion != "" {
+		body.Preconditions = &metav1.Preconditions{}
+	}
 	if options.UID != "" {
-		body.Preconditions = metav1.NewUIDPreconditions(string(options.UID))
+		body.Preconditions.UID = &options.UID
+	}
+	if options.ResourceVersion != "" {
+		body.Preconditions.ResourceVersion = &options.ResourceVersion
 	}
 	if options.DryRun {
 		body.DryRun = []string{metav1.DryRunAll}
 	}
 	text, err := json.Marshal(body)
 	if err != nil {
-		return fmt.Errorf("write the options of deleting %s: %w", ref, err)
+		return "", fmt.Errorf("write the options of deleting %s: %w", ref, err)
 	}
-	_, err = s.ask(ctx, s.client.Delete().AbsPath(ref.path()...).SetHeader("Content-Type", "application/json").Body(text))
-	return err
+	answer, err := s.ask(ctx, s.client.Delete().AbsPath(ref.path()...).SetHeader("Content-Type", "application/json").Body(text))
+	if err != nil {
+		return "", err
+	}
+	// The answer is the object where it takes time, and a status about it where it is gone.
+	if uid := answer.GetUID(); uid != "" {
+		return uid, nil
+	}
+	uid, _, _ := unstructured.NestedString(answer.Object, "details", "uid")
+	return types.UID(uid), nil
 }
 
 func dryRun(request *rest.Request, dry bool) *rest.Request {

@@ -66,6 +66,14 @@ func Directory(getenv func(string) string) string {
 	return filepath.Join(getenv("HOME"), ".config/tako")
 }
 
+// StateDirectory is where the command line keeps what is no setting: $XDG_STATE_HOME/tako, or ~/.local/state/tako.
+func StateDirectory(getenv func(string) string) string {
+	if base := getenv("XDG_STATE_HOME"); filepath.IsAbs(base) {
+		return filepath.Join(base, "tako")
+	}
+	return filepath.Join(getenv("HOME"), ".local/state/tako")
+}
+
 // ReadContexts reads contexts.yaml of a directory; a missing file is empty. A file with credentials that others may read
 // is refused, because whoever read it meanwhile may act as its owner.
 func ReadContexts(directory string) (*Contexts, error) {
@@ -114,15 +122,25 @@ func readYAML(name string, into any) (fs.FileMode, error) {
 	if err != nil {
 		return 0, &reason.Error{Code: reason.SystemCallFailed, Doing: "read the settings", Cause: err}
 	}
-	text, err := io.ReadAll(io.LimitReader(f, fileBytesMax))
+	text, err := io.ReadAll(io.LimitReader(f, fileBytesMax+1))
 	if err != nil {
 		return 0, &reason.Error{Code: reason.InputOutput, Doing: "read the settings", Cause: err}
 	}
-	if err := yaml.UnmarshalStrict(text, into); err != nil {
-		return 0, &reason.Error{Code: reason.MalformedYAML, Doing: "read " + name, Cause: errors.New(safeWords(err)),
-			Hint: "see the section on contexts of `tako help config`"}
+	if len(text) > fileBytesMax {
+		return 0, &reason.Error{Code: reason.DocumentTooLarge, Doing: "read " + name, Cause: fmt.Errorf("it has more than %d bytes", fileBytesMax)}
+	}
+	if err := decode(text, into); err != nil {
+		return 0, &reason.Error{Code: reason.MalformedYAML, Doing: "read " + name, Cause: err, Hint: "`tako help config` shows what stands there"}
 	}
 	return stat.Mode(), nil
+}
+
+// decode reads the text of a settings file. Its errors quote nothing of it but names of fields.
+func decode(text []byte, into any) error {
+	if err := yaml.UnmarshalStrict(text, into); err != nil {
+		return errors.New(safeWords(err))
+	}
+	return nil
 }
 
 // safeWords keeps of a YAML error what cannot be a credential: the first line, unless it quotes a value.
@@ -130,7 +148,8 @@ func safeWords(err error) string {
 	words, _, _ := strings.Cut(err.Error(), "\n")
 	words = strings.TrimPrefix(strings.TrimPrefix(words, "error converting YAML to JSON: "), "error unmarshaling JSON: while decoding JSON: ")
 	if strings.Contains(words, "unknown field") || strings.HasPrefix(words, "yaml: line ") && !strings.Contains(words, "`") {
-		return words
+		const most = 200 // bytes; a field that anybody would write has a tenth
+		return strings.ToValidUTF8(words[:min(len(words), most)], "")
 	}
 	return "it is not of the form that it must have"
 }

@@ -159,3 +159,53 @@ func TestPrefs(t *testing.T) {
 		t.Errorf("a misspelt preference: %v", err)
 	}
 }
+
+// TestLargeFile: a file that is too large is refused, and not read in part.
+func TestLargeFile(t *testing.T) {
+	dir, _ := home(t, map[string]string{"prefs.yaml": "color: never\n" + strings.Repeat("#", fileBytesMax)})
+	if _, err := ReadPrefs(dir); !reason.Is(err, reason.DocumentTooLarge) {
+		t.Errorf("a file of more than %d bytes: %v", fileBytesMax, err)
+	}
+}
+
+func FuzzContexts(f *testing.F) {
+	for _, text := range []string{contexts, "current: a", "contexts: {a: null}", "contexts: {a: {token: [1]}}", "contexts:\n  a: &a {server: x}\n  b: *a", "\t", "a: \x00"} {
+		f.Add([]byte(text))
+	}
+	f.Fuzz(func(t *testing.T, text []byte) {
+		var c Contexts
+		if err := decode(text, &c); err != nil {
+			checkWords(t, err)
+			return
+		}
+		for name, context := range c.Contexts {
+			if context.Kubeconfig != "" {
+				continue // another file, which another program's library reads
+			}
+			if target, err := context.target(name, "/nowhere"); err == nil && target.Config.Host != context.Server {
+				t.Errorf("context %q goes to %q", name, target.Config.Host)
+			}
+		}
+	})
+}
+
+func FuzzPrefs(f *testing.F) {
+	for _, text := range []string{"color: never\neditor: vim -n\n", "colour: never", "color: [1]", "editor: 'vi", "---\n---\n"} {
+		f.Add([]byte(text))
+	}
+	f.Fuzz(func(t *testing.T, text []byte) {
+		var p Prefs
+		if err := decode(text, &p); err != nil {
+			checkWords(t, err)
+		}
+	})
+}
+
+// checkWords sees that an error about a file can be shown: one line, and no file within it.
+func checkWords(t *testing.T, err error) {
+	t.Helper()
+	const most = 200
+	if words := err.Error(); words == "" || strings.ContainsAny(words, "\n\r") || len(words) > most {
+		t.Errorf("an error of %d bytes: %q", len(words), words)
+	}
+}

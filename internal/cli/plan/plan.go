@@ -1,10 +1,9 @@
-package cli
+package plan
 
 import (
 	"context"
 	"errors"
 	"fmt"
-	"reflect"
 
 	"golang.org/x/sync/errgroup"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -14,70 +13,41 @@ import (
 	"tako.dev/tako/declare"
 	"tako.dev/tako/internal/cli/documents"
 	"tako.dev/tako/internal/cli/failure"
+	"tako.dev/tako/internal/cli/prune"
 	"tako.dev/tako/internal/cli/remote"
 	"tako.dev/tako/internal/reason"
 )
 
-// change is what applying one document would do, as the server says.
-type change struct {
-	document *documents.Document
-	ref      remote.Ref
-	before   *unstructured.Unstructured // nil: there is no such object
-	after    *unstructured.Unstructured // nil: the server could not say yet
-	// unchecked says why the server could not be asked: what the document needs comes with it.
-	unchecked string
-	applied   bool // after is what there is now
-
-	faults []declare.Fault
-	exit   reason.Exit
-}
-
-// verb is what applying does to the object.
-func (c *change) verb() string {
-	switch {
-	case c.before == nil:
-		return "created"
-	case c.after != nil && reflect.DeepEqual(c.compared(c.before), c.compared(c.after)):
-		return "unchanged"
-	}
-	return "configured"
-}
-
-// compared is of an object what counts as a change of it: not what every write moves, and the status only where the
-// document has one.
-func (c *change) compared(object *unstructured.Unstructured) map[string]any {
-	object = object.DeepCopy()
-	for _, field := range []string{"managedFields", "resourceVersion", "generation", "creationTimestamp", "uid"} {
-		unstructured.RemoveNestedField(object.Object, "metadata", field)
-	}
-	if _, declared := c.document.Object.Object["status"]; !declared {
-		delete(object.Object, "status")
-	}
-	return object.Object
+// Options say how documents are meant.
+type Options struct {
+	// Namespace is that of documents which say none. It must be set for kinds that stand in one.
+	Namespace string
+	// Only refuses documents that say another namespace: a person has named this one. Default false.
+	Only bool
+	// Set is what the documents are put into. Default none.
+	Set prune.Set
+	// Force takes over fields and objects that others own. Default false: they are a conflict.
+	Force bool
 }
 
 // asksAtOnce is how many documents the server is asked about at a time: enough to hide a slow line, and far below what one
 // client is allowed.
 const asksAtOnce = 8
 
-// plan asks the server what applying every document would do, and changes nothing. The error is a *failure.Refused with
-// every mistake of every document, or a failure that is about none of them.
-func (p *program) plan(ctx context.Context, server *remote.Server, namespace string, source *documents.Source, force bool) ([]*change, error) {
-	documents.Sort(source.Documents)
-	b := newBatch(source.Documents)
-	changes := make([]*change, len(source.Documents))
-	for i := range source.Documents {
-		c, err := p.place(ctx, server, namespace, &source.Documents[i], b)
-		if err != nil {
-			return nil, err
-		}
-		changes[i] = c
+// Make asks the server what applying every document would do, and changes nothing there. The documents are put into their
+// order, and into the set. The error is a *failure.Refused with every mistake of every document, or a failure that is about
+// none of them.
+func Make(ctx context.Context, server *remote.Server, source *documents.Source, options Options) ([]*Change, error) {
+	options.Set.Mark(source.Documents)
+	changes, b, err := place(ctx, server, source, options)
+	if err != nil {
+		return nil, err
 	}
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(asksAtOnce)
 	for _, c := range changes {
 		if len(c.faults) == 0 {
-			group.Go(func() error { return c.ask(ctx, server, force, b) })
+			group.Go(func() error { return c.ask(ctx, server, options, b) })
 		}
 	}
 	if err := group.Wait(); err != nil {
@@ -86,8 +56,26 @@ func (p *program) plan(ctx context.Context, server *remote.Server, namespace str
 	return changes, refusal(changes, source)
 }
 
+// Refs names the objects that documents are about, in the order of their creation. The error is that of Make.
+func Refs(ctx context.Context, server *remote.Server, source *documents.Source, options Options) ([]remote.Ref, error) {
+	changes, _, err := place(ctx, server, source, options)
+	if err != nil {
+		return nil, err
+	}
+	return RefsOf(changes), refusal(changes, source)
+}
+
+// RefsOf names the objects of changes.
+func RefsOf(changes []*Change) []remote.Ref {
+	refs := make([]remote.Ref, len(changes))
+	for i, c := range changes {
+		refs[i] = c.Ref
+	}
+	return refs
+}
+
 // refusal is the error that the faults of changes are, nil without any.
-func refusal(changes []*change, source *documents.Source) error {
+func refusal(changes []*Change, source *documents.Source) error {
 	refused := &failure.Refused{Source: source.Bytes}
 	for _, c := range changes {
 		if len(c.faults) == 0 {
@@ -136,26 +124,39 @@ func newBatch(list []documents.Document) batch {
 	return b
 }
 
-// place finds the kind and namespace of a document.
-func (p *program) place(ctx context.Context, server *remote.Server, namespace string, d *documents.Document, b batch) (*change, error) {
-	c := &change{document: d}
-	gvk := d.Kind()
+// place finds the kind and namespace of every document.
+func place(ctx context.Context, server *remote.Server, source *documents.Source, options Options) ([]*Change, batch, error) {
+	documents.Sort(source.Documents)
+	b := newBatch(source.Documents)
+	changes := make([]*Change, len(source.Documents))
+	for i := range source.Documents {
+		c := &Change{document: &source.Documents[i]}
+		if err := c.place(ctx, server, options, b); err != nil {
+			return nil, b, err
+		}
+		changes[i] = c
+	}
+	return changes, b, nil
+}
+
+func (c *Change) place(ctx context.Context, server *remote.Server, options Options, b batch) error {
+	gvk := c.document.Kind()
 	kind, err := server.KindOf(ctx, gvk)
 	var unknown *remote.UnknownKind
 	if brought, ok := b.kinds[gvk.GroupKind()]; ok && errors.As(err, &unknown) {
 		kind = remote.Kind{GroupVersionKind: gvk, Resource: brought.resource, Namespaced: brought.namespaced}
-		c.unchecked = "its kind is defined in the same run"
+		c.Unchecked = "its kind is defined in the same run"
 		err = nil
 	}
 	if errors.As(err, &unknown) {
 		c.fault(reason.UnknownKind, "kind", unknown.Error(), hintNear(unknown))
-		return c, nil
+		return nil
 	}
 	if err != nil {
-		return nil, failure.Of(err, "ask which kinds there are")
+		return failure.Of(err, "ask which kinds there are")
 	}
-	c.settle(kind, namespace, p.flags.Namespace != "")
-	return c, nil
+	c.settle(kind, options)
+	return nil
 }
 
 func hintNear(unknown *remote.UnknownKind) string {
@@ -166,50 +167,55 @@ func hintNear(unknown *remote.UnknownKind) string {
 }
 
 // settle decides which namespace a document is about.
-func (c *change) settle(kind remote.Kind, namespace string, demanded bool) {
+func (c *Change) settle(kind remote.Kind, options Options) {
 	object := c.document.Object
 	own := object.GetNamespace()
 	switch {
 	case !kind.Namespaced && own != "":
 		c.fault(reason.FieldNotAllowed, "metadata.namespace", kind.Kind+" stands in no namespace", "remove the field")
-	case kind.Namespaced && own != "" && demanded && own != namespace:
-		c.fault(reason.InvalidValue, "metadata.namespace", fmt.Sprintf("the document says namespace %q, the command line %q", own, namespace), "leave one of them out")
+	case kind.Namespaced && own != "" && options.Only && own != options.Namespace:
+		c.fault(reason.InvalidValue, "metadata.namespace", fmt.Sprintf("the document says namespace %q, the command line %q", own, options.Namespace), "leave one of them out")
 	case kind.Namespaced && own == "":
-		object.SetNamespace(namespace)
+		object.SetNamespace(options.Namespace)
 	}
-	c.ref = remote.RefOf(kind, object)
+	c.Ref = remote.RefOf(kind, object)
 }
 
-func (c *change) fault(code reason.Code, path, message, hint string) {
+func (c *Change) fault(code reason.Code, path, message, hint string) {
 	c.exit = reason.ExitUsage
 	c.faults = append(c.faults, c.document.Locate([]declare.Fault{{Code: code, Path: path, Message: message, Hint: hint}})...)
 }
 
 // ask has the server say what there is and what there would be.
-func (c *change) ask(ctx context.Context, server *remote.Server, force bool, b batch) error {
-	if c.unchecked != "" {
+func (c *Change) ask(ctx context.Context, server *remote.Server, options Options, b batch) error {
+	if c.Unchecked != "" {
 		return nil
 	}
 	var err error
-	if c.before, err = server.Get(ctx, c.ref); err != nil && !apierrors.IsNotFound(err) {
-		return c.refuse(err, "look up "+c.ref.Long())
+	if c.Before, err = server.Get(ctx, c.Ref); err != nil && !apierrors.IsNotFound(err) {
+		return c.refuse(err, "look up "+c.Ref.Long())
 	}
 	if err != nil {
-		c.before = nil
+		c.Before = nil
 	}
-	c.after, err = server.Apply(ctx, c.ref, c.document.Object, remote.ApplyOptions{DryRun: true, Force: force})
-	if apierrors.IsNotFound(err) && b.namespaces[c.ref.Namespace] {
-		c.unchecked = "its namespace is declared in the same run"
+	if fault := options.Set.Fault(c.Before, c.document.Object); fault != nil && !options.Force {
+		row, _ := reason.Lookup(fault.Code)
+		c.faults, c.exit = c.document.Locate([]declare.Fault{*fault}), row.Exit
+		return nil
+	}
+	c.After, err = server.Apply(ctx, c.Ref, c.document.Object, remote.ApplyOptions{DryRun: true, Force: options.Force})
+	if apierrors.IsNotFound(err) && b.namespaces[c.Ref.Namespace] {
+		c.Unchecked = "its namespace is declared in the same run"
 		return nil
 	}
 	if err != nil {
-		return c.refuse(err, "check "+c.ref.Long())
+		return c.refuse(err, "check "+c.Ref.Long())
 	}
 	return nil
 }
 
 // refuse keeps what the server has against the document; any other error ends the plan.
-func (c *change) refuse(err error, doing string) error {
+func (c *Change) refuse(err error, doing string) error {
 	faults, exit, ok := failure.Faults(err, doing, c.document)
 	if !ok {
 		return failure.Of(err, doing)
