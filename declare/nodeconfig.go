@@ -15,8 +15,14 @@ const (
 	BodyBytesMax     = 1 << 20 // one resource, encoded
 	ClaimBytesMax    = 4 << 10 // one claim
 	DocumentBytesMax = 64 << 20
-	PathBytesMax     = 4096 // PATH_MAX, limits.h
-	NameBytesMax     = 253  // RFC 1123 subdomain, as Kubernetes names
+	PathBytesMax     = 4096   // PATH_MAX, limits.h
+	NameBytesMax     = 253    // RFC 1123 subdomain, as Kubernetes names
+	LabelsMax        = 256    // labels of a config, or in matchLabels of a selector: ours, far above what anybody can keep in mind
+	ExpressionsMax   = 256    // conditions of a selector: ours, the same
+	ValuesMax        = 1000   // values of a condition: ours; who lists more hosts gives them a label
+	WavesMax         = 256    // ours: a rollout goes through them one after the other
+	ReferencesMax    = 10_000 // names in require, and in notify, of one resource: ours, a tenth of all resources
+	ArgumentsMax     = 1000   // of a check command: ours, far below what execve(2) takes
 )
 
 // NodeConfig declares resources that the matching hosts must have. ClusterNodeConfig has the same form; Kind tells them

@@ -39,7 +39,7 @@ type reader struct {
 	faults    []Fault
 }
 
-// faultsMax bounds what is kept of a file that is no declaration at all, in memory and for the reader of it.
+// faultsMax bounds what is kept of a file, or of a config, that is no declaration at all, in memory and for the reader of it.
 const faultsMax = 10_000
 
 // fault records a mistake and returns it to be completed at once.

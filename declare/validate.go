@@ -66,13 +66,26 @@ type validator struct {
 	resource *Resource
 }
 
+// fault records a mistake and returns it to be completed at once.
 func (v *validator) fault(path string, code reason.Code, message, hint string) *Fault {
-	v.faults = append(v.faults, Fault{Code: code, Path: path, Message: message, Hint: hint})
+	f := Fault{Code: code, Path: path, Message: message, Hint: hint}
+	if len(v.faults) == faultsMax {
+		return &f
+	}
+	v.faults = append(v.faults, f)
 	return &v.faults[len(v.faults)-1]
 }
 
 func (v *validator) invalid(path, message, hint string) {
 	v.fault(path, reason.InvalidValue, message, hint)
+}
+
+// atMost refuses a list or mapping of more than limit members, which nobody need look at one by one then.
+func (v *validator) atMost(path string, n, limit int, what, hint string) bool {
+	if n > limit {
+		v.invalid(path, fmt.Sprintf("there are %d %s, at most %d are allowed", n, what, limit), hint)
+	}
+	return n <= limit
 }
 
 func (v *validator) header() {
@@ -118,6 +131,9 @@ func (v *validator) metadata() {
 }
 
 func (v *validator) labels(path string, labels map[string]string) {
+	if !v.atMost(path, len(labels), LabelsMax, "labels", "") {
+		return
+	}
 	for _, key := range sortedKeys(labels) {
 		if message := labelKeyMistake(key); message != "" {
 			v.invalid(keyPath(path, key), message, labelKeyRule)
@@ -130,6 +146,9 @@ func (v *validator) labels(path string, labels map[string]string) {
 
 func (v *validator) selector(path string, s *Selector) {
 	v.labels(path+".matchLabels", s.MatchLabels)
+	if !v.atMost(path+".matchExpressions", len(s.MatchExpressions), ExpressionsMax, "conditions", "") {
+		return
+	}
 	for i := range s.MatchExpressions {
 		r, at := &s.MatchExpressions[i], indexPath(path+".matchExpressions", i)
 		if message := labelKeyMistake(r.Key); message != "" {
@@ -146,6 +165,9 @@ func (v *validator) selector(path string, s *Selector) {
 			}
 		default:
 			v.unknownWord(at+".operator", "operator", string(r.Operator), []string{"In", "NotIn", "Exists", "DoesNotExist"})
+		}
+		if !v.atMost(at+".values", len(r.Values), ValuesMax, "values", "give the nodes that are meant a label of their own, and select by that") {
+			continue
 		}
 		for j, value := range r.Values {
 			if !isLabelValue(value) {
@@ -181,6 +203,9 @@ func (v *validator) rollout() {
 	}
 	if r.HaltOnFailed != nil && *r.HaltOnFailed < 1 {
 		v.invalid("spec.rollout.haltOnFailed", fmt.Sprintf("haltOnFailed is %d, the least is 1", *r.HaltOnFailed), "")
+	}
+	if !v.atMost("spec.rollout.waves", len(r.Waves), WavesMax, "waves", "") {
+		return
 	}
 	for i := range r.Waves {
 		v.selector(indexPath("spec.rollout.waves", i), &r.Waves[i])
@@ -248,10 +273,15 @@ func (v *validator) references(byName map[string]int) {
 			field string
 			names []string
 		}{{"require", v.resource.Require}, {"notify", v.resource.Notify}} {
+			if !v.atMost(v.path(list.field), len(list.names), ReferencesMax, "names", "") {
+				continue
+			}
+			before := make(map[string]bool, len(list.names))
 			for j, name := range list.names {
 				path := v.path(indexPath(list.field, j))
 				if other, ok := byName[name]; ok {
-					v.reference(path, list.field, other, list.names[:j])
+					v.reference(path, list.field, other, before[name])
+					before[name] = true
 					continue
 				}
 				hint := ""
@@ -267,13 +297,12 @@ func (v *validator) references(byName map[string]int) {
 	}
 }
 
-func (v *validator) reference(path, field string, other int, before []string) {
+// reference checks a name of another resource; twice says that it stands in the list already.
+func (v *validator) reference(path, field string, other int, twice bool) {
 	target := &v.config.Spec.Resources[other]
-	for _, name := range before {
-		if name == target.Name {
-			v.invalid(path, fmt.Sprintf("%s names %q twice", field, clipText(name)), "remove one of them")
-			return
-		}
+	if twice {
+		v.invalid(path, fmt.Sprintf("%s names %q twice", field, clipText(target.Name)), "remove one of them")
+		return
 	}
 	if other == v.index {
 		v.invalid(path, fmt.Sprintf("%s names the resource itself", field), "remove it")

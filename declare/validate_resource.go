@@ -104,7 +104,7 @@ func (v *validator) file(f *File) {
 	v.fsPath("file.path", f.Path)
 	v.mode("file.mode", f.Mode)
 	v.owners("file", f.Owner, f.Group)
-	if len(f.Check) == 0 {
+	if len(f.Check) == 0 || !v.atMost(v.path("file.check"), len(f.Check), ArgumentsMax, "arguments", "") {
 		return
 	}
 	const rule = `{} stands for the path of the new content, for example ["/usr/sbin/nginx", "-t", "-c", "{}"]`

@@ -1,6 +1,8 @@
 package declare
 
 import (
+	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -141,6 +143,67 @@ func TestValidateResources(t *testing.T) {
 		if got := summary(Validate(config(c.resources...))); got != c.want {
 			t.Errorf("%s: got\n%s\nwant\n%s", c.name, got, c.want)
 		}
+	}
+}
+
+// TestValidateCounts declares as much as there may be of each list and mapping, and one more.
+func TestValidateCounts(t *testing.T) {
+	labels := func(n int) map[string]string {
+		m := map[string]string{}
+		for i := range n {
+			m[fmt.Sprint("l", i)] = "v"
+		}
+		return m
+	}
+	words := func(n int, word string) []string { return slices.Repeat([]string{word}, n) }
+	requirements := func(n int) []SelectorRequirement {
+		return slices.Repeat([]SelectorRequirement{{Key: "zone", Operator: OpExists}}, n)
+	}
+	in := func(n int) []SelectorRequirement {
+		return []SelectorRequirement{{Key: "zone", Operator: OpIn, Values: words(n, "a")}}
+	}
+	check := func(n int) Resource {
+		return Resource{Name: "a", File: &File{Path: "/a", Check: append(words(n-1, "test"), "{}")}}
+	}
+	named := func(n int) []Resource {
+		all := make([]Resource, n)
+		for i := range all {
+			all[i] = Resource{Name: fmt.Sprint("r", i), Package: &Package{Package: fmt.Sprint("p", i)}}
+			all[0].Require = append(all[0].Require, all[i].Name)
+		}
+		all[0].Require = all[0].Require[1:] // not itself
+		return all
+	}
+	for _, c := range []struct {
+		path  string
+		limit int
+		with  func(c *NodeConfig, n int)
+	}{
+		{"metadata.labels", LabelsMax, func(c *NodeConfig, n int) { c.Metadata.Labels = labels(n) }},
+		{"spec.selector.matchLabels", LabelsMax, func(c *NodeConfig, n int) { c.Spec.Selector.MatchLabels = labels(n) }},
+		{"spec.selector.matchExpressions", ExpressionsMax, func(c *NodeConfig, n int) { c.Spec.Selector.MatchExpressions = requirements(n) }},
+		{"spec.selector.matchExpressions[0].values", ValuesMax, func(c *NodeConfig, n int) { c.Spec.Selector.MatchExpressions = in(n) }},
+		{"spec.rollout.waves", WavesMax, func(c *NodeConfig, n int) { c.Spec.Rollout.Waves = make([]Selector, n) }},
+		{"spec.rollout.waves[0].matchLabels", LabelsMax, func(c *NodeConfig, n int) { c.Spec.Rollout.Waves = []Selector{{MatchLabels: labels(n)}} }},
+		{"spec.resources[0].file.check", ArgumentsMax, func(c *NodeConfig, n int) { c.Spec.Resources = []Resource{check(n)} }},
+		{"spec.resources[0].require", ReferencesMax, func(c *NodeConfig, n int) { c.Spec.Resources = named(n + 1) }},
+	} {
+		full := config()
+		c.with(full, c.limit)
+		if got := summary(Validate(full)); got != "" {
+			t.Errorf("%s: %d: %s", c.path, c.limit, got)
+		}
+		c.with(full, c.limit+1)
+		if got := summary(Validate(full)); got != "TK0414 "+c.path {
+			t.Errorf("%s: %d: %s", c.path, c.limit+1, got)
+		}
+	}
+}
+
+// TestValidateManyMistakes: what is no declaration at all is not told of at any length.
+func TestValidateManyMistakes(t *testing.T) {
+	if n := len(Validate(config(make([]Resource, faultsMax)...))); n != faultsMax {
+		t.Errorf("%d mistakes are told, want %d", n, faultsMax)
 	}
 }
 

@@ -253,7 +253,7 @@ func acceptTrust(p *place) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return a.Accept(c.Context(), proposal)
+			return a.Accept(c.Context(), proposal, time.Now())
 		}),
 	}
 }

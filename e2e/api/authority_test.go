@@ -43,14 +43,16 @@ func (a *authority) issue(t *testing.T, request *x509.Certificate) (cert, key []
 	return pemOf("CERTIFICATE", der), pemOf("EC PRIVATE KEY", raw)
 }
 
-// sign makes a key and a certificate for it, valid around now, by an authority or by itself.
+// sign makes a key and a certificate for it, by an authority or by itself, valid around now unless the request says when.
 func sign(t *testing.T, c *x509.Certificate, by *authority) ([]byte, *ecdsa.PrivateKey) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		t.Fatal(err)
 	}
-	c.NotBefore, c.NotAfter = time.Now().Add(-time.Hour), time.Now().Add(time.Hour)
+	if c.NotBefore.IsZero() {
+		c.NotBefore, c.NotAfter = time.Now().Add(-time.Hour), time.Now().Add(time.Hour)
+	}
 	if c.SerialNumber, err = rand.Int(rand.Reader, big.NewInt(1<<62)); err != nil {
 		t.Fatal(err)
 	}

@@ -3,15 +3,22 @@
 package api_test
 
 import (
+	"context"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
+	"time"
 
+	core "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/apimachinery/pkg/watch"
 
+	"tako.dev/tako/e2e/host"
 	"tako.dev/tako/internal/reason"
 )
 
@@ -166,4 +173,74 @@ func wantRefusal(t *testing.T, p *process, code int, why reason.Code, words stri
 		t.Errorf("want %v and %q in:\n%s", why, words, said)
 	}
 	_ = p.end(syscall.SIGKILL)
+}
+
+const (
+	// askers create at the same time, over a server that is restarted.
+	askers = 32
+	// restarts is how often it is asked to stop and started again.
+	restarts = 5
+	// createsPerLife is how many creations are acknowledged before it is asked to stop again.
+	createsPerLife = 200
+)
+
+// TestRestartsUnderLoad restarts a server under many writers, as an upgrade does. What it has accepted it answers: a writer gets an
+// answer, or was never connected. So nobody who tries again finds that the first try was done after all.
+func TestRestartsUnderLoad(t *testing.T) {
+	s := newServer(t)
+	l := newLoad(t, s.client(t))
+	var created atomic.Int64
+	faults := make(chan string, askers)
+	for i := range askers {
+		l.all.Go(func() {
+			for n := 0; !l.stopped(t.Context()); n++ {
+				name := fmt.Sprintf("a%d-%d", i, n)
+				if fault := l.createUntilAnswered(t.Context(), name); fault != "" {
+					faults <- name + ": " + fault
+					return
+				}
+				created.Add(1)
+			}
+		})
+	}
+	for range restarts {
+		want := created.Load() + createsPerLife
+		host.Eventually(t, settleTime, "more objects are created", func() (string, bool) {
+			n := created.Load()
+			return itoa(int(want-n)) + " are missing", n >= want || len(faults) > 0
+		})
+		s.stop(t)
+		s.start(t)
+	}
+	l.end()
+	close(faults)
+	for f := range faults {
+		t.Error(f)
+	}
+	list, err := l.objects.List(t.Context(), metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if t.Logf("%d objects", len(list.Items)); int64(len(list.Items)) != created.Load() {
+		t.Errorf("%d objects are there, and %d creations were acknowledged", len(list.Items), created.Load())
+	}
+}
+
+// createUntilAnswered creates an object, and tries again as long as nobody is there to ask. It returns what else happened, "" when it
+// was created.
+func (l *load) createUntilAnswered(ctx context.Context, name string) (fault string) {
+	for {
+		_, err := l.objects.Create(ctx, &core.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
+		switch {
+		case err == nil:
+			return ""
+		case !utilnet.IsConnectionRefused(err):
+			return fmt.Sprintf("%T %v", err, err)
+		}
+		select {
+		case <-time.After(retryPause):
+		case <-ctx.Done():
+			return "the test is over"
+		}
+	}
 }

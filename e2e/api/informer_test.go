@@ -31,6 +31,10 @@ import (
 	"tako.dev/tako/e2e/host"
 )
 
+// followTime bounds the wait for what an informer tells. It asks a server that was away several times again after 30 s, and up to
+// twice that with jitter (client-go, tools/cache.NewReflector).
+const followTime = 90 * time.Second
+
 // tally counts what an informer tells, and keeps what it must therefore be.
 type tally struct {
 	mu                      sync.Mutex // guards all below
@@ -89,6 +93,12 @@ func (t *tally) remove(o *core.ConfigMap) {
 	t.deleted++
 }
 
+func (t *tally) fault(what string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.faults = append(t.faults, what)
+}
+
 func (t *tally) size() int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -98,7 +108,7 @@ func (t *tally) size() int {
 // await waits for a state, and checks that no more and no fewer calls led to it.
 func (t *tally) await(tb testing.TB, who string, state map[string]string, want counts) {
 	tb.Helper()
-	host.Eventually(tb, settleTime, who+" has the state", func() (string, bool) {
+	host.Eventually(tb, followTime, who+" has the state", func() (string, bool) {
 		t.mu.Lock()
 		defer t.mu.Unlock()
 		return fmt.Sprint(t.state), maps.Equal(t.state, state)
@@ -149,7 +159,7 @@ func (w *watchers) await(t *testing.T, state map[string]string, want counts) {
 	for who, tally := range w.tallies {
 		tally.await(t, who, state, want)
 	}
-	host.Eventually(t, settleTime, "the controller has seen the state", func() (string, bool) {
+	host.Eventually(t, followTime, "the controller has seen the state", func() (string, bool) {
 		w.reconciled.mu.Lock()
 		defer w.reconciled.mu.Unlock()
 		return fmt.Sprint(w.reconciled.state), maps.Equal(w.reconciled.state, state)

@@ -12,6 +12,7 @@ type difference struct {
 // Why words are not the agent's.
 const (
 	readsYAML   = "kubectl's own reader of YAML refuses it, before a server is asked"
+	bareNumber  = "kubectl reads a number without quotes as YAML 1.1 does, so that the digits are not known any more (declare/json.go)"
 	looseYAML   = "kubectl reads YAML 1.1 and sends JSON: the mistake is gone, or another, before the server sees it"
 	wantsKind   = "kubectl does not find the kind, so it sends nothing"
 	strict      = "the library's strict decoding refuses the field, which no object can hold"
@@ -26,9 +27,9 @@ func differences() map[string]difference {
 		"directive": {readsYAML, "error parsing", "did not find expected <document start>"},
 
 		"anchor":         {why: looseYAML, kubectl: "TK0421"},
-		"bad-mode":       {why: looseYAML, kubectl: "read mode 420: wrong type: write octal digits in quotes"},
-		"bad-rollout":    {why: looseYAML, kubectl: "read maxUnavailable 0: wrong type: write a number or percentage in quotes"},
-		"mode-too-large": {why: looseYAML, kubectl: "read mode 17777: wrong type: write octal digits in quotes"},
+		"bad-mode":       {why: bareNumber, kubectl: "read mode 420: wrong type: write octal digits in quotes"},
+		"bad-rollout":    {why: bareNumber, kubectl: "read maxUnavailable 0: wrong type: write a number or percentage in quotes"},
+		"mode-too-large": {why: bareNumber, kubectl: "read mode 17777: wrong type: write octal digits in quotes"},
 		"duplicate-key":  {why: looseYAML, kubectl: "created"},
 		"hex-priority":   {why: looseYAML, kubectl: "created"},
 		"merge-key":      {why: looseYAML, kubectl: "created"},

@@ -2,7 +2,10 @@
 
 package mistakes
 
-import "strings"
+import (
+	"fmt"
+	"strings"
+)
 
 // mistake is a document with a mistake beside those of present.
 type mistake struct {
@@ -22,7 +25,11 @@ func further() []mistake {
 		empty("selector-key", "selector: {matchExpressions: [{key: \"a b\", operator: Exists}]}"),
 		empty("selector-value", "selector: {matchExpressions: [{key: zone, operator: In, values: [\"a b\"]}]}"),
 		empty("selector-absent-values", "selector: {matchExpressions: [{key: zone, operator: DoesNotExist, values: [a]}]}"),
+		empty("selector-labels", "selector: {matchLabels: {"+repeated("l%d: v", 257)+"}}"),
+		empty("selector-conditions", "selector: {matchExpressions: ["+repeated("{key: k%d, operator: Exists}", 257)+"]}"),
+		empty("selector-values", "selector: {matchExpressions: [{key: zone, operator: In, values: ["+repeated("v%d", 1001)+"]}]}"),
 		empty("wave-operator", "rollout: {waves: [{matchExpressions: [{key: zone, operator: NotEquals, values: [a]}]}]}"),
+		empty("max-unavailable-zero", "rollout: {maxUnavailable: \"0\"}"),
 		empty("max-unavailable-percent", "rollout: {maxUnavailable: \"101%\"}"),
 		empty("max-unavailable-word", "rollout: {maxUnavailable: \"few\"}"),
 		empty("halt-on-failed", "rollout: {haltOnFailed: -1}"),
@@ -37,10 +44,14 @@ func further() []mistake {
 		resources("target-nul", `- {name: a, symlink: {path: /a, target: "b\0c"}}`),
 		resources("target-long", "- {name: a, symlink: {path: /a, target: "+strings.Repeat("long", 1024)+"}}"),
 		resources("directory-without-path", "- {name: a, directory: {}}"),
+		resources("mode-prefix", `- {name: a, file: {path: /a, mode: "0o644"}}`),
+		resources("mode-above", `- {name: a, file: {path: /a, mode: "17777"}}`),
+		resources("mode-letters", `- {name: a, file: {path: /a, mode: "rw-r--r--"}}`),
 		resources("directory-mode", `- {name: a, directory: {path: /a, mode: "0799"}}`),
 		resources("symlink-owner", `- {name: a, symlink: {path: /a, target: /b, owner: "web master"}}`),
 		resources("file-group", `- {name: a, file: {path: /a, group: "www-data:adm"}}`),
 		resources("check-without-program", `- {name: a, file: {path: /a, check: ["{}", "{}"]}}`),
+		resources("check-arguments", "- {name: a, file: {path: /a, check: [test, \"{}\", "+repeated("a%d", 1000)+"]}}"),
 		resources("check-nul", `- {name: a, file: {path: /a, check: [test, "{}", "a\0b"]}}`),
 
 		resources("package-name", "- {name: x, package: {}}"),
@@ -69,4 +80,13 @@ func further() []mistake {
 		resources("cycles", "- {name: a, file: {path: /d}, require: [b]}\n- {name: b, file: {path: /c}, require: [a]}\n- {name: c, file: {path: /b}, require: [d]}\n- {name: d, file: {path: /a}, require: [c, a]}"),
 		{name: "cycle-in-cluster", cluster: true, spec: "resources:\n- {name: a, file: {path: /a}, require: [b]}\n- {name: b, file: {path: /b}, require: [a]}"},
 	}
+}
+
+// repeated is n members of a list or mapping in one line, numbered.
+func repeated(member string, n int) string {
+	all := make([]string, n)
+	for i := range all {
+		all[i] = fmt.Sprintf(member, i)
+	}
+	return strings.Join(all, ", ")
 }

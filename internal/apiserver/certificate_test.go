@@ -3,11 +3,16 @@ package apiserver
 import (
 	"bytes"
 	"context"
+	"crypto/x509"
+	"encoding/pem"
 	"log/slog"
 	"net"
+	"path/filepath"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"k8s.io/client-go/tools/clientcmd"
 
 	"tako.dev/tako/internal/trust"
 )
@@ -19,12 +24,31 @@ func (c *certificate) ends() time.Time {
 	return c.current.Certificate().NotAfter
 }
 
+// valid checks that the client's certificate in a kubeconfig, and the way to the server, are good for another day.
+func valid(t *testing.T, path string) {
+	t.Helper()
+	config, err := clientcmd.LoadFromFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	admin := config.AuthInfos[config.Contexts[config.CurrentContext].AuthInfo]
+	block, _ := pem.Decode(admin.ClientCertificateData)
+	cert, err := x509.ParseCertificate(block.Bytes)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if left := time.Until(cert.NotAfter); left < 24*time.Hour {
+		t.Fatalf("the administrator's certificate ends in %v", left)
+	}
+}
+
 // told counts how often a listener was told.
 type told struct{ times int }
 
 func (t *told) Enqueue() { t.times++ }
 
-// TestCertificateIsRenewed: a year of virtual time, in which the certificate is never past its end.
+// TestCertificateIsRenewed: a year of virtual time, in which neither the server's nor the administrator's certificate is ever past
+// its end.
 func TestCertificateIsRenewed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ca, err := trust.NewCA(trust.NewClusterID(), time.Now())
@@ -37,6 +61,11 @@ func TestCertificateIsRenewed(t *testing.T) {
 		}
 		var l told
 		c.AddListener(&l)
+		admin := kubeconfig{path: filepath.Join(t.TempDir(), kubeconfigName), url: "https://localhost", ca: ca, log: slog.New(slog.DiscardHandler)}
+		if err := admin.write(time.Now()); err != nil {
+			t.Fatal(err)
+		}
+		c.AddListener(admin)
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan struct{})
 		go func() {
@@ -50,6 +79,7 @@ func TestCertificateIsRenewed(t *testing.T) {
 			if left := time.Until(c.ends()); left < 24*time.Hour {
 				t.Fatalf("the certificate ends in %v", left)
 			}
+			valid(t, admin.path)
 		}
 		cancel()
 		<-done

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
@@ -28,6 +29,7 @@ import (
 	"tako.dev/tako/api/v1alpha1"
 	"tako.dev/tako/internal/apiserver/audit"
 	"tako.dev/tako/internal/apiserver/auth"
+	"tako.dev/tako/internal/apiserver/body"
 	"tako.dev/tako/internal/apiserver/openapi"
 	"tako.dev/tako/internal/apiserver/registry"
 )
@@ -46,6 +48,8 @@ const (
 	watchStopMax = time.Second
 	// etcdAnswerMax is how long etcd may take to answer before the server says that it is not ready.
 	etcdAnswerMax = 2 * time.Second
+	// roomCheck is the name of the check whether the store takes writes.
+	roomCheck = "room"
 )
 
 // config is the library's configuration.
@@ -56,9 +60,7 @@ func (s *Server) config(p parts, scheme *registry.Scheme, backend *registry.Back
 	c.MaxRequestsInFlight, c.MaxMutatingRequestsInFlight = readsMax, writesMax
 	c.MaxRequestBodyBytes, c.JSONPatchMaxCopyBytes = bodyMax, bodyMax
 	c.RequestTimeout, c.MinRequestTimeout = requestMax, watchMin
-	c.BuildHandlerChainFunc = func(api http.Handler, c *server.Config) http.Handler {
-		return server.DefaultBuildHandlerChain(strict(api), c)
-	}
+	c.BuildHandlerChainFunc = s.handlers
 	c.ShutdownWatchTerminationGracePeriod = watchStopMax
 	c.EnableProfiling = false
 	c.AddReadyzChecks(healthz.NamedCheck("etcd", func(r *http.Request) error { return answers(r.Context(), p.client.Client) }),
@@ -67,7 +69,8 @@ func (s *Server) config(p parts, scheme *registry.Scheme, backend *registry.Back
 				return errors.New("roles and tokens have not been read yet")
 			}
 			return nil
-		}))
+		}),
+		healthz.NamedCheck(roomCheck, func(r *http.Request) error { return p.takesWrites(r.Context()) }))
 	c.LongRunningFunc = filters.BasicLongRunningRequestCheck(sets.NewString("watch"), sets.NewString())
 
 	clients, err := dynamiccertificates.NewStaticCAContent("clients", p.keys.CA().CertificatePEM())
@@ -86,13 +89,21 @@ func (s *Server) config(p parts, scheme *registry.Scheme, backend *registry.Back
 		return nil, err
 	}
 	c.RuleResolver = roles
-	c.AuditBackend, c.AuditPolicyRuleEvaluator = audit.Backend(p.audit), audit.Policy()
+	c.AuditBackend, c.AuditPolicyRuleEvaluator = p.audit.Backend(), audit.Policy()
 
 	namer := openapinamer.NewDefinitionNamer(scheme.Once)
 	c.OpenAPIConfig = server.DefaultOpenAPIConfig(openapi.GetOpenAPIDefinitions, namer)
 	c.OpenAPIV3Config = server.DefaultOpenAPIV3Config(openapi.GetOpenAPIDefinitions, namer)
 	c.OpenAPIConfig.Info.Title, c.OpenAPIV3Config.Info.Title = "tako", "tako"
 	return c, nil
+}
+
+// handlers are what a request goes through.
+func (s *Server) handlers(api http.Handler, c *server.Config) http.Handler {
+	// By now the library has added an authenticator of its own, for the server itself.
+	with := *c
+	with.Authentication.Authenticator = auth.Logged(c.Authentication.Authenticator, s.opts.Log)
+	return auth.WithWords(server.DefaultBuildHandlerChain(strict(body.UTF8(api)), &with))
 }
 
 // strict refuses fields that our kinds do not have, unless the client has asked for something else: the library would take the
@@ -116,6 +127,29 @@ func answers(ctx context.Context, client *clientv3.Client) error {
 	defer cancel()
 	_, err := client.Get(ctx, "/tako-health", clientv3.WithCountOnly())
 	return err
+}
+
+// takesWrites says why the store takes no writes; nil if it does.
+func (p parts) takesWrites(ctx context.Context) error {
+	if p.member != nil {
+		return p.member.Writable()
+	}
+	ctx, cancel := context.WithTimeout(ctx, etcdAnswerMax)
+	defer cancel()
+	for _, endpoint := range p.client.Endpoints() {
+		// A member tells of its alarms also when it is asked how it is. To ask for the alarms themselves would be a write to its log.
+		status, err := p.client.Status(ctx, endpoint)
+		if err != nil {
+			continue // the check of etcd says more
+		}
+		for _, fault := range status.Errors {
+			if strings.Contains(fault, pb.AlarmType_NOSPACE.String()) {
+				return errors.New("etcd has reached its quota")
+			}
+		}
+		return nil
+	}
+	return nil
 }
 
 // loopbackToken is the secret that the server uses towards itself; it lives as long as the process.

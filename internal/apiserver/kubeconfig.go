@@ -1,30 +1,49 @@
 package apiserver
 
 import (
+	"log/slog"
 	"time"
 
 	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/apiserver/pkg/server/dynamiccertificates"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
 	"tako.dev/tako/internal/trust"
 )
 
-// kubeconfigName is the administrator's kubeconfig in the data directory, for the first minutes: it is made anew at each start.
+// kubeconfigName is the administrator's kubeconfig in the data directory.
 const kubeconfigName = "admin.kubeconfig"
 
 // adminName is who the administrator is in the audit log.
 const adminName = "tako:admin"
 
-// writeKubeconfig writes what an administrator needs to use the API, readable for the server's user alone.
-func writeKubeconfig(path, url string, ca *trust.CA, now time.Time) error {
-	admin, err := ca.IssueClient(trust.ClientRequest{User: adminName, Groups: []string{user.SystemPrivilegedGroup}}, now)
+// kubeconfig is what an administrator needs to use the API. It is written when the server starts and whenever the server's own
+// certificate is renewed: the administrator's lasts as long.
+type kubeconfig struct {
+	path, url string
+	ca        *trust.CA
+	log       *slog.Logger
+}
+
+var _ dynamiccertificates.Listener = kubeconfig{}
+
+// Enqueue writes it anew.
+func (k kubeconfig) Enqueue() {
+	if err := k.write(time.Now()); err != nil {
+		k.log.Error("write the administrator's kubeconfig", "path", k.path, "err", err)
+	}
+}
+
+// write writes it, with a new certificate, readable for the server's user alone.
+func (k kubeconfig) write(now time.Time) error {
+	admin, err := k.ca.IssueClient(trust.ClientRequest{User: adminName, Groups: []string{user.SystemPrivilegedGroup}}, now)
 	if err != nil {
 		return err
 	}
 	const name = "tako"
 	config := clientcmdapi.NewConfig()
-	config.Clusters[name] = &clientcmdapi.Cluster{Server: url, CertificateAuthorityData: ca.CertificatePEM()}
+	config.Clusters[name] = &clientcmdapi.Cluster{Server: k.url, CertificateAuthorityData: k.ca.CertificatePEM()}
 	config.AuthInfos[name] = &clientcmdapi.AuthInfo{ClientCertificateData: admin.CertificatePEM(), ClientKeyData: admin.KeyPEM()}
 	config.Contexts[name] = &clientcmdapi.Context{Cluster: name, AuthInfo: name, Namespace: "default"}
 	config.CurrentContext = name
@@ -32,5 +51,5 @@ func writeKubeconfig(path, url string, ca *trust.CA, now time.Time) error {
 	if err != nil {
 		return err
 	}
-	return trust.WritePrivate(path, b)
+	return trust.WritePrivate(k.path, b)
 }

@@ -3,6 +3,7 @@ package apiserver
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"net"
 	"slices"
 	"sync"
@@ -30,7 +31,10 @@ import (
 )
 
 // Server is the API server. It is made by New and lives in Run.
-type Server struct{ opts Options }
+type Server struct {
+	opts     Options
+	partsLog *slog.Logger // for the library and the controllers; made in Run
+}
 
 // New checks the options, and starts nothing.
 func New(opts Options) (*Server, error) {
@@ -43,7 +47,8 @@ func New(opts Options) (*Server, error) {
 
 // Run serves until the context ends, then lets the requests in flight finish. It may be called once in a process.
 func (s *Server) Run(ctx context.Context) (err error) {
-	captureLibrary(s.opts.Log)
+	s.partsLog = parting(s.opts.Log, ctx.Done())
+	captureLibrary(s.partsLog)
 	dir, err := state.Open(s.opts.DataDir)
 	if err != nil {
 		return err
@@ -58,7 +63,7 @@ func (s *Server) Run(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	log, err := audit.Open(dir.Join("audit.log"))
+	log, err := audit.Open(dir.Path())
 	if err != nil {
 		return err
 	}
@@ -72,11 +77,10 @@ func (s *Server) Run(ctx context.Context) (err error) {
 	if err != nil {
 		return &reason.Error{Code: reason.SystemCallFailed, Doing: "listen on " + s.opts.Listen, Cause: err, Hint: "choose another address with --listen"}
 	}
-	a, err := s.assemble(parts{client: store.client, keys: keys, certificate: own, listener: listener, audit: log})
+	a, err := s.assemble(parts{client: store.client, member: store.member, keys: keys, certificate: own, listener: listener, audit: log})
 	if err != nil {
 		return errors.Join(err, listener.Close())
 	}
-	defer a.backend.Close()
 	return s.serve(ctx, a, dir, store, own)
 }
 
@@ -111,31 +115,41 @@ func (s *Server) serve(ctx context.Context, a *assembly, dir *state.Dir, store *
 	for _, run := range a.background {
 		all.Go(func() { run(ctx) })
 	}
-	all.Go(func() { s.announce(ctx, a, dir.Join(kubeconfigName), own.ca) })
+	admin := kubeconfig{path: dir.Join(kubeconfigName), url: a.url, ca: own.ca, log: s.opts.Log}
+	own.AddListener(admin)
+	all.Go(func() { s.announce(ctx, a, admin) })
 	all.Go(func() { s.control(ctx, a) })
-	var failed error // of the store; read after all have ended
-	all.Go(func() {
-		// Without its store the server is nothing: whoever watches over it starts it again.
-		select {
-		case failed = <-store.failed:
-			cancel(failed)
-		case <-ctx.Done():
-		}
-	})
-	err := a.server.PrepareRun().RunWithContext(ctx)
-	cancel(nil)
-	all.Wait()
-	if failed != nil {
-		err = errors.Join(err, &reason.Error{Code: reason.StoreUnreachable, Doing: "run etcd", Cause: failed, Hint: "is there room on the disk of the data directory?"})
+	stopped := make(chan error, 1)
+	go func() {
+		err := a.server.PrepareRun().RunWithContext(ctx)
+		cancel(nil)
+		all.Wait()
+		a.backend.Close()
+		stopped <- err
+	}()
+	select {
+	case err := <-stopped:
+		return err
+	case <-store.ended:
 	}
-	return err
+	// Without its store the server is nothing: whoever watches over it starts it again. Who waits for an answer of the store gets
+	// none, and what waits for those ends with the process.
+	cancel(store.member.Err())
+	select {
+	case <-stopped:
+	case <-time.After(endMax):
+	}
+	return store.member.Err()
 }
+
+// endMax is how long a server whose store has ended lets other requests finish.
+const endMax = 5 * time.Second
 
 // store is the way to etcd.
 type store struct {
 	client *kubernetes.Client
-	member *etcd.Member // nil when others run the cluster
-	failed <-chan error
+	member *etcd.Member    // nil when others run the cluster
+	ended  <-chan struct{} // closed when the member has ended by itself
 }
 
 func (s *Server) openStore(ctx context.Context, dir *state.Dir) (*store, error) {
@@ -145,7 +159,7 @@ func (s *Server) openStore(ctx context.Context, dir *state.Dir) (*store, error) 
 		if err != nil {
 			return nil, err
 		}
-		st.member, st.failed = member, member.Failed()
+		st.member, st.ended = member, member.Ended()
 		to = etcd.Connection{Endpoints: member.Endpoints()}
 	}
 	client, err := etcd.Connect(ctx, to)
@@ -156,6 +170,7 @@ func (s *Server) openStore(ctx context.Context, dir *state.Dir) (*store, error) 
 	st.client = client
 	if st.member != nil {
 		st.member.Attach(client)
+		takoMetrics{}.MustRegister(st.member.Metrics()...)
 	}
 	return st, nil
 }
@@ -172,10 +187,11 @@ func (s *store) close() {
 // parts are what a server is assembled from.
 type parts struct {
 	client      *kubernetes.Client
+	member      *etcd.Member // nil when others run the cluster
 	keys        *trust.Keys
 	certificate *certificate
 	listener    net.Listener
-	audit       *audit.File
+	audit       *audit.Log
 }
 
 // assembly is a server that is ready to run.
@@ -214,6 +230,7 @@ func (s *Server) assemble(p parts) (*assembly, error) {
 	}
 	config.AdmissionControl = admissionchain.NewChainHandler(
 		admission.NewLifecycle(objects.Store(core.Resource("namespaces"))), admission.NewRights(roles, config.Authorization.Authorizer),
+		admission.NewDefinitions(append(registry.Groups(kinds), authentication.GroupName, authorization.GroupName)...),
 	)
 	objects.AddVirtual(authentication.SchemeGroupVersion, "selfsubjectreviews", auth.WhoAmI())
 	objects.AddVirtual(authorization.SchemeGroupVersion, "selfsubjectaccessreviews", auth.MayI(config.Authorization.Authorizer))
@@ -224,7 +241,7 @@ func (s *Server) assemble(p parts) (*assembly, error) {
 		backend.Close()
 		return nil, err
 	}
-	work, err := controllers.New(controllers.Options{Config: config.LoopbackClientConfig, Objects: registry.NewLocal(objects, config.AdmissionControl), Events: bounds, Log: s.opts.Log, Metrics: takoMetrics{}})
+	work, err := controllers.New(controllers.Options{Config: config.LoopbackClientConfig, Objects: registry.NewLocal(objects, config.AdmissionControl), Events: bounds, Log: s.partsLog, Metrics: takoMetrics{}})
 	if err != nil {
 		backend.Close()
 		return nil, err
@@ -252,13 +269,13 @@ func (s *Server) chain(config *server.Config, backend *registry.Backend, objects
 type lateMinter struct{ registry.Minter }
 
 // announce says that the server answers, once it does.
-func (s *Server) announce(ctx context.Context, a *assembly, kubeconfig string, ca *trust.CA) {
-	if err := writeKubeconfig(kubeconfig, a.url, ca, time.Now()); err != nil {
-		s.opts.Log.Error("write the administrator's kubeconfig", "path", kubeconfig, "err", err)
+func (s *Server) announce(ctx context.Context, a *assembly, admin kubeconfig) {
+	if err := admin.write(time.Now()); err != nil {
+		s.opts.Log.Error("write the administrator's kubeconfig", "path", admin.path, "err", err)
 		return
 	}
 	if waitReady(ctx, a.server.LoopbackClientConfig) {
-		s.opts.OnReady(a.url, kubeconfig)
+		s.opts.OnReady(a.url, admin.path)
 	}
 }
 

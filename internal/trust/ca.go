@@ -180,7 +180,7 @@ func (c *CA) issue(doing string, template *x509.Certificate, lifetime time.Durat
 		return nil, &reason.Error{Code: reason.InvalidValue, Doing: doing, Cause: fmt.Errorf("a lifetime of %s, want more than nothing", lifetime)}
 	}
 	if now.Before(c.certificate.NotBefore) || now.After(c.certificate.NotAfter) {
-		return nil, certificateTime(doing, "the cluster's certificate authority", c.certificate, now)
+		return nil, certificateTime(doing, "the cluster's certificate authority", thisClock, c.certificate, now)
 	}
 	template.NotBefore = latest(now.Add(-ClockSkew), c.certificate.NotBefore).UTC()
 	template.NotAfter = now.Add(lifetime).UTC()

@@ -207,15 +207,15 @@ func TestCertificateErrorsInWords(t *testing.T) {
 		},
 		"server's certificate of last year": {
 			server, client, ca, testTime, testTime.Add(year), "tako.example", reason.CertificateTime,
-			[]string{"was valid until 2027-02-19 08:00:00 UTC", "clock says 2027-11-21 08:00:00 UTC"},
+			[]string{"was valid until 2027-02-19 08:00:00 UTC", "this machine's clock says 2027-11-21 08:00:00 UTC"},
 		},
 		"client's certificate of next year": {
 			server, clientAhead, ca, testTime, testTime, "tako.example", reason.CertificateTime,
-			[]string{`"ann" is valid from 2027-11-21 07:55:00 UTC`, "clock says 2026-11-21 08:00:00 UTC"},
+			[]string{`"ann" is valid from 2027-11-21 07:55:00 UTC`, "the server's clock says 2026-11-21 08:00:00 UTC"},
 		},
 		"client's certificate of last year": {
 			server, client, ca, testTime.Add(year), testTime, "tako.example", reason.CertificateTime,
-			[]string{`"ann" was valid until 2027-02-19 08:00:00 UTC`, "clock says 2027-11-21 08:00:00 UTC"},
+			[]string{`"ann" was valid until 2027-02-19 08:00:00 UTC`, "the server's clock says 2027-11-21 08:00:00 UTC"},
 		},
 		"another authority": {server, client, stranger, testTime, testTime, "tako.example", reason.CertificateRefused, []string{"authority that is not trusted here"}},
 		"another name":      {server, client, ca, testTime, testTime, "other.example", reason.CertificateRefused, []string{"tako.example", "other.example"}},

@@ -122,7 +122,7 @@ func (c *Chain) follows(s *Signed) error {
 	case d.Epoch < old.Epoch:
 		return refused(s, fmt.Errorf("its epoch %d is lower than %d", d.Epoch, old.Epoch))
 	case d.Issued.Before(old.Issued):
-		return refused(s, fmt.Errorf("it was issued at %s, before number %d at %s", d.Issued.Format(clockLayout), old.Number, old.Issued.Format(clockLayout)))
+		return refused(s, fmt.Errorf("it was issued at %s, before number %d at %s: the clock of who issued it is behind", d.Issued.Format(clockLayout), old.Number, old.Issued.Format(clockLayout)))
 	}
 	for _, r := range old.Revoked {
 		if i, found := slices.BinarySearchFunc(d.Revoked, r, compareRevocations); !found || !d.Revoked[i].At.Equal(r.At) {

@@ -363,6 +363,29 @@ func TestClockSetBackRevivesNoKey(t *testing.T) {
 	}
 }
 
+// A document from the future is not put into force: hosts would take the time from it, and no later number could be dated before.
+func TestDocumentFromTheFuture(t *testing.T) {
+	c := newTestChain(t)
+	year := testTime.AddDate(1, 0, 0)
+	ahead := next(t, c.Chain, year, []*SigningKey{c.root}, BumpEpoch())
+	words := wantCode(t, c.CheckIssued(ahead, testTime), reason.TrustRefused)
+	for _, w := range []string{"issued at 2027-11-21 08:00:00 UTC", "this machine's clock says 2026-11-21 08:00:00 UTC", "document 2"} {
+		if !strings.Contains(words, w) {
+			t.Errorf("%q does not say %q", words, w)
+		}
+	}
+	for name, now := range map[string]time.Time{"as it was issued": year, "with a skew": year.Add(-ClockSkew), "later": year.AddDate(5, 0, 0)} {
+		if err := c.CheckIssued(ahead, now); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	// Where the harm is done, as by a server whose clock was ahead, work goes on: its successor takes the same time.
+	poisoned := extend(t, c.Chain, ahead)
+	if err := poisoned.CheckIssued(next(t, poisoned, testTime, nil, BumpEpoch()), testTime); err != nil {
+		t.Errorf("behind one from the future: %v", err)
+	}
+}
+
 func TestRevokedKeyHasNoRole(t *testing.T) {
 	c := newTestChain(t)
 	heads, fresh := c.keys.Heads().Public(), NewSigningKey().Public()

@@ -23,7 +23,7 @@ func ExplainCertificate(doing string, err error, now time.Time) (*reason.Error, 
 	}
 	var invalid x509.CertificateInvalidError
 	if errors.As(err, &invalid) && invalid.Reason == x509.Expired && invalid.Cert != nil {
-		e := certificateTime(doing, "the certificate of "+subject(invalid.Cert), invalid.Cert, now)
+		e := certificateTime(doing, "the certificate of "+subject(invalid.Cert), clockFor(invalid.Cert), invalid.Cert, now)
 		e.Cause = &worded{e.Cause.Error(), err}
 		return e, true
 	}
@@ -80,28 +80,69 @@ func subject(c *x509.Certificate) string {
 }
 
 // certificateTime says that a certificate is not valid at this time.
-func certificateTime(doing, what string, c *x509.Certificate, now time.Time) *reason.Error {
-	words, hint := timeWords(what, c.NotBefore, c.NotAfter, now)
+func certificateTime(doing, what string, whose clock, c *x509.Certificate, now time.Time) *reason.Error {
+	words, hint := timeWords(what, whose, c.NotBefore, c.NotAfter, now)
 	return &reason.Error{Code: reason.CertificateTime, Doing: doing, Cause: errors.New(words), Hint: hint}
 }
 
 // CheckTokenTime says whether a token is valid now: from notBefore less ClockSkew, until notAfter; the zero notAfter is never.
-// Errors: TokenTime, which names the clock.
+// It is for servers. Errors: TokenTime, which names the clock.
 func CheckTokenTime(id TokenID, notBefore, notAfter, now time.Time) error {
 	if now.Before(notBefore.Add(-ClockSkew)) || !notAfter.IsZero() && !now.Before(notAfter) {
-		words, hint := timeWords("the token", notBefore, notAfter, now)
+		words, hint := timeWords("the token", serverClock, notBefore, notAfter, now)
 		return &reason.Error{Code: reason.TokenTime, Doing: "check token " + string(id), Cause: errors.New(words), Hint: hint}
 	}
 	return nil
 }
 
-// timeWords says from when or until when something is valid, and what the clock says.
-func timeWords(what string, from, until, now time.Time) (words, hint string) {
-	clock := now.UTC().Format(clockLayout)
-	if now.Before(from) {
-		return fmt.Sprintf("%s is valid from %s; this machine's clock says %s", what, from.UTC().Format(clockLayout), clock),
-			"one of two clocks is wrong: this machine's (see `timedatectl`; then set it), or that of the machine that issued it (then set it, and have it issued again)"
+// CheckIssued says whether a document may follow at all when the clock says now: it must not have been issued more than
+// ClockSkew after Time. It is for who puts a document into force. Hosts, whose clocks may have stopped, take the time from what
+// they verify; one document from the future would take them, and every later number, there. Errors: TrustRefused, which names the
+// clock.
+func (c *Chain) CheckIssued(next Signed, now time.Time) error {
+	d := &next.Document
+	if !d.Issued.After(c.Time(now).Add(ClockSkew)) {
+		return nil
 	}
-	return fmt.Sprintf("%s was valid until %s; this machine's clock says %s", what, until.UTC().Format(clockLayout), clock),
-		"if this machine's clock is right, have a new one issued; if it is not (see `timedatectl`), set it"
+	return &reason.Error{
+		Code: reason.TrustRefused, Doing: fmt.Sprintf("put trust document %d into force", d.Number),
+		Cause: fmt.Errorf("it was issued at %s; %s says %s", d.Issued.UTC().Format(clockLayout), thisClock, now.UTC().Format(clockLayout)),
+		Hint:  "one of two clocks is wrong: this machine's (" + thisClock.look() + "; then set it), or that of the machine that issued it (then set it, make the document again, and have it signed)",
+	}
+}
+
+// clock is the name of one that somebody has to look at.
+type clock string
+
+const (
+	thisClock   clock = "this machine's clock"
+	serverClock clock = "the server's clock"
+)
+
+// look says how to look at it.
+func (c clock) look() string {
+	if c == thisClock {
+		return "see `timedatectl`"
+	}
+	return "see `timedatectl` there"
+}
+
+// clockFor is the clock that a certificate was checked by: who checks one that is for clients only is a server, and the words
+// are read elsewhere.
+func clockFor(c *x509.Certificate) clock {
+	if slices.Equal(c.ExtKeyUsage, []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}) {
+		return serverClock
+	}
+	return thisClock
+}
+
+// timeWords says from when or until when something is valid, and what the clock says.
+func timeWords(what string, whose clock, from, until, now time.Time) (words, hint string) {
+	says := now.UTC().Format(clockLayout)
+	if now.Before(from) {
+		return fmt.Sprintf("%s is valid from %s; %s says %s", what, from.UTC().Format(clockLayout), whose, says),
+			fmt.Sprintf("one of two clocks is wrong: %s (%s; then set it), or that of the machine that issued it (then set it, and have it issued again)", whose, whose.look())
+	}
+	return fmt.Sprintf("%s was valid until %s; %s says %s", what, until.UTC().Format(clockLayout), whose, says),
+		fmt.Sprintf("if %s is right, have a new one issued; if it is not (%s), set it", whose, whose.look())
 }

@@ -61,8 +61,9 @@ func (t *Tokens) hash(token trust.Token) string {
 	return hashPrefix + hex.EncodeToString(t.pepper.Hash(token))
 }
 
-// AuthenticateToken says who the bearer of a token is. What is not of our making is nobody's, so others may know it.
-func (t *Tokens) AuthenticateToken(_ context.Context, text string) (*authenticator.Response, bool, error) {
+// AuthenticateToken says who the bearer of a token is. What is not of our making is nobody's, so others may know it. Only whose secret is
+// right learns that its time is over.
+func (t *Tokens) AuthenticateToken(ctx context.Context, text string) (*authenticator.Response, bool, error) {
 	shown, err := trust.ParseToken(text)
 	if err != nil {
 		return nil, false, err
@@ -80,7 +81,9 @@ func (t *Tokens) AuthenticateToken(_ context.Context, text string) (*authenticat
 	if token.Spec.Expires != nil {
 		until = token.Spec.Expires.Time
 	}
-	if err := trust.CheckTokenTime(shown.ID(), token.CreationTimestamp.Time, until, t.now()); err != nil {
+	now := t.now()
+	if err := trust.CheckTokenTime(shown.ID(), token.CreationTimestamp.Time, until, now); err != nil {
+		mayKnow(ctx, timeWords(reason.Of(err), until, now)+"; `tako token create user` makes a new one")
 		return nil, false, err
 	}
 	if token.Spec.User == nil {

@@ -8,18 +8,16 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/client/v3/kubernetes"
-	"go.etcd.io/etcd/server/v3/etcdserver/api/v3rpc"
 	"go.etcd.io/etcd/server/v3/proxy/grpcproxy/adapter"
 )
 
 // Attach lets a client of this member read and write by calls within the process. The socket took a third of the processor
-// time of a write. Watches, leases and lists in parts stay with the socket.
+// time of a write. Watches, leases and lists in parts stay with the socket. What the client writes is refused while there is no
+// room for it: nothing else in the process may write.
 func (m *Member) Attach(client *kubernetes.Client) {
-	m.calls.server = v3rpc.NewQuotaKVServer(m.etcd.Server)
-	client.KV = attached{
-		KV:     clientv3.NewKVFromKVClient(adapter.KvServerToKvClient(&m.calls), client.Client),
-		socket: client.KV,
-	}
+	g := guard{KVServer: &m.calls, admit: m.admit, full: func() { m.overQuota.Store(true) }}
+	client.KV = attached{KV: clientv3.NewKVFromKVClient(adapter.KvServerToKvClient(g), client.Client), socket: client.KV}
+	client.Lease = guardedLease{Lease: client.Lease, guard: g}
 }
 
 // attached is a client's way to read and write.
@@ -34,52 +32,48 @@ func (a attached) GetStream(ctx context.Context, key string, opts ...clientv3.Op
 }
 
 // calls are the calls into a member. The socket does for its clients what they do here: none is under way when the member goes,
-// since it would read from a database that is not mapped any more.
+// since it would read from a database that is not mapped any more: who takes it away holds mu.
 type calls struct {
 	pb.UnimplementedKVServer
-	server  pb.KVServer
-	mu      sync.RWMutex // held for reading by each call; guards stopped
-	stopped bool
-}
-
-// stop waits for the calls under way, which etcd bounds, and refuses all further ones.
-func (c *calls) stop() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.stopped = true
+	ended  func() error // why etcd does not answer any more, nil if it does
+	mu     sync.RWMutex // held for reading by each call; guards server
+	server pb.KVServer  // nil when there is none any more
 }
 
 // call makes one call.
-func call[Q, A any](ctx context.Context, c *calls, f func(context.Context, *Q) (*A, error), request *Q) (*A, error) {
+func call[Q, A any](ctx context.Context, c *calls, f func(pb.KVServer, context.Context, *Q) (*A, error), request *Q) (*A, error) {
+	if err := c.ended(); err != nil {
+		return nil, err
+	}
 	c.mu.RLock()
 	defer c.mu.RUnlock()
-	if c.stopped {
+	if c.server == nil {
 		return nil, rpctypes.ErrGRPCStopped
 	}
-	return f(ctx, request)
+	return f(c.server, ctx, request)
 }
 
 // Range reads.
 func (c *calls) Range(ctx context.Context, r *pb.RangeRequest) (*pb.RangeResponse, error) {
-	return call(ctx, c, c.server.Range, r)
+	return call(ctx, c, pb.KVServer.Range, r)
 }
 
 // Put writes one key.
 func (c *calls) Put(ctx context.Context, r *pb.PutRequest) (*pb.PutResponse, error) {
-	return call(ctx, c, c.server.Put, r)
+	return call(ctx, c, pb.KVServer.Put, r)
 }
 
 // DeleteRange deletes.
 func (c *calls) DeleteRange(ctx context.Context, r *pb.DeleteRangeRequest) (*pb.DeleteRangeResponse, error) {
-	return call(ctx, c, c.server.DeleteRange, r)
+	return call(ctx, c, pb.KVServer.DeleteRange, r)
 }
 
 // Txn compares, then reads and writes.
 func (c *calls) Txn(ctx context.Context, r *pb.TxnRequest) (*pb.TxnResponse, error) {
-	return call(ctx, c, c.server.Txn, r)
+	return call(ctx, c, pb.KVServer.Txn, r)
 }
 
 // Compact cuts history.
 func (c *calls) Compact(ctx context.Context, r *pb.CompactionRequest) (*pb.CompactionResponse, error) {
-	return call(ctx, c, c.server.Compact, r)
+	return call(ctx, c, pb.KVServer.Compact, r)
 }

@@ -52,6 +52,7 @@ func Connect(ctx context.Context, c Connection) (*kubernetes.Client, error) {
 	if err != nil {
 		return nil, &reason.Error{Code: reason.StoreUnreachable, Doing: doing, Cause: err, Hint: "is it running, and does it accept this server's certificate?"}
 	}
+	client.KV = worded{KV: client.KV, whose: "etcd at " + strings.Join(c.Endpoints, ", ")}
 	return client, nil
 }
 
@@ -60,4 +61,55 @@ func (c Connection) tls() (*tls.Config, error) {
 		return nil, nil
 	}
 	return transport.TLSInfo{TrustedCAFile: c.CAFile, CertFile: c.CertFile, KeyFile: c.KeyFile}.ClientConfig()
+}
+
+// worded says in our words that a database has reached its quota, for an etcd whose disk is the business of others.
+type worded struct {
+	clientv3.KV
+	whose string
+}
+
+// Put writes one key.
+func (w worded) Put(ctx context.Context, key, value string, opts ...clientv3.OpOption) (*clientv3.PutResponse, error) {
+	resp, err := w.KV.Put(ctx, key, value, opts...)
+	return resp, w.say(err)
+}
+
+// Txn begins a transaction, which is how objects are written.
+func (w worded) Txn(ctx context.Context) clientv3.Txn { return wordedTxn{Txn: w.KV.Txn(ctx), kv: w} }
+
+func (w worded) say(err error) error {
+	if isQuota(err) {
+		return noQuota(w.whose, otherCure)
+	}
+	return err
+}
+
+type wordedTxn struct {
+	clientv3.Txn
+	kv worded
+}
+
+// If takes what must be so.
+func (t wordedTxn) If(cs ...clientv3.Cmp) clientv3.Txn {
+	t.Txn = t.Txn.If(cs...)
+	return t
+}
+
+// Then takes what is done if it is.
+func (t wordedTxn) Then(ops ...clientv3.Op) clientv3.Txn {
+	t.Txn = t.Txn.Then(ops...)
+	return t
+}
+
+// Else takes what is done if it is not.
+func (t wordedTxn) Else(ops ...clientv3.Op) clientv3.Txn {
+	t.Txn = t.Txn.Else(ops...)
+	return t
+}
+
+// Commit does it.
+func (t wordedTxn) Commit() (*clientv3.TxnResponse, error) {
+	resp, err := t.Txn.Commit()
+	return resp, t.kv.say(err)
 }

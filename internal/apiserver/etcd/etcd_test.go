@@ -3,7 +3,6 @@ package etcd
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -12,6 +11,8 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/client/v3/kubernetes"
+
+	"tako.dev/tako/internal/reason"
 )
 
 // TestMemberKeepsItsData: what one run has acknowledged the next one has, also below a path that is too long for a socket.
@@ -82,11 +83,12 @@ func TestQuota(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer c.Close()
+	m.Attach(c)
 	value := strings.Repeat("x", 256<<10)
 	full := false
 	for i := 0; i < 100 && !full; i++ {
 		_, err := c.KV.Put(t.Context(), "/key", value)
-		full = errors.Is(err, rpctypes.ErrNoSpace)
+		full = reason.Is(err, reason.QuotaExceeded)
 		if err != nil && !full {
 			t.Fatal(err)
 		}
@@ -94,8 +96,11 @@ func TestQuota(t *testing.T) {
 	if !full {
 		t.Fatal("the quota is never reached")
 	}
+	if err := m.Writable(); !reason.Is(err, reason.QuotaExceeded) {
+		t.Errorf("writable: %v", err)
+	}
 	// The present version has room; its history has not.
-	if err := m.maintain(t.Context(), c.Client, slog.New(slog.DiscardHandler)); err != nil {
+	if err := m.maintain(t.Context(), c.Client); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := c.KV.Put(t.Context(), "/key", "small"); err != nil {
@@ -148,7 +153,7 @@ func TestAttached(t *testing.T) {
 		}
 		ended, cancel := context.WithCancel(t.Context())
 		cancel()
-		if _, err := c.KV.Put(ended, "/key", "late"); !errors.Is(err, context.Canceled) {
+		if _, err := c.KV.Put(ended, "/late", ""); !errors.Is(err, context.Canceled) {
 			t.Errorf("client %d: after the end of its context: %v", i, err)
 		}
 	}

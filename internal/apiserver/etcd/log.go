@@ -2,11 +2,16 @@ package etcd
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"log/slog"
+	"sync"
 	"sync/atomic"
 
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
+
+	"tako.dev/tako/internal/reason"
 )
 
 // bridge hands what etcd logs to the server's log. What etcd calls an error it mostly tries again, at the first start for example
@@ -19,8 +24,8 @@ type bridge struct {
 
 var _ zapcore.Core = bridge{}
 
-func newLogger(quiet *atomic.Bool, log *slog.Logger) *zap.Logger {
-	return zap.New(bridge{log: log.With("component", "etcd"), quiet: quiet})
+func newLogger(quiet *atomic.Bool, log *slog.Logger, end *ending) *zap.Logger {
+	return zap.New(bridge{log: log.With("component", "etcd"), quiet: quiet}, zap.WithPanicHook(end), zap.WithFatalHook(end))
 }
 
 // Enabled lets errors through.
@@ -63,3 +68,37 @@ func (b bridge) Write(e zapcore.Entry, fields []zapcore.Field) error {
 
 // Sync does nothing: nothing is held back.
 func (bridge) Sync() error { return nil }
+
+// ending is the end of an etcd that cannot go on, which it says by logging on a level that ends the process.
+type ending struct {
+	once sync.Once
+	done chan struct{} // closed at the end
+	err  error         // why; to be read when done is closed
+}
+
+var _ zapcore.CheckWriteHook = (*ending)(nil)
+
+// with is the end for a reason. The first one counts.
+func (e *ending) with(err error) {
+	e.once.Do(func() {
+		e.err = err
+		close(e.done)
+	})
+}
+
+// OnWrite is called in place of the end of the process. It never returns: the goroutine that has failed must not go on, and
+// must not give up its locks to others, which would. The process has time to say why and ends.
+func (e *ending) OnWrite(entry *zapcore.CheckedEntry, fields []zapcore.Field) {
+	err := errors.New(entry.Message)
+	for _, f := range fields {
+		if cause, ok := f.Interface.(error); ok && f.Type == zapcore.ErrorType {
+			err = fmt.Errorf("%s: %w", entry.Message, cause)
+		}
+	}
+	ended := &reason.Error{Code: reason.StoreUnreachable, Doing: "run etcd", Cause: err, Hint: "nothing that was acknowledged is lost; start the server again, which systemd does by itself"}
+	if isFull(err) {
+		ended.Code, ended.Hint = reason.DiskFull, "make room on the file system of the data directory; "+ended.Hint
+	}
+	e.with(ended)
+	select {}
+}

@@ -12,7 +12,9 @@ import (
 	"time"
 
 	"go.etcd.io/etcd/server/v3/embed"
+	"go.etcd.io/etcd/server/v3/etcdserver/api/v3rpc"
 	"go.uber.org/zap"
+	"golang.org/x/sync/semaphore"
 
 	"tako.dev/tako/internal/reason"
 )
@@ -52,48 +54,123 @@ func (o Options) withDefaults() Options {
 
 // Member is a running etcd.
 type Member struct {
-	etcd    *embed.Etcd
+	opts    Options
 	sockets string // directory of the sockets, if it is a temporary one
-	url     string
+	client  url.URL
+	peer    url.URL
+	log     *zap.Logger
 	quiet   atomic.Bool // ends its log
-	quota   int64       // bytes
+	end     ending      // by itself
 	calls   calls       // of the clients that are attached
+	etcd    *embed.Etcd // nil when there is none any more; guarded by calls.mu
+	reserve reserve
+	coming  *semaphore.Weighted // bytes that are on their way to the database
+	taken   atomic.Int64        // bytes that the database has taken since it was last made to write them
+	// stuck is that the log has no next segment and gets none before the member is opened again.
+	stuck     atomic.Bool
+	overQuota atomic.Bool
 }
 
-// Start starts a member that is the whole cluster, and returns when it serves.
+// Start starts a member that is the whole cluster, and returns when it serves. It does not begin where the disk has no room for
+// what etcd would write.
 func Start(ctx context.Context, opts Options) (*Member, error) {
 	opts = opts.withDefaults()
 	if err := os.MkdirAll(opts.Dir, 0o700); err != nil {
 		return nil, fault("make directory", opts.Dir, err)
 	}
-	m := &Member{quota: opts.QuotaBytes}
+	if err := roomToStart(opts.Dir); err != nil {
+		return nil, err
+	}
+	m := &Member{opts: opts, end: ending{done: make(chan struct{})}, reserve: reserve{path: databasePath(opts.Dir)}, coming: semaphore.NewWeighted(pendingMax)}
+	m.log = newLogger(&m.quiet, opts.Log, &m.end)
 	sockets, err := m.socketDir(opts.Dir)
 	if err != nil {
 		return nil, fault("make a directory for sockets", opts.Dir, err)
 	}
-	client := url.URL{Scheme: "unix", Path: filepath.Join(sockets, "client.sock")}
-	peer := url.URL{Scheme: "unix", Path: filepath.Join(sockets, "peer.sock")}
-	m.url = client.String()
+	m.client = url.URL{Scheme: "unix", Path: filepath.Join(sockets, "client.sock")}
+	m.peer = url.URL{Scheme: "unix", Path: filepath.Join(sockets, "peer.sock")}
+	m.calls.ended = m.Err
+	m.calls.mu.Lock()
+	err = m.openLocked(ctx)
+	m.calls.mu.Unlock()
+	if err != nil {
+		m.Close()
+		return nil, err
+	}
+	return m, nil
+}
+
+// roomToStart says why a member cannot start; nil if it can.
+func roomToStart(dir string) error {
+	const doing = "start etcd in"
+	need, err := needs(dir)
+	if err != nil {
+		return fault(doing, dir, err)
+	}
+	bytes, files, err := look(dir)
+	if err != nil {
+		return fault(doing, dir, err)
+	}
+	l := lack{of: scarceBytes, has: bytes, needs: need}
+	switch {
+	case bytes < need:
+	case files >= 0 && files < shrinkFilesMin:
+		l = lack{of: scarceFiles, has: files, needs: shrinkFilesMin}
+	default:
+		return nil
+	}
+	return &reason.Error{
+		Code: reason.DiskFull, Doing: "start etcd", Cause: fmt.Errorf("the file system of %s has %v", dir, l),
+		Hint: "make room on it and start again, which systemd does by itself; nothing that was acknowledged is lost",
+	}
+}
+
+// openLocked starts etcd, and returns when it serves. When etcd ends itself meanwhile, what it has begun stays as it is, for the
+// rest of the life of the process. calls.mu is held.
+func (m *Member) openLocked(ctx context.Context) error {
+	const doing = "start etcd in"
+	ctx, cancel := context.WithTimeoutCause(ctx, startMax, fmt.Errorf("it does not serve after %v", startMax))
+	defer cancel()
 	// What a killed run has left.
-	if err := errors.Join(remove(client.Path), remove(peer.Path)); err != nil {
-		m.Close()
-		return nil, fault("remove old sockets", sockets, err)
+	if err := errors.Join(remove(m.client.Path), remove(m.peer.Path)); err != nil {
+		return fault("remove old sockets of", m.opts.Dir, err)
 	}
-	if m.etcd, err = embed.StartEtcd(config(opts, client, peer, newLogger(&m.quiet, opts.Log))); err != nil {
-		m.Close()
-		return nil, fault("start etcd", opts.Dir, err)
+	type started struct {
+		etcd *embed.Etcd
+		err  error
 	}
+	starting := make(chan started, 1)
+	go func() {
+		e, err := embed.StartEtcd(config(m.opts, m.client, m.peer, m.log))
+		starting <- started{e, err}
+	}()
+	var s started
 	select {
-	case <-m.etcd.Server.ReadyNotify():
-		return m, nil
-	case err = <-m.etcd.Err():
-	case <-ctx.Done():
-		err = ctx.Err()
-	case <-time.After(startMax):
-		err = fmt.Errorf("it does not serve after %v", startMax)
+	case s = <-starting:
+	case <-m.end.done:
+		return m.end.err
 	}
-	m.Close()
-	return nil, fault("start etcd", opts.Dir, err)
+	if s.err != nil {
+		return fault(doing, m.opts.Dir, s.err)
+	}
+	m.etcd = s.etcd
+	go func() {
+		for err := range s.etcd.Err() { // until it is closed
+			m.end.with(&reason.Error{Code: reason.StoreUnreachable, Doing: "run etcd", Cause: err})
+		}
+	}()
+	select {
+	case <-s.etcd.Server.ReadyNotify():
+	case <-m.end.done:
+		return m.end.err
+	case <-ctx.Done():
+		return fault(doing, m.opts.Dir, context.Cause(ctx))
+	}
+	if err := m.reserve.extend(m.usedLocked()); err != nil {
+		return fault("reserve room in", m.opts.Dir, err)
+	}
+	m.calls.server = v3rpc.NewQuotaKVServer(s.etcd.Server)
+	return nil
 }
 
 func config(opts Options, client, peer url.URL, log *zap.Logger) *embed.Config {
@@ -122,21 +199,129 @@ func (m *Member) socketDir(dir string) (string, error) {
 }
 
 // Endpoints are where a client of this host reaches the member.
-func (m *Member) Endpoints() []string { return []string{m.url} }
+func (m *Member) Endpoints() []string { return []string{m.client.String()} }
 
-// Failed tells why the member stopped by itself.
-func (m *Member) Failed() <-chan error { return m.etcd.Err() }
+// Ended is closed when etcd has ended by itself; Err then says why. The process should end soon after: what etcd held it still
+// holds.
+func (m *Member) Ended() <-chan struct{} { return m.end.done }
 
-// Close stops the member and waits for it.
+// Err says why etcd has ended by itself, nil while it has not.
+func (m *Member) Err() error {
+	select {
+	case <-m.end.done:
+		return m.end.err
+	default:
+		return nil
+	}
+}
+
+// Close stops the member and waits for it. One that has ended by itself is left as it is.
 func (m *Member) Close() {
 	m.quiet.Store(true)
-	m.calls.stop()
-	if m.etcd != nil {
-		m.etcd.Close()
+	closed := make(chan struct{})
+	go func() {
+		defer close(closed)
+		m.calls.mu.Lock()
+		defer m.calls.mu.Unlock()
+		m.closeLocked()
+	}()
+	select {
+	case <-closed:
+	case <-m.end.done:
 	}
 	if m.sockets != "" {
 		_ = os.RemoveAll(m.sockets) // in the directory for temporary files, which somebody else tidies
 	}
+}
+
+// closeLocked closes etcd, if there is one. No call is under way, and all further ones are refused. calls.mu is held.
+func (m *Member) closeLocked() {
+	m.calls.server = nil
+	if m.etcd != nil {
+		m.etcd.Close()
+		m.etcd = nil
+	}
+}
+
+// usedLocked is how many bytes of its file the database uses. calls.mu is held.
+func (m *Member) usedLocked() int64 {
+	if m.etcd == nil {
+		return 0
+	}
+	return m.etcd.Server.Backend().Size()
+}
+
+// room looks what there is for etcd. It reserves for the database what the file system can spare.
+func (m *Member) room() (room, error) {
+	m.calls.mu.RLock()
+	defer m.calls.mu.RUnlock()
+	bytes, files, err := look(m.opts.Dir)
+	if err != nil {
+		return room{}, err
+	}
+	used := m.usedLocked()
+	r := room{bytes: bytes, files: files, reserved: m.reserve.left(used)}
+	if l, ok := r.lacks(grow); ok && l.of == scarceReserved {
+		if err := m.reserve.extend(used); err != nil {
+			return room{}, err
+		}
+		r.reserved = m.reserve.left(used)
+	}
+	return r, nil
+}
+
+// short says why a write is not taken now; nil if it is.
+func (m *Member) short(p purpose) error {
+	if err := m.Err(); err != nil {
+		return err
+	}
+	r, err := m.room()
+	if err != nil {
+		return fault("look for room in", m.opts.Dir, err)
+	}
+	if l, ok := r.lacks(p); ok {
+		return noRoom(m.opts.Dir, l)
+	}
+	if p == grow && m.stuck.Load() {
+		return noSegment(m.opts.Dir)
+	}
+	return nil
+}
+
+// admit waits until a write is no more than may be on its way, and says why it is not taken; done is to be called when it was.
+func (m *Member) admit(ctx context.Context, p purpose, bytes int) (done func(), err error) {
+	weight := min(int64(bytes), pendingMax)
+	if err := m.coming.Acquire(ctx, weight); err != nil {
+		return nil, err
+	}
+	if err := m.short(p); err != nil {
+		m.coming.Release(weight)
+		return nil, err
+	}
+	return func() {
+		m.coming.Release(weight)
+		if m.taken.Add(weight) > pendingMax {
+			m.taken.Store(0)
+			m.commit()
+		}
+	}, nil
+}
+
+// commit makes the database write what it has taken, which it does by itself ten times a second.
+func (m *Member) commit() {
+	m.calls.mu.RLock()
+	defer m.calls.mu.RUnlock()
+	if m.etcd != nil {
+		m.etcd.Server.Backend().ForceCommit()
+	}
+}
+
+// Writable says why objects cannot be written now; nil if they can.
+func (m *Member) Writable() error {
+	if m.overQuota.Load() {
+		return noQuota(ownDatabase, ownCure)
+	}
+	return m.short(grow)
 }
 
 func remove(p string) error {

@@ -72,7 +72,7 @@ func (s eventStore) admit(ctx context.Context, e *core.Event, validate rest.Vali
 	case events.Create:
 	}
 	out, err := s.Store.Create(ctx, e, validate, options)
-	if err != nil && !apierrors.IsAlreadyExists(err) {
+	if err != nil && d.New && !apierrors.IsAlreadyExists(err) {
 		s.bounds.Forget(d.ID)
 	}
 	return out, err

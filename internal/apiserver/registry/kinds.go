@@ -14,6 +14,16 @@ func Kinds() []*Kind {
 	return slices.Concat(coreKinds(), rbacKinds(), takoKinds())
 }
 
+// Groups are the groups that kinds are in.
+func Groups(kinds []*Kind) []string {
+	var groups []string
+	for _, k := range kinds {
+		groups = append(groups, k.GVK.Group)
+	}
+	slices.Sort(groups)
+	return slices.Compact(groups)
+}
+
 // of begins a kind: its type and that of its list tell the rest.
 func of[T, L any, PT interface {
 	*T

@@ -16,7 +16,32 @@ import (
 
 // namespaceStore deletes a namespace in two steps: it is terminating until what is in it is gone, which the controller of
 // namespaces says by taking away the last of spec.finalizers.
-type namespaceStore struct{ *Store }
+//
+// Of the generic storage it has all but the deletion of a whole collection, which would pass by those two steps. Kubernetes has
+// none of namespaces either.
+type namespaceStore struct {
+	described
+	uncollected
+	store *Store
+}
+
+// described is what the library asks about a kind.
+type described interface {
+	rest.Scoper
+	rest.SingularNameProvider
+	rest.ShortNamesProvider
+	rest.CategoriesProvider
+	rest.ResetFieldsStrategy
+}
+
+// uncollected is a storage whose objects cannot be deleted as a collection.
+type uncollected interface {
+	rest.Storage
+	rest.Lister
+	rest.Creater
+	rest.Patcher
+	rest.Watcher
+}
 
 var _ rest.GracefulDeleter = namespaceStore{}
 
@@ -25,7 +50,7 @@ func newNamespaceStore(s *Store) namespaceStore {
 		ns := obj.(*core.Namespace)
 		return len(ns.Spec.Finalizers) == 0 && genericregistry.ShouldDeleteDuringUpdate(ctx, key, obj, existing)
 	}
-	return namespaceStore{s}
+	return namespaceStore{described: s, uncollected: s, store: s}
 }
 
 // Delete begins to delete a namespace, or removes one that is empty.
@@ -44,26 +69,26 @@ func (s namespaceStore) Delete(ctx context.Context, name string, validate rest.V
 	if options.Preconditions.UID == nil {
 		options.Preconditions.UID = &ns.UID // not another one of the same name
 	} else if *options.Preconditions.UID != ns.UID {
-		return nil, false, apierrors.NewConflict(s.kind.Resource(), name, errOther(ns, *options.Preconditions.UID))
+		return nil, false, apierrors.NewConflict(s.store.kind.Resource(), name, errOther(ns, *options.Preconditions.UID))
 	}
 	switch {
 	case ns.DeletionTimestamp.IsZero():
 		return s.terminate(ctx, name, ns, validate, options)
 	case len(ns.Spec.Finalizers) > 0:
-		return ns, false, apierrors.NewConflict(s.kind.Resource(), name, errStillFull)
+		return ns, false, apierrors.NewConflict(s.store.kind.Resource(), name, errStillFull)
 	}
-	return s.Store.Delete(ctx, name, validate, options)
+	return s.store.Delete(ctx, name, validate, options)
 }
 
 // terminate marks a namespace as terminating.
 func (s namespaceStore) terminate(ctx context.Context, name string, ns *core.Namespace, validate rest.ValidateObjectFunc, options *metav1.DeleteOptions) (runtime.Object, bool, error) {
-	key, err := s.KeyFunc(ctx, name)
+	key, err := s.store.KeyFunc(ctx, name)
 	if err != nil {
 		return nil, false, err
 	}
 	preconditions := storage.Preconditions{UID: options.Preconditions.UID, ResourceVersion: options.Preconditions.ResourceVersion}
-	out := s.NewFunc()
-	err = s.Storage.GuaranteedUpdate(ctx, key, out, false, &preconditions, storage.SimpleUpdate(func(existing runtime.Object) (runtime.Object, error) {
+	out := s.store.NewFunc()
+	err = s.store.Storage.GuaranteedUpdate(ctx, key, out, false, &preconditions, storage.SimpleUpdate(func(existing runtime.Object) (runtime.Object, error) {
 		ns := existing.(*core.Namespace)
 		if err := validate(ctx, existing); err != nil {
 			return nil, err
@@ -76,7 +101,7 @@ func (s namespaceStore) terminate(ctx context.Context, name string, ns *core.Nam
 		return ns, nil
 	}), len(options.DryRun) > 0, nil)
 	if err != nil {
-		return nil, false, rest.CheckGeneratedNameError(ctx, s.CreateStrategy, err, ns)
+		return nil, false, rest.CheckGeneratedNameError(ctx, s.store.CreateStrategy, err, ns)
 	}
 	return out, false, nil
 }

@@ -18,6 +18,8 @@ import (
 	"k8s.io/apiserver/pkg/storage/value/encrypt/identity"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/utils/clock"
+
+	"tako.dev/tako/internal/apiserver/resume"
 )
 
 const (
@@ -44,6 +46,7 @@ type Backend struct {
 func NewBackend(scheme *Scheme, client *kubernetes.Client, transformers map[schema.GroupResource]value.Transformer) *Backend {
 	// The client's operations are counted and timed where the library expects it.
 	client.KV = etcd3.NewETCDLatencyTracker(client.KV)
+	client.Kubernetes = puts{client.Kubernetes}
 	return &Backend{
 		scheme: scheme, client: client, transformers: transformers,
 		compactor: etcd3.NewCompactor(client.Client, compactEvery, clock.RealClock{}, nil),
@@ -122,7 +125,7 @@ func (b *Backend) decorate(config *storagebackend.ConfigForResource, prefix stri
 		return nil, nil, fmt.Errorf("cache %s: %w", config.GroupResource, err)
 	}
 	delegator := cacher.NewCacheDelegator(c, raw)
-	return delegator, sync.OnceFunc(func() {
+	return changes{resume.New(delegator, raw)}, sync.OnceFunc(func() {
 		delegator.Stop()
 		c.Stop()
 		raw.Close()

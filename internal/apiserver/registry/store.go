@@ -111,7 +111,7 @@ func (s *subresource) Get(ctx context.Context, name string, options *metav1.GetO
 
 // Update writes the part.
 func (s *subresource) Update(ctx context.Context, name string, obj rest.UpdatedObjectInfo, create rest.ValidateObjectFunc, update rest.ValidateObjectUpdateFunc, _ bool, options *metav1.UpdateOptions) (runtime.Object, bool, error) {
-	return s.store.Update(ctx, name, obj, create, update, false, options)
+	return s.store.Update(ctx, name, change{obj}, create, update, false, options)
 }
 
 // GetResetFields says what a writer of the part does not own.

@@ -77,7 +77,7 @@ func (a *Admin) Change(ctx context.Context, now time.Time, edits ...trust.Edit) 
 	case !errors.Is(err, fs.ErrNotExist):
 		return trust.Signed{}, err
 	}
-	return proposal, a.Accept(ctx, proposal)
+	return proposal, a.Accept(ctx, proposal, now)
 }
 
 // rootKey reads the root key of the data directory. A rotation that was cut off has left the new one under its first name.
@@ -92,10 +92,13 @@ func (a *Admin) rootKey(c *trust.Chain) (*trust.SigningKey, error) {
 // nextSuffix is added to the name of a root key that nobody knows of yet.
 const nextSuffix = ".next"
 
-// Accept stores the next trust document, if enough root keys have signed it.
-func (a *Admin) Accept(ctx context.Context, next trust.Signed) error {
+// Accept stores the next trust document, if enough root keys have signed it, and not in the future.
+func (a *Admin) Accept(ctx context.Context, next trust.Signed, now time.Time) error {
 	c, revision, err := a.chain(ctx)
 	if err != nil {
+		return err
+	}
+	if err := c.CheckIssued(next, now); err != nil {
 		return err
 	}
 	if c, err = c.Extend([]trust.Signed{next}); err != nil {

@@ -44,6 +44,9 @@ func Open(path string) (*Dir, error) {
 // Join is the path of something in the directory.
 func (d *Dir) Join(name string) string { return filepath.Join(d.path, name) }
 
+// Path is where the directory is.
+func (d *Dir) Path() string { return d.path }
+
 // takeLock locks a file for as long as this process lives, and writes into it who has it.
 func (d *Dir) takeLock() error {
 	f, err := os.OpenFile(d.Join("lock"), os.O_RDWR|os.O_CREATE|unix.O_CLOEXEC, 0o600)
@@ -93,6 +96,18 @@ func (d *Dir) checkFormat() error {
 			Code: reason.StateNewer, Doing: "open the data directory " + d.path,
 			Cause: fmt.Errorf("it has format %d, and this version knows up to %d", format, dataFormat), Hint: "run the version of tako that wrote it, or a later one",
 		}
+	}
+	return nil
+}
+
+// sync makes what was renamed in the directory durable.
+func (d *Dir) sync() error {
+	f, err := os.Open(d.path)
+	if err != nil {
+		return dataFault("sync the data directory", d.path, err)
+	}
+	if err := errors.Join(f.Sync(), f.Close()); err != nil {
+		return dataFault("sync the data directory", d.path, err)
 	}
 	return nil
 }

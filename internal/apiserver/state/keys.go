@@ -13,6 +13,8 @@ import (
 const (
 	// keysKey is where the cluster's keys are in etcd, sealed under the machine secret. It is beside what the API stores.
 	keysKey = "/tako-trust/keys"
+	// secretName is the machine secret in the data directory.
+	secretName = "machine-secret"
 	// keysMax bounds one exchange with etcd about them.
 	keysMax = 10 * time.Second
 )
@@ -51,7 +53,7 @@ func ClusterKeys(ctx context.Context, etcd *clientv3.Client, secret *trust.Ring,
 // MachineSecret reads the machine secret, and makes one for a new cluster. Where there are keys already, a fresh secret would not
 // open them: then a missing file is an error. created says that it was made.
 func MachineSecret(ctx context.Context, etcd *clientv3.Client, d *Dir) (secret *trust.Ring, created bool, err error) {
-	path := d.Join("machine-secret")
+	path := d.Join(secretName)
 	ctx, cancel := context.WithTimeout(ctx, keysMax)
 	defer cancel()
 	got, err := etcd.Get(ctx, keysKey, clientv3.WithCountOnly())

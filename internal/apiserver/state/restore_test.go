@@ -1,10 +1,13 @@
 package state
 
 import (
+	"bytes"
 	"errors"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
@@ -64,32 +67,7 @@ func TestBackupAndRestore(t *testing.T) {
 	_, err = s.admin.client.KV.Put(t.Context(), "/tako/object", "later")
 	must(t, err)
 
-	secret, root := filepath.Join(s.dir, "machine-secret"), filepath.Join(s.dir, trustDir, rootKeyName)
-	other := filepath.Join(t.TempDir(), "other")
-	must(t, trust.CreatePrivate(other, trust.NewSigningKey().EncodePEM()))
-	for name, c := range map[string]struct {
-		r    Restore
-		want reason.Code
-	}{
-		"no machine secret":   {Restore{From: file, Root: root}, reason.KeyFileDamaged},
-		"no root key":         {Restore{From: file, Secret: secret}, reason.KeyFileDamaged},
-		"another's root key":  {Restore{From: file, Secret: secret, Root: other}, reason.TrustRefused},
-		"another's secret":    {Restore{From: file, Secret: anotherSecret(t), Root: root}, reason.SealKeyUnknown},
-		"no backup":           {Restore{From: secret, Secret: secret, Root: root}, reason.BackupUnusable},
-		"half a backup":       {Restore{From: half(t, file), Secret: secret, Root: root}, reason.BackupUnusable},
-		"over what is in use": {Restore{From: file, Secret: secret, Root: root, Dir: s.dir}, reason.AnotherServer},
-	} {
-		if c.r.Dir == "" {
-			c.r.Dir = filepath.Join(t.TempDir(), "new")
-		}
-		if _, err := c.r.Run(t.Context(), time.Now()); !reason.Is(err, c.want) {
-			t.Errorf("%s: %v, want %v", name, err, c.want)
-		}
-		if _, err := os.Stat(filepath.Join(c.r.Dir, "etcd", "member")); c.r.Dir != s.dir && !errors.Is(err, fs.ErrNotExist) {
-			t.Errorf("%s: a database is left: %v", name, err)
-		}
-	}
-
+	secret, root := filepath.Join(s.dir, secretName), filepath.Join(s.dir, trustDir, rootKeyName)
 	dir := filepath.Join(t.TempDir(), "new")
 	_, err = Restore{From: file, Dir: dir, Secret: secret, Root: root}.Run(t.Context(), time.Now())
 	must(t, err)
@@ -107,25 +85,197 @@ func TestBackupAndRestore(t *testing.T) {
 	}
 }
 
+// TestRestoreRefused: what cannot be restored leaves everything as it was.
+func TestRestoreRefused(t *testing.T) {
+	s := start(t, t.TempDir())
+	file := filepath.Join(t.TempDir(), "backup")
+	_, err := s.admin.Backup(t.Context(), file, time.Now())
+	must(t, err)
+	whole, err := os.ReadFile(file)
+	must(t, err)
+	secret, root := filepath.Join(s.dir, secretName), filepath.Join(s.dir, trustDir, rootKeyName)
+	other := filepath.Join(t.TempDir(), "other")
+	must(t, trust.CreatePrivate(other, trust.NewSigningKey().EncodePEM()))
+	stopped := stoppedDir(t)
+	ready := t.TempDir() // for a server whose etcd is elsewhere: it has keys and no database
+	must(t, os.Rename(anotherSecret(t), filepath.Join(ready, secretName)))
+	for name, c := range map[string]struct {
+		r    Restore
+		want reason.Code
+	}{
+		"no machine secret":         {Restore{From: file, Root: root}, reason.KeyFileDamaged},
+		"no root key":               {Restore{From: file, Secret: secret}, reason.KeyFileDamaged},
+		"another's root key":        {Restore{From: file, Secret: secret, Root: other}, reason.TrustRefused},
+		"another's secret":          {Restore{From: file, Secret: anotherSecret(t), Root: root}, reason.SealKeyUnknown},
+		"no backup":                 {Restore{From: secret, Secret: secret, Root: root}, reason.BackupUnusable},
+		"not there":                 {Restore{From: file + "x", Secret: secret, Root: root}, reason.BackupUnusable},
+		"empty":                     {Restore{From: damaged(t, nil), Secret: secret, Root: root}, reason.BackupUnusable},
+		"half a backup":             {Restore{From: damaged(t, whole[:len(whole)/2]), Secret: secret, Root: root}, reason.BackupUnusable},
+		"without its last byte":     {Restore{From: damaged(t, whole[:len(whole)-tarEnd-1]), Secret: secret, Root: root}, reason.BackupUnusable},
+		"one bit in the middle":     {Restore{From: damaged(t, flipped(whole, len(whole)/2)), Secret: secret, Root: root}, reason.BackupUnusable},
+		"one bit at the end":        {Restore{From: damaged(t, flipped(whole, len(whole)-tarEnd-1)), Secret: secret, Root: root}, reason.BackupUnusable},
+		"one bit in the manifest":   {Restore{From: damaged(t, flipped(whole, 512)), Secret: secret, Root: root}, reason.BackupUnusable},
+		"of a later version":        {Restore{From: damaged(t, bytes.Replace(whole, []byte(`"format": 1`), []byte(`"format": 9`), 1)), Secret: secret, Root: root}, reason.StateNewer},
+		"over what is in use":       {Restore{From: file, Secret: secret, Root: root, Dir: s.dir}, reason.AnotherServer},
+		"over what was stopped":     {Restore{From: file, Secret: secret, Root: root, Dir: stopped}, reason.TypeInTheWay},
+		"over another's secret":     {Restore{From: file, Secret: secret, Root: root, Dir: ready}, reason.TypeInTheWay},
+		"with another's documents":  {Restore{From: file, Secret: secret, Root: root, Trust: anotherTrust(t)}, reason.TrustRefused},
+		"with documents of nothing": {Restore{From: file, Secret: secret, Root: root, Trust: secret}, reason.TrustRefused},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if c.r.Dir == "" {
+				c.r.Dir = filepath.Join(t.TempDir(), "new")
+			}
+			before := contents(t, c.r.Dir)
+			if _, err := c.r.Run(t.Context(), time.Now()); !reason.Is(err, c.want) {
+				t.Errorf("%v, want %v", err, c.want)
+			}
+			if c.r.Dir == s.dir {
+				return // its server writes
+			}
+			after := contents(t, c.r.Dir)
+			delete(after, "lock")
+			delete(after, "format")
+			delete(before, "lock")
+			delete(before, "format")
+			if !maps.Equal(before, after) {
+				t.Errorf("there was %v, and there is %v", slices.Sorted(maps.Keys(before)), slices.Sorted(maps.Keys(after)))
+			}
+		})
+	}
+}
+
+// tarEnd is what is behind the last byte of a backup's content: the rest of the block of 512 bytes, of which the sum of the snapshot
+// takes the first 32, and the two empty blocks that end a tar file.
+const tarEnd = 480 + 1024
+
+// contents are the files of a directory, by their path in it.
+func contents(t *testing.T, dir string) map[string]string {
+	t.Helper()
+	files := map[string]string{}
+	err := filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
+		if errors.Is(err, fs.ErrNotExist) || err == nil && !e.Type().IsRegular() {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		b, err := os.ReadFile(path)
+		name, relErr := filepath.Rel(dir, path)
+		files[name] = string(b)
+		return errors.Join(err, relErr)
+	})
+	must(t, err)
+	return files
+}
+
+// stoppedDir is the data directory of a server that does not run.
+func stoppedDir(t *testing.T) string {
+	dir := t.TempDir()
+	t.Run("a server", func(t *testing.T) { start(t, dir) }) // its cleanups stop it
+	return dir
+}
+
+// anotherTrust is a file with the trust documents of another cluster.
+func anotherTrust(t *testing.T) string {
+	path := filepath.Join(t.TempDir(), "trust.json")
+	t.Run("another server", func(t *testing.T) {
+		s := start(t, t.TempDir())
+		_, err := s.admin.Change(t.Context(), time.Now(), trust.BumpEpoch())
+		must(t, err)
+		c, err := s.admin.Chain(t.Context())
+		must(t, err)
+		b, err := c.Encode()
+		must(t, err)
+		must(t, os.WriteFile(path, b, 0o600))
+	})
+	return path
+}
+
+// TestRestoreOfAnotherYear: a fleet whose trust documents were made while the server's clock was ahead, or behind, is restored; what
+// is made then is not dated before what hosts know already.
+func TestRestoreOfAnotherYear(t *testing.T) {
+	now := time.Now().UTC().Truncate(time.Second)
+	for name, issued := range map[string]time.Time{"a year ahead": now.AddDate(1, 0, 0), "a year ago": now.AddDate(-1, 0, 0)} {
+		t.Run(name, func(t *testing.T) {
+			s := start(t, t.TempDir())
+			first, err := s.admin.Chain(t.Context())
+			must(t, err)
+			_, err = s.admin.Change(t.Context(), issued, trust.BumpEpoch())
+			must(t, err)
+			file := filepath.Join(t.TempDir(), "backup")
+			_, err = s.admin.Backup(t.Context(), file, issued)
+			must(t, err)
+			// After the backup trust changes once more, and hosts know it.
+			_, err = s.admin.Change(t.Context(), issued, trust.SetFallback("https://fallback.example"))
+			must(t, err)
+			c, err := s.admin.Chain(t.Context())
+			must(t, err)
+			documents, err := c.Encode()
+			must(t, err)
+			newer := filepath.Join(t.TempDir(), "trust.json")
+			must(t, os.WriteFile(newer, documents, 0o600))
+			dir := filepath.Join(t.TempDir(), "new")
+			_, err = Restore{From: file, Dir: dir, Secret: filepath.Join(s.dir, secretName), Root: filepath.Join(s.dir, trustDir, rootKeyName), Trust: newer}.Run(t.Context(), now)
+			must(t, err)
+			again := start(t, dir)
+			c, err = again.admin.Chain(t.Context())
+			must(t, err)
+			got, latest := c.Current(), first.Current().Issued
+			if issued.After(latest) {
+				latest = issued
+			}
+			if got.Number != 4 || got.Epoch != 3 || got.Issued.Before(latest) || len(got.Fallback) != 1 {
+				t.Errorf("number %d, epoch %d, issued %v (want not before %v)", got.Number, got.Epoch, got.Issued, latest)
+			}
+		})
+	}
+}
+
+// TestRestoreAfterOneThatWasCutOff: what a killed restore has left is no database, for a server neither.
+func TestRestoreAfterOneThatWasCutOff(t *testing.T) {
+	s := start(t, t.TempDir())
+	file := filepath.Join(t.TempDir(), "backup")
+	_, err := s.admin.Backup(t.Context(), file, time.Now())
+	must(t, err)
+	dir := filepath.Join(t.TempDir(), "new")
+	must(t, os.MkdirAll(filepath.Join(dir, unfinishedName, "member"), 0o700))
+	must(t, os.WriteFile(filepath.Join(dir, unfinishedName, "snapshot"), []byte("half"), 0o600))
+	_, err = Restore{From: file, Dir: dir, Secret: filepath.Join(s.dir, secretName), Root: filepath.Join(s.dir, trustDir, rootKeyName)}.Run(t.Context(), time.Now())
+	must(t, err)
+	if _, err := os.Lstat(filepath.Join(dir, unfinishedName)); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("%s is there: %v", unfinishedName, err)
+	}
+	if again := start(t, dir); again.keys.Cluster() != s.keys.Cluster() {
+		t.Errorf("cluster %s, was %s", again.keys.Cluster(), s.keys.Cluster())
+	}
+}
+
 func anotherSecret(t *testing.T) string {
-	path := filepath.Join(t.TempDir(), "machine-secret")
+	path := filepath.Join(t.TempDir(), secretName)
 	_, _, err := trust.LoadOrCreateSecret(path)
 	must(t, err)
 	return path
 }
 
-func half(t *testing.T, file string) string {
-	b, err := os.ReadFile(file)
-	must(t, err)
-	path := filepath.Join(t.TempDir(), "half")
-	must(t, os.WriteFile(path, b[:len(b)/2], 0o600))
+// damaged is a file with the content.
+func damaged(t *testing.T, content []byte) string {
+	path := filepath.Join(t.TempDir(), "damaged")
+	must(t, os.WriteFile(path, content, 0o600))
 	return path
+}
+
+// flipped is a copy with another bit at a place.
+func flipped(b []byte, at int) []byte {
+	b = bytes.Clone(b)
+	b[at] ^= 0x80
+	return b
 }
 
 // TestLostMachineSecret: nothing is made in its place, which would only hide what is missing.
 func TestLostMachineSecret(t *testing.T) {
 	s := start(t, t.TempDir())
-	path := filepath.Join(s.dir, "machine-secret")
+	path := filepath.Join(s.dir, secretName)
 	must(t, os.Remove(path))
 	if _, created, err := MachineSecret(t.Context(), s.admin.client.Client, s.admin.dir); created || !reason.Is(err, reason.KeyFileDamaged) {
 		t.Errorf("created %t, %v", created, err)
@@ -149,7 +299,7 @@ func TestTrustGoesOffline(t *testing.T) {
 	}
 	proposal, err = proposal.Sign(second)
 	must(t, err)
-	must(t, s.admin.Accept(t.Context(), proposal))
+	must(t, s.admin.Accept(t.Context(), proposal, now))
 	offline := filepath.Join(t.TempDir(), "root-key")
 	must(t, s.admin.ExportRoot(offline, true))
 	if _, err := os.Stat(filepath.Join(s.dir, trustDir, rootKeyName)); !errors.Is(err, fs.ErrNotExist) {
@@ -163,7 +313,7 @@ func TestTrustGoesOffline(t *testing.T) {
 		proposal, err = proposal.Sign(key)
 		must(t, err)
 	}
-	must(t, s.admin.Accept(t.Context(), proposal))
+	must(t, s.admin.Accept(t.Context(), proposal, now))
 	c, err := s.admin.Chain(t.Context())
 	if err != nil || c.Current().Epoch != 2 || c.Current().Number != 4 || c.Current().Root.Threshold != 2 {
 		t.Errorf("%+v, %v", c.Current(), err)

@@ -1,0 +1,135 @@
+package auth
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"tako.dev/tako/api/v1alpha1"
+	"tako.dev/tako/internal/reason"
+	"tako.dev/tako/internal/trust"
+)
+
+// people are tokens that were made, by the name of their user.
+type people struct {
+	tokens *Tokens
+	shelf  *shelf
+	keys   *trust.Keys
+	stored map[string]*v1alpha1.Token
+	shown  map[string]string
+}
+
+// newPeople makes the tokens, and follows them. now is the clock that they are checked by.
+func newPeople(t *testing.T, now time.Time, all map[string]v1alpha1.TokenSpec, created map[string]time.Time) *people {
+	t.Helper()
+	keys, err := trust.NewKeys(trust.NewClusterID(), now.AddDate(-2, 0, 0))
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &people{keys: keys, stored: map[string]*v1alpha1.Token{}, shown: map[string]string{}}
+	minter := NewTokens(newShelf[v1alpha1.Token, v1alpha1.TokenList](), keys.Pepper(), nil)
+	p.shelf = newShelf[v1alpha1.Token, v1alpha1.TokenList]()
+	for name, spec := range all {
+		token := &v1alpha1.Token{ObjectMeta: metav1.ObjectMeta{Name: name, UID: "uid-of-token", CreationTimestamp: metav1.NewTime(now.Add(-time.Hour))}, Spec: spec}
+		if at, is := created[name]; is {
+			token.CreationTimestamp = metav1.NewTime(at)
+		}
+		if p.shown[name], token.Status.Hash, err = minter.Mint(token); err != nil {
+			t.Fatal(err)
+		}
+		p.stored[name] = token
+		p.shelf.objects = append(p.shelf.objects, token)
+	}
+	p.tokens = NewTokens(p.shelf, keys.Pepper(), func() time.Time { return now })
+	run(t, p.tokens.Run)
+	eventually(t, "the tokens are known", p.tokens.Ready)
+	return p
+}
+
+func person(name string, groups ...string) v1alpha1.TokenSpec {
+	return v1alpha1.TokenSpec{Type: v1alpha1.TokenUser, User: &v1alpha1.UserToken{Name: name, Groups: groups}}
+}
+
+func until(spec v1alpha1.TokenSpec, t time.Time) v1alpha1.TokenSpec {
+	expires := metav1.NewTime(t)
+	spec.Expires = &expires
+	return spec
+}
+
+func TestTokens(t *testing.T) {
+	now := time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
+	p := newPeople(t, now, map[string]v1alpha1.TokenSpec{
+		"ann": person("ann", "web", "db"), "bob": until(person("bob"), now.Add(time.Second)), "old": until(person("old"), now),
+		"early": person("early"), "skewed": person("skewed"), "host": {Type: v1alpha1.TokenJoin, Join: &v1alpha1.JoinToken{}},
+	}, map[string]time.Time{"early": now.Add(trust.ClockSkew + time.Second), "skewed": now.Add(trust.ClockSkew)})
+	whole := p.shown["ann"]
+	for _, c := range []struct {
+		name, text string
+		user       string      // "" for nobody
+		code       reason.Code // of the error, if there is one
+	}{
+		{"good", p.shown["ann"], "ann", 0},
+		{"in its last second", p.shown["bob"], "bob", 0},
+		{"in the second that it ends", p.shown["old"], "", reason.TokenTime},
+		{"made by a clock that is ahead", p.shown["early"], "", reason.TokenTime},
+		{"made by a clock that is a little ahead", p.shown["skewed"], "skewed", 0},
+		{"for hosts", p.shown["host"], "", reason.TokenMalformed},
+		{"that nobody made", trust.NewToken(trust.TokenUser).Reveal(), "", 0},
+		{"cut", whole[:len(whole)-1], "", reason.TokenMalformed},
+		{"of another system", "eyJhbGciOiJub25lIn0.e30.", "", reason.TokenMalformed},
+		{"empty", "", "", reason.TokenMalformed},
+	} {
+		got, ok, err := p.tokens.AuthenticateToken(t.Context(), c.text)
+		if ok != (c.user != "") || ok && got.User.GetName() != c.user {
+			t.Errorf("%s: %v, %+v", c.name, ok, got)
+		}
+		if (err != nil) != (c.code != 0) || err != nil && !reason.Is(err, c.code) {
+			t.Errorf("%s: %v, want %v", c.name, err, c.code)
+		}
+		if err != nil && len(c.text) > 30 && strings.Contains(err.Error(), c.text[len(c.text)-20:]) {
+			t.Errorf("%s: the error has the token in it: %v", c.name, err)
+		}
+	}
+	got, _, _ := p.tokens.AuthenticateToken(t.Context(), p.shown["ann"])
+	if !slices.Equal(got.User.GetGroups(), []string{"web", "db"}) || got.User.GetUID() != "uid-of-token" {
+		t.Errorf("ann is %+v", got.User)
+	}
+}
+
+func TestRevokedToken(t *testing.T) {
+	now := time.Now()
+	p := newPeople(t, now, map[string]v1alpha1.TokenSpec{"ann": person("ann"), "bob": person("bob")}, nil)
+	known := func(name string) bool {
+		_, ok, err := p.tokens.AuthenticateToken(t.Context(), p.shown[name])
+		return ok && err == nil
+	}
+	if !known("ann") || !known("bob") {
+		t.Fatal("they are not known from the start")
+	}
+	eventually(t, "somebody watches", func() bool {
+		p.shelf.mu.Lock()
+		defer p.shelf.mu.Unlock()
+		return len(p.shelf.watches) > 0
+	})
+	p.shelf.remove(p.stored["ann"])
+	eventually(t, "ann's token is revoked", func() bool { return !known("ann") })
+	if !known("bob") {
+		t.Error("bob's is revoked too")
+	}
+}
+
+// TestMintKinds: the text of a token says what it is for.
+func TestMintKinds(t *testing.T) {
+	p := newPeople(t, time.Now(), map[string]v1alpha1.TokenSpec{"ann": person("ann"), "host": {Type: v1alpha1.TokenJoin}}, nil)
+	for name, prefix := range map[string]string{"ann": "tako_user_", "host": "tako_join_"} {
+		if !strings.HasPrefix(p.shown[name], prefix) {
+			t.Errorf("%s has a token that does not begin with %s", name, prefix)
+		}
+		if hash := p.stored[name].Status.Hash; !strings.HasPrefix(hash, hashPrefix) || strings.Contains(hash, p.shown[name]) {
+			t.Errorf("stored of %s is %q", name, hash)
+		}
+	}
+}

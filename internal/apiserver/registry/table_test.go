@@ -1,0 +1,93 @@
+package registry
+
+import (
+	"slices"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+)
+
+// TestTables shows an empty object of each kind: a name, an age, and a cell for each column, also where there is nothing to show.
+func TestTables(t *testing.T) {
+	for _, k := range Kinds() {
+		o := k.New()
+		metadata(o).SetName("a")
+		got, err := tableOf(k).ConvertToTable(t.Context(), o, nil)
+		if err != nil || len(got.Rows) != 1 {
+			t.Errorf("%s: %v, %+v", k.Names.Plural, err, got)
+			continue
+		}
+		var names []string
+		for i, c := range got.ColumnDefinitions {
+			names = append(names, c.Name)
+			if c.Description == "" || c.Type == "" {
+				t.Errorf("%s: column %s says nothing about itself", k.Names.Plural, c.Name)
+			}
+			if wide := i > 0 && i <= len(k.Columns) && k.Columns[i-1].Wide; wide != (c.Priority > 0) {
+				t.Errorf("%s: column %s has priority %d", k.Names.Plural, c.Name, c.Priority)
+			}
+			if _, text := got.Rows[0].Cells[i].(string); text != (c.Type == "string") {
+				t.Errorf("%s: column %s is a %s and holds a %T", k.Names.Plural, c.Name, c.Type, got.Rows[0].Cells[i])
+			}
+		}
+		if names[0] != "Name" || got.Rows[0].Cells[0] != "a" || names[len(names)-1] != "Age" || len(slices.Compact(slices.Sorted(slices.Values(names)))) != len(names) {
+			t.Errorf("%s: %v, %v", k.Names.Plural, names, got.Rows[0].Cells)
+		}
+	}
+}
+
+// TestCells shows what people look for.
+func TestCells(t *testing.T) {
+	for _, c := range []struct {
+		kind, object string
+		want         []any // without name and age
+	}{
+		{"nodeconfigs", `{"spec":{"resources":[{"name":"a"},{"name":"b"}]},"status":{"revision":"r","conditions":[{"type":"Ready","status":"False","message":"no"}]}}`, []any{2, "r", "False", "no"}},
+		{"clusternodeconfigs", `{"spec":{"resources":[]}}`, []any{0, "", "Unknown", ""}},
+		{"revisions", `{"spec":{"source":{"name":"web"},"resources":[{"name":"a"}]}}`, []any{"web", 1}},
+		{"clusterrevisions", `{"spec":{}}`, []any{"", 0}},
+		{"nodes", `{"spec":{"environment":"qa"},"status":{"promises":{"kept":3,"repaired":2,"failed":1}}}`, []any{"qa", "Unknown", int32(3), int32(2), int32(1), "never"}},
+		{"tokens", `{"spec":{"type":"user","user":{"name":"ann"},"expires":"2026-05-01T12:00:00+02:00"}}`, []any{"user", "ann", int32(0), "2026-05-01T10:00:00Z"}},
+		{"tokens", `{"spec":{"type":"join","join":{"pattern":"web-*"}},"status":{"uses":2}}`, []any{"join", "web-*", int32(2), "never"}},
+		{"tokens", `{"spec":{"type":"join","join":{"name":"web-1"}}}`, []any{"join", "web-1", int32(0), "never"}},
+		{"secrets", `{"type":"Opaque","data":{"a":"AA=="}}`, []any{"Opaque", 1}},
+		{"configmaps", `{"data":{"a":"1"},"binaryData":{"b":"AA=="}}`, []any{2}},
+		{"events", `{"type":"Warning","reason":"Full","involvedObject":{"kind":"Node","name":"a"},"count":3,"message":"m"}`, []any{"<unknown>", "Warning", "Full", "Node/a", int32(3), "m"}},
+		{"rolebindings", `{"roleRef":{"kind":"Role","name":"r"},"subjects":[{"kind":"User","name":"a"},{"kind":"Group","name":"b"}]}`, []any{"Role/r", "User/a, Group/b"}},
+		{"leases", `{"spec":{"holderIdentity":"me"}}`, []any{"me"}},
+		{"namespaces", `{"status":{"phase":"Active"}}`, []any{"Active"}},
+	} {
+		k := kindOf(t, c.kind)
+		got, err := tableOf(k).ConvertToTable(t.Context(), parse(t, k, c.object), nil)
+		if err != nil {
+			t.Errorf("%s: %v", c.kind, err)
+			continue
+		}
+		if cells := got.Rows[0].Cells; !slices.Equal(cells[1:len(cells)-1], c.want) {
+			t.Errorf("%s: %v, want %v", c.kind, cells, c.want)
+		}
+	}
+}
+
+// TestTableOfAList has a row for each object, and where the list goes on.
+func TestTableOfAList(t *testing.T) {
+	k := kindOf(t, "configmaps")
+	list := k.NewList()
+	if err := meta.SetList(list, []runtime.Object{k.New(), k.New()}); err != nil {
+		t.Fatal(err)
+	}
+	m, err := meta.ListAccessor(list)
+	if err != nil {
+		t.Fatal(err)
+	}
+	more := int64(7)
+	m.SetResourceVersion("5")
+	m.SetContinue("there")
+	m.SetRemainingItemCount(&more)
+	got, err := tableOf(k).ConvertToTable(t.Context(), list, &metav1.TableOptions{NoHeaders: true})
+	if err != nil || len(got.Rows) != 2 || got.ColumnDefinitions != nil || got.ResourceVersion != "5" || got.Continue != "there" || *got.RemainingItemCount != 7 {
+		t.Errorf("%v, %+v", err, got)
+	}
+}
