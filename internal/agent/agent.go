@@ -3,12 +3,14 @@ package agent
 import (
 	"context"
 	"errors"
-	"math/rand/v2"
 	"sync"
 	"time"
 
 	"tako.dev/tako/declare"
+	"tako.dev/tako/internal/agent/load"
+	"tako.dev/tako/internal/agent/socket"
 	"tako.dev/tako/internal/agent/store"
+	"tako.dev/tako/internal/agent/subscribe"
 	"tako.dev/tako/internal/converge"
 	"tako.dev/tako/internal/reason"
 )
@@ -50,16 +52,16 @@ func (a *Agent) Close() error { return a.store.Close() }
 // state directory is given back when it returns.
 func (a *Agent) Run(ctx context.Context) (err error) {
 	defer func() { err = errors.Join(err, a.store.Close()) }()
-	subs, err := subscribe(&a.opts)
+	subs, err := subscribe.New(subscribe.Options{Root: a.opts.Root, Bus: a.opts.Bus, Lasting: a.opts.Watch})
 	if err != nil {
 		return err
 	}
-	defer subs.close()
+	defer subs.Close()
 	ctx, cancel := context.WithCancel(ctx)
 	l := &loop{
-		opts: &a.opts, store: a.store, subs: subs, inbox: make(chan func(), inboxSize), wake: time.NewTimer(time.Hour), slow: time.NewTimer(slowCheck),
+		opts: &a.opts, store: a.store, subs: subs, inbox: make(chan func(), inboxSize), wake: time.NewTimer(time.Hour), slow: time.NewTimer(subscribe.SlowCheck),
 		quiet:  time.NewTimer(declarationQuiet),
-		bodies: &bodies{store: a.store}, book: newBook(a.store, &a.opts),
+		bodies: load.NewBodies(a.store), book: newBook(a.store, &a.opts),
 	}
 	l.wake.Stop()
 	l.quiet.Stop()
@@ -77,13 +79,13 @@ func (a *Agent) Run(ctx context.Context) (err error) {
 type loop struct {
 	opts   *Options
 	store  *store.Store // shared
-	subs   *subscriptions
-	bodies *bodies     // shared
-	inbox  chan func() // shared: work for the loop's goroutine
-	wake   *time.Timer // the engine's
-	slow   *time.Timer // for what the kernel does not tell about
-	slowly bool        // slow is set
-	quiet  *time.Timer // since the declarations changed
+	subs   *subscribe.Subscriptions
+	bodies *load.Bodies // shared
+	inbox  chan func()  // shared: work for the loop's goroutine
+	wake   *time.Timer  // the engine's
+	slow   *time.Timer  // for what the kernel does not tell about
+	slowly bool         // slow is set
+	quiet  *time.Timer  // since the declarations changed
 	book   *book
 	engine *converge.Engine
 	lookup declare.Lookup // what the present state was compiled for
@@ -111,30 +113,18 @@ func (l *loop) start(ctx context.Context, sources *sync.WaitGroup) {
 			}
 		})
 	}
-	run("watch files", func(ctx context.Context) error { return l.subs.files.Run(ctx, l.subs.filesChanged) })
-	if l.subs.declarations != l.subs.files {
-		run("watch declarations", func(ctx context.Context) error { return l.subs.declarations.Run(ctx, l.subs.filesChanged) })
-	}
-	if l.subs.writers != nil {
-		run("watch writers", l.subs.writers.Run)
-	}
-	if l.opts.Bus != nil {
-		run("watch units", func(ctx context.Context) error {
-			err := l.opts.Bus.Run(ctx, l.subs.unitChanged)
-			if reason.Is(err, reason.NoSystemd) {
-				return nil // each service says so itself
-			}
-			return err
-		})
-	}
+	sources.Go(func() {
+		l.subs.Run(ctx, func(what string, err error) { l.post(ctx, func() { l.book.trouble(what, err) }) })
+	})
 	if !l.opts.Watch {
 		return
 	}
 	run("watch facts", func(ctx context.Context) error {
 		return l.opts.Facts.Watch(ctx, func() { l.post(ctx, func() { l.observe(ctx) }) })
 	})
-	run("answer questions", func(ctx context.Context) error { return l.listen(ctx) })
-	run("audit", func(ctx context.Context) error { return l.audit(ctx) })
+	run("answer questions", func(ctx context.Context) error { return socket.Listen(ctx, l.opts.StateDir, l.answer) })
+	run("audit", l.audit)
+	run("forget old content", l.forgetDaily)
 	run("tell the watchdog", l.watchdog)
 }
 
@@ -148,7 +138,7 @@ func (l *loop) serve(ctx context.Context) error {
 		select {
 		case f := <-l.inbox:
 			f()
-		case <-l.subs.wake:
+		case <-l.subs.Wake():
 			l.heard(ctx)
 		case <-l.wake.C:
 			l.step(ctx, converge.Tick{})
@@ -213,20 +203,17 @@ func (l *loop) end() {
 
 // heard takes in what the kernel and systemd told.
 func (l *loop) heard(ctx context.Context) {
-	news := l.subs.take()
-	if news.declarations {
+	news := l.subs.Take()
+	if news.Declarations {
 		l.quiet.Reset(declarationQuiet)
 	}
-	if news.everything {
+	if news.Everything {
 		l.book.trouble("hear of changes", &reason.Error{Code: reason.WatchOverflow, Doing: "hear of changes", Hint: "everything is checked again; raise fs.inotify.max_queued_events if it happens often"})
 	}
-	if news.limits {
+	if news.Limits {
 		l.rearm()
 	}
-	if news.replaced && l.subs.writers != nil {
-		l.subs.rememberAgain()
-	}
-	if ids := l.subs.touched(news); len(ids) > 0 {
+	if ids := l.subs.Touched(news); len(ids) > 0 {
 		l.step(ctx, converge.Touched{IDs: ids})
 	}
 }
@@ -234,11 +221,11 @@ func (l *loop) heard(ctx context.Context) {
 // unheard looks at what the kernel does not tell about.
 func (l *loop) unheard(ctx context.Context) {
 	l.slowly = false
-	n := l.subs.unheard()
-	if n.declarations {
+	n := l.subs.Unheard()
+	if n.Declarations {
 		l.reload(ctx)
 	}
-	if ids := l.subs.touched(n); len(ids) > 0 {
+	if ids := l.subs.Touched(n); len(ids) > 0 {
 		l.step(ctx, converge.Examine{IDs: ids})
 	}
 	l.rearm()
@@ -269,14 +256,12 @@ func (l *loop) carryOut(ctx context.Context, e converge.Effects) {
 
 // rearm sets the timer of the slow checks, if there is anything to check slowly. One that is set is not put off.
 func (l *loop) rearm() {
-	needed := l.opts.Watch && l.subs.unwatched() != nil
+	needed := l.opts.Watch && l.subs.Unwatched() != nil
 	switch {
 	case !needed:
 		l.slow.Stop()
 	case !l.slowly:
-		l.slow.Reset(slowCheck)
+		l.slow.Reset(subscribe.SlowCheck)
 	}
 	l.slowly = needed
 }
-
-func newRand() *rand.Rand { return rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64())) }

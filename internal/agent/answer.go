@@ -61,7 +61,7 @@ func (l *loop) why(subject string) (*Answer, error) {
 		return a, nil
 	}
 	id := found[0]
-	a := &Answer{Resource: l.resource(id), Watched: len(l.parts[id].watches()) > 0 && !l.subs.isSlow(l.parts[id])}
+	a := &Answer{Resource: l.resource(id), Watched: len(l.parts[id].Watches()) > 0 && !l.subs.IsSlow(l.parts[id].Key())}
 	for st := l.engine.Status(id); st.BlockedBy != converge.None && len(a.Because) <= len(l.parts); st = l.engine.Status(st.BlockedBy) {
 		a.Because = append(a.Because, l.resource(st.BlockedBy))
 	}

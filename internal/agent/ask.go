@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 
+	"tako.dev/tako/internal/agent/socket"
 	"tako.dev/tako/internal/agent/store"
 	"tako.dev/tako/internal/reason"
 )
@@ -14,7 +15,7 @@ type Happening = store.Happening
 // StatusOf returns the report of the agent that runs on a state directory, or, where none runs, the last report that one
 // left there; running tells which.
 func StatusOf(ctx context.Context, stateDir string, all bool) (r *Report, running bool, err error) {
-	a, err := askRunning(ctx, stateDir, request{Do: "status", All: all})
+	a, err := socket.Ask[reply](ctx, stateDir, request{Do: "status", All: all})
 	if err == nil {
 		return a.Report, true, nil
 	}
@@ -33,13 +34,13 @@ func StatusOf(ctx context.Context, stateDir string, all bool) (r *Report, runnin
 
 // CheckNow makes the running agent look at everything, deeply or not, repair what it finds, and report when it is done.
 func CheckNow(ctx context.Context, stateDir string, deep bool) (*Report, error) {
-	a, err := askRunning(ctx, stateDir, request{Do: "check", Deep: deep})
+	a, err := socket.Ask[reply](ctx, stateDir, request{Do: "check", Deep: deep})
 	return a.Report, err
 }
 
 // WhyOf explains one resource, as far as a running agent or what one has left on disk knows it.
 func WhyOf(ctx context.Context, stateDir, subject string) (a *Answer, running bool, err error) {
-	r, err := askRunning(ctx, stateDir, request{Do: "why", Subject: subject})
+	r, err := socket.Ask[reply](ctx, stateDir, request{Do: "why", Subject: subject})
 	if err == nil {
 		return r.Answer, true, nil
 	}

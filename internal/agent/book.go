@@ -90,16 +90,24 @@ func (l *loop) reported(r converge.Report) {
 			b.totals.Change++
 		default:
 			b.totals.Drift++
-			line.Writer = l.subs.writer(p)
-			if r.Cause == converge.CauseExamined && !l.subs.isSlow(p) {
+			line.Writer = l.writer(p)
+			if r.Cause == converge.CauseExamined && !l.subs.IsSlow(p.Key()) {
 				b.totals.Missed++
 			}
 		}
 	}
 	if r.Outcome == reason.Contended {
-		line.Writer = l.subs.writer(p)
+		line.Writer = l.writer(p)
 	}
 	b.tell(line, r.Cause)
+}
+
+// writer says who changed a part last, where the kernel told.
+func (l *loop) writer(p *part) string {
+	if p.res == nil {
+		return ""
+	}
+	return l.subs.Writer(p.res.Watches())
 }
 
 // tell keeps a line in the history and shows it.
@@ -239,7 +247,7 @@ func (l *loop) rested() {
 // converged yields what is known to have been converged with its present desire.
 func (l *loop) converged(yield func(converge.Key, converge.Digest) bool) {
 	for i, p := range l.parts {
-		if p.removal == nil && l.engine.Proven(converge.ID(i)) && !yield(p.key(), p.digest) {
+		if p.removal == nil && l.engine.Proven(converge.ID(i)) && !yield(p.Key(), p.digest) {
 			return
 		}
 	}

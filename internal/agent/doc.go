@@ -1,11 +1,11 @@
 // Package agent is the arm: one process that keeps one host as declared. It knows order, events, durable state and
 // reporting; it knows no resource type, only their contract (internal/host).
 //
-//	declarations -> load:  read, resolve, compile; journal what leaves; swap the active state
-//	events       -> loop:  one goroutine owns the engine and everything about it; others post to it
+//	declarations -> load:  read, resolve, compile; journal what leaves; swap the active state (package load)
+//	events       -> loop:  one goroutine owns the engine and everything about it; others post to it (package subscribe)
 //	effects      -> work:  one goroutine per operation in flight, bounded by the engine's lanes
-//	reports      -> books: history on disk, the report that status and why are answered from
+//	reports      -> books: history on disk, the report that status and why are answered from (packages store, socket)
 //
-// Run owns every goroutine: the loop itself, the operations, the watcher of the file system, the system bus, the facts and
-// the local socket. When Run returns, none is left, and what was begun has ended.
+// Run owns every goroutine: the loop itself, the operations, what listens to the kernel and the system bus, the facts, the
+// local socket, the audit. When Run returns, none is left, and what was begun has ended.
 package agent

@@ -6,9 +6,9 @@ import (
 	"time"
 
 	"tako.dev/tako/declare"
+	"tako.dev/tako/internal/agent/subscribe"
 	"tako.dev/tako/internal/disk"
 	"tako.dev/tako/internal/host"
-	"tako.dev/tako/internal/systemd"
 )
 
 // Options say what an agent keeps, where, and with what.
@@ -19,7 +19,7 @@ type Options struct {
 	Labels   map[string]string // node.labels
 	Root     *disk.Root        // where the paths of resources begin
 	Types    map[declare.ResourceType]host.Type
-	Bus      Units // nil where there is no systemd
+	Bus      subscribe.Units // nil where there is no systemd
 	Facts    Facts
 	// Watch keeps the host converged until the context ends; without it Run ends when nothing is left to do.
 	Watch bool
@@ -28,12 +28,6 @@ type Options struct {
 	Audit time.Duration
 	// OnLine is called from the loop for each thing that a person who watches should see. It must not block for long.
 	OnLine func(Line)
-}
-
-// Units is what the agent needs of the system bus.
-type Units interface {
-	Run(ctx context.Context, sink func(systemd.Event)) error
-	Watch(ctx context.Context, units []string) error
 }
 
 // Facts is what a host observes of itself.

@@ -8,6 +8,7 @@ import (
 
 	"tako.dev/tako/declare"
 	"tako.dev/tako/internal/agent/core"
+	"tako.dev/tako/internal/agent/load"
 	"tako.dev/tako/internal/agent/store"
 	"tako.dev/tako/internal/catalog"
 	"tako.dev/tako/internal/converge"
@@ -48,14 +49,14 @@ func Preview(ctx context.Context, opts Options) ([]Planned, error) {
 	if err != nil {
 		return nil, err
 	}
-	d, err := declared(&opts, st, lookup)
+	d, err := load.Declared(opts.Files, st, lookup, opts.lane)
 	if err != nil {
 		return nil, err
 	}
 	defer opts.listenOnBus(ctx)()
-	v := preview{opts: &opts, desired: d, planned: make([]Planned, len(d.compiled.Items))}
+	v := preview{opts: &opts, desired: d, planned: make([]Planned, len(d.Compiled.Items))}
 	var out []Planned
-	for _, id := range d.compiled.Graph.Order() {
+	for _, id := range d.Compiled.Graph.Order() {
 		if err := ctx.Err(); err != nil {
 			return nil, &reason.Error{Code: reason.Interrupted, Doing: "preview", Cause: err}
 		}
@@ -82,12 +83,12 @@ func (o *Options) listenOnBus(ctx context.Context) (stop func()) {
 
 type preview struct {
 	opts    *Options
-	desired *desired
+	desired *load.State
 	planned []Planned // by converge.ID
 }
 
 func (v *preview) plan(ctx context.Context, id converge.ID) Planned {
-	it := &v.desired.compiled.Items[id]
+	it := &v.desired.Compiled.Items[id]
 	p := Planned{Title: it.Title, Claim: it.Claim, Place: it.Place.String(), When: it.When, Err: it.Err}
 	switch {
 	case it.When != "" || it.Err != nil:
@@ -128,8 +129,8 @@ func (v *preview) check(ctx context.Context, it *core.Item) host.Plan {
 
 // pending names something that id comes after and that is not as declared yet; empty where there is nothing.
 func (v *preview) pending(id converge.ID) string {
-	for _, claim := range v.desired.compiled.Items[id].After {
-		if from := v.desired.compiled.Graph.ID(core.Key(claim)); from != converge.None && !v.planned[from].Empty() {
+	for _, claim := range v.desired.Compiled.Items[id].After {
+		if from := v.desired.Compiled.Graph.ID(core.Key(claim)); from != converge.None && !v.planned[from].Empty() {
 			return v.planned[from].Title
 		}
 	}
@@ -138,13 +139,13 @@ func (v *preview) pending(id converge.ID) string {
 
 // notifiers names something that would change and notify id; empty where there is nothing.
 func (v *preview) notifiers(id converge.ID) string {
-	it := &v.desired.compiled.Items[id]
+	it := &v.desired.Compiled.Items[id]
 	for _, claim := range it.After {
-		from := v.desired.compiled.Graph.ID(core.Key(claim))
-		if from == converge.None || len(v.planned[from].Changes) == 0 || v.desired.compiled.Items[from].Entry < 0 {
+		from := v.desired.Compiled.Graph.ID(core.Key(claim))
+		if from == converge.None || len(v.planned[from].Changes) == 0 || v.desired.Compiled.Items[from].Entry < 0 {
 			continue
 		}
-		if notifies(&v.desired.entries[v.desired.compiled.Items[from].Entry], it.Claim) {
+		if notifies(&v.desired.Entries[v.desired.Compiled.Items[from].Entry], it.Claim) {
 			return v.planned[from].Title
 		}
 	}

@@ -115,7 +115,7 @@ func (l *loop) report(all bool) *Report {
 	root := l.store.Root()
 	r := &Report{Node: l.opts.NodeName, At: time.Now(), PID: l.book.pid, Root: hex.EncodeToString(root[:]), Settled: l.engine.Quiet(),
 		Counts: map[reason.Outcome]int{}, Totals: l.book.totals}
-	r.Totals.Watches, r.Totals.Overflows = l.subs.counts()
+	r.Totals.Watches, r.Totals.Overflows = l.subs.Counts()
 	r.Converged = len(l.refuse) == 0
 	var fixed []repair
 	for i := range l.parts {
@@ -225,7 +225,7 @@ func (l *loop) degraded() []Problem {
 			list = append(list, *problem(t.err))
 		}
 	}
-	if e := l.subs.unwatched(); e != nil {
+	if e := l.subs.Unwatched(); e != nil {
 		list = append(list, *problem(e))
 	}
 	return list

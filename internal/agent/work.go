@@ -66,7 +66,7 @@ func (l *loop) finished(ctx context.Context, j job, out []outcome) {
 			p.plan = o.plan
 			if o.bound != nil {
 				p.res, p.err = o.bound, nil
-				if err := l.subs.add(ctx, p); err != nil {
+				if err := l.subs.Add(ctx, p); err != nil {
 					l.book.trouble("watch "+p.title, err)
 				}
 			}
@@ -85,7 +85,7 @@ func (l *loop) finished(ctx context.Context, j job, out []outcome) {
 
 // current returns the part that stands for an old one in the present graph: for the same desire, its successor.
 func (l *loop) current(p *part) *part {
-	if id := l.engine.Graph().ID(p.key()); id != converge.None && l.parts[id].digest == p.digest {
+	if id := l.engine.Graph().ID(p.Key()); id != converge.None && l.parts[id].digest == p.digest {
 		return l.parts[id]
 	}
 	return p
@@ -97,7 +97,7 @@ func (l *loop) undone(p *part) {
 	if err := l.store.RemovalDone(p.claim); err != nil {
 		l.book.trouble("note that "+p.title+" was removed", err)
 	}
-	if err := l.store.DropOriginal(p.key()); err != nil {
+	if err := l.store.DropOriginal(p.Key()); err != nil {
 		l.book.trouble("forget what was there before "+p.title, err)
 	}
 }
@@ -173,7 +173,7 @@ func (l *loop) check(ctx context.Context, t host.Type, j job, at []int, out []ou
 
 // bindAgain tries once more to bind a part: the user that it names may exist by now.
 func (l *loop) bindAgain(ctx context.Context, t host.Type, p *part) (host.Resource, *reason.Error) {
-	r, err := l.bodies.read(p.key(), p.digest)
+	r, err := l.bodies.Read(p.Key(), p.digest)
 	if err != nil {
 		return nil, reason.Of(err)
 	}
@@ -212,7 +212,7 @@ func (l *loop) confirm(j job, at []int, out []outcome) {
 			continue
 		}
 		if err == nil {
-			err = l.store.Confirm(j.parts[i].key(), now)
+			err = l.store.Confirm(j.parts[i].Key(), now)
 		}
 		if err != nil && out[i].result.Err == nil {
 			// Unstamped it counts as made when it was announced in this boot at the latest: one restart too many, never one
@@ -227,14 +227,14 @@ func (l *loop) keepOriginal(ctx context.Context, t host.Type, p *part) error {
 	if !p.restore {
 		return nil
 	}
-	if _, kept := l.store.Original(p.key()); kept {
+	if _, kept := l.store.Original(p.Key()); kept {
 		return nil
 	}
 	original, err := t.Original(ctx, p.res)
 	if err != nil {
 		return err
 	}
-	return l.store.SetOriginal(p.key(), original)
+	return l.store.SetOriginal(p.Key(), original)
 }
 
 // remove undoes a part that is not declared any more. Without an original nothing was ever changed, so there is nothing to
@@ -243,7 +243,7 @@ func (l *loop) remove(ctx context.Context, t host.Type, p *part) converge.Result
 	if p.err != nil || p.res == nil {
 		return converge.Result{Err: p.err}
 	}
-	original, kept := l.store.Original(p.key())
+	original, kept := l.store.Original(p.Key())
 	if p.removal.how == declare.OnRemoveRestore && !kept {
 		return converge.Result{}
 	}
@@ -258,7 +258,7 @@ func (l *loop) refresh(ctx context.Context, t host.Type, p *part, upto uint64) o
 	if !ok {
 		return outcome{note: "nothing to do"}
 	}
-	done, err := r.Refresh(ctx, p.res, l.store.Since(p.key(), upto))
+	done, err := r.Refresh(ctx, p.res, l.store.Since(p.Key(), upto))
 	return outcome{result: converge.Result{Err: reason.Of(err), Changed: done.Acted}, note: done.Note}
 }
 

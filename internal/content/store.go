@@ -13,6 +13,7 @@ import (
 	"strconv"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"tako.dev/tako/internal/disk"
 	"tako.dev/tako/internal/reason"
@@ -76,8 +77,8 @@ func Open(dir string, opts Options) (*Store, error) {
 	if err := errors.Join(s.emptyTmp(), s.makeShards()); err != nil {
 		return nil, unwritable("open content store", s.dir, err)
 	}
-	err := s.each(func(_ string, _ Digest, size int64) error {
-		s.used += size
+	err := s.each(func(_ string, _ Digest, st fs.FileInfo) error {
+		s.used += st.Size()
 		return nil
 	})
 	if err != nil {
@@ -169,10 +170,11 @@ func (s *Store) Put(ctx context.Context, r io.Reader) (Digest, int64, error) {
 
 // intake is one object on its way in.
 type intake struct {
-	store *Store
-	file  *os.File
-	sum   hash.Hash
-	size  int64 // bytes written, which are also reserved
+	store   *Store
+	file    *os.File
+	sum     hash.Hash
+	size    int64 // bytes written, which are also reserved
+	durable bool
 	// placed says that there is an object now, which the bytes reserved are counted to if it is a new one.
 	placed bool
 }
@@ -216,7 +218,7 @@ func (w *intake) add(b []byte) error {
 func (w *intake) settle(d Digest) error {
 	s := w.store
 	if !s.Has(d) {
-		if err := disk.Sync(w.file); err != nil {
+		if err := w.sync(); err != nil {
 			return unstored(err, "")
 		}
 	}
@@ -237,8 +239,18 @@ func (w *intake) settle(d Digest) error {
 	return nil
 }
 
+// sync makes the temporary durable, once.
+func (w *intake) sync() error {
+	if w.durable {
+		return nil
+	}
+	err := disk.Sync(w.file)
+	w.durable = err == nil
+	return err
+}
+
 // place renames the temporary to the object, unless a good one is there. The lock keeps two of the same content, and
-// Collect, apart.
+// Trim, apart.
 func (w *intake) place(d Digest) error {
 	s := w.store
 	s.mu.Lock()
@@ -247,16 +259,17 @@ func (w *intake) place(d Digest) error {
 	if err == nil {
 		s.used -= w.size
 		w.placed = true
-		return os.Remove(w.file.Name())
+		now := time.Now() // for Trim: it is wanted again
+		return errors.Join(os.Chtimes(s.path(d), now, now), os.Remove(w.file.Name()))
 	}
 	if !errors.Is(err, fs.ErrNotExist) {
 		if err := s.setAside(d); err != nil {
 			return err
 		}
-		// It was taken for a good one, so this one is not durable yet.
-		if err := disk.Sync(w.file); err != nil {
-			return err
-		}
+	}
+	// What was taken for a good one may have been corrupt, or trimmed since.
+	if err := w.sync(); err != nil {
+		return err
 	}
 	if err := s.makeShard(s.path(d)); err != nil {
 		return err
@@ -337,33 +350,8 @@ func (s *Store) ReadAll(d Digest, limit int64) ([]byte, error) {
 	return b, nil
 }
 
-// Collect removes every object that keep does not want, and returns how many and their bytes. keep must not call the
-// store. What cannot be removed is passed over and joined into the error.
-func (s *Store) Collect(keep func(Digest) bool) (removed int, freed int64, err error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	var errs []error
-	err = s.each(func(p string, d Digest, size int64) error {
-		if keep(d) {
-			return nil
-		}
-		if err := os.Remove(p); err != nil {
-			errs = append(errs, err)
-			return nil
-		}
-		removed++
-		freed += size
-		return nil
-	})
-	s.used -= freed
-	if err = errors.Join(append(errs, err)...); err != nil {
-		err = &reason.Error{Code: reason.StateUnwritable, Doing: "collect content store " + disk.Shown(s.dir), Cause: err}
-	}
-	return removed, freed, err
-}
-
 // each visits all objects. A file that has no object's name is left alone: it is not ours.
-func (s *Store) each(visit func(p string, d Digest, size int64) error) error {
+func (s *Store) each(visit func(p string, d Digest, st fs.FileInfo) error) error {
 	shards, err := os.ReadDir(s.dir)
 	if err != nil {
 		return err
@@ -385,7 +373,7 @@ func (s *Store) each(visit func(p string, d Digest, size int64) error) error {
 			if err != nil {
 				return err
 			}
-			if err := visit(filepath.Join(s.dir, shard.Name(), o.Name()), d, st.Size()); err != nil {
+			if err := visit(filepath.Join(s.dir, shard.Name(), o.Name()), d, st); err != nil {
 				return err
 			}
 		}

@@ -12,6 +12,7 @@ import (
 	"sync"
 	"testing"
 	"testing/iotest"
+	"time"
 
 	"pgregory.net/rapid"
 
@@ -190,7 +191,7 @@ func TestModel(t *testing.T) {
 					model[d] = b
 				}
 			},
-			"collect": func(t *rapid.T) {
+			"trim": func(t *rapid.T) {
 				bit := byte(rapid.IntRange(1, 255).Draw(t, "bits"))
 				want, bytes := 0, int64(0)
 				for d, b := range model {
@@ -199,9 +200,9 @@ func TestModel(t *testing.T) {
 						delete(model, d)
 					}
 				}
-				n, freed, err := s.Collect(func(d Digest) bool { return d[0]&bit != 0 })
+				n, freed, err := s.Trim(time.Now().Add(2*ageMax), func(d Digest) bool { return d[0]&bit != 0 })
 				if n != want || freed != bytes || err != nil {
-					t.Fatalf("collect: %d objects, %d bytes, %v; want %d, %d", n, freed, err, want, bytes)
+					t.Fatalf("trim: %d objects, %d bytes, %v; want %d, %d", n, freed, err, want, bytes)
 				}
 			},
 			"reopen": func(*rapid.T) { s = open(t, dir, quota) },

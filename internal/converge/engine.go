@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"tako.dev/tako/internal/reason"
@@ -207,12 +208,14 @@ func (e *Engine) Proven(id ID) bool { return e.states[id].proven }
 // Owes reports whether id has notifications that it has not acted upon yet.
 func (e *Engine) Owes(id ID) bool { return e.owes(id) }
 
-// Owed returns the sources of the notifications that id has not acted upon yet.
+// Owed returns the sources of the notifications that id has not acted upon yet, each once.
 func (e *Engine) Owed(id ID) []Key {
 	var keys []Key
 	if o := e.pending[id]; o != nil {
 		for _, n := range o.confirmed {
-			keys = append(keys, n.source)
+			if !slices.Contains(keys, n.source) {
+				keys = append(keys, n.source)
+			}
 		}
 	}
 	return keys

@@ -351,3 +351,35 @@ func TestPlannedApplyDoesNotStartWithoutWhatItRequires(t *testing.T) {
 	r.expect()
 	r.is("c", "blocked by a")
 }
+
+// TestWhatFollowsTheDeclarationIsNoDrift: a unit whose file is declared anew has to be read again, and nobody has touched it.
+// When the file has drifted, so has the unit.
+func TestWhatFollowsTheDeclarationIsNoDrift(t *testing.T) {
+	r := newRig(t, draw(t, 1, "a b", "a>b"), Options{}, Resume{Converged: map[Key]Digest{"b": {1}}})
+	r.end("check a", differs)
+	r.end("apply a", changed)
+	r.is("a", "repaired: change")
+	r.end("check b", differs)
+	r.end("apply b", changed)
+	r.is("b", "repaired: change")
+
+	r.touch("a")
+	r.end("check a", differs)
+	r.end("apply a", changed)
+	r.is("a", "repaired: drift")
+	r.end("check b", differs)
+	r.end("apply b", changed)
+	r.is("b", "repaired: drift")
+}
+
+// TestWhatFollowsIsForOneLook: once it has been found in order, what differs later has drifted.
+func TestWhatFollowsIsForOneLook(t *testing.T) {
+	r := newRig(t, draw(t, 1, "a b", "a>b"), Options{}, Resume{Converged: map[Key]Digest{"b": {1}}})
+	r.end("check a", differs)
+	r.end("apply a", changed)
+	r.end("check b", inSync)
+	r.touch("b")
+	r.end("check b", differs)
+	r.end("apply b", changed)
+	r.is("b", "repaired: drift")
+}

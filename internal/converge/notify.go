@@ -65,12 +65,27 @@ func (e *Engine) concludeFor(target ID, source Key, changed bool) {
 	}
 	delete(o.open, source)
 	if changed {
+		e.supersede(target, source)
 		o.confirmed = append(o.confirmed, notification{seq: seq, source: source})
 		e.look(target, CauseOrder, Shallow)
 		return
 	}
 	e.clear(target, seq)
 	e.tidy(target)
+}
+
+// supersede clears what a newer change of the same source makes superfluous: the refresh that the newer one asks for serves
+// both. So a target that cannot be refreshed owes each source two at most, however often that changes. What a refresh in
+// flight covers stays, because that has not seen the newer change.
+func (e *Engine) supersede(target ID, source Key) {
+	o := e.pending[target]
+	o.confirmed = slices.DeleteFunc(o.confirmed, func(n notification) bool {
+		if n.source != source || n.covered {
+			return false
+		}
+		e.clear(target, n.seq)
+		return true
+	})
 }
 
 // owes reports whether a refresh is due.
@@ -104,6 +119,15 @@ func (e *Engine) acquit(id ID) {
 		return true
 	})
 	e.tidy(id)
+}
+
+// uncover notes that the refresh in flight has failed, so that everything is still owed.
+func (e *Engine) uncover(id ID) {
+	if o := e.pending[id]; o != nil {
+		for i := range o.confirmed {
+			o.confirmed[i].covered = false
+		}
+	}
 }
 
 func (e *Engine) clear(id ID, seq uint64) {

@@ -145,6 +145,48 @@ func TestRefreshNeedsWhatIsRequired(t *testing.T) {
 	r.expect("refresh c")
 }
 
+// TestOwedDoesNotGrow: a target that cannot be refreshed owes a source that keeps changing one refresh, not one for each change.
+func TestOwedDoesNotGrow(t *testing.T) {
+	r := newRig(t, draw(t, 1, "a b", "a!b"), Options{ContendedAfter: 100}, Resume{})
+	r.end("check a", differs)
+	r.end("apply a", changed)
+	r.end("check b", inSync)
+	for range 5 {
+		r.end("refresh b", full)
+		r.step(Touched{IDs: []ID{r.id("a")}})
+		r.end("check a", differs)
+		r.end("apply a", changed)
+		r.end("check b", inSync)
+		r.wait()
+		r.end("check b", inSync)
+		r.owes("a!b")
+		if got := r.e.Owed(r.id("b")); len(got) != 1 {
+			t.Errorf("b owes %v", got)
+		}
+	}
+	r.end("refresh b", changed)
+	r.owes()
+}
+
+// TestChangeDuringARefreshIsOwed: the refresh in flight has not seen it, and what that covers is cleared apart from it.
+func TestChangeDuringARefreshIsOwed(t *testing.T) {
+	r := newRig(t, draw(t, 1, "a b", "a!b"), Options{ContendedAfter: 100}, Resume{})
+	r.end("check a", differs)
+	r.end("apply a", changed)
+	r.end("check b", inSync)
+	for range 3 {
+		r.step(Touched{IDs: []ID{r.id("a")}})
+		r.end("check a", differs)
+		r.end("apply a", changed)
+	}
+	r.owes("a!b", "a!b")
+	r.end("refresh b", changed)
+	r.owes("a!b")
+	r.end("check b", inSync)
+	r.end("refresh b", changed)
+	r.owes()
+}
+
 func TestTargetThatIsGoneOwesNothing(t *testing.T) {
 	for name, g := range map[string]*Graph{"gone": draw(t, 1, "a"), "nothing wanted": draw(t, 1, "a -b", "a!b")} {
 		r := newRig(t, draw(t, 1, "a b", "a!b"), Options{}, Resume{})

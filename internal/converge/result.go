@@ -34,7 +34,10 @@ func (e *Engine) done(d Done) {
 		if o.verb != Refresh && (was == stale || r.Err != nil || o.verb == Check && !r.InSync) {
 			s.depth = max(s.depth, o.seen[i]) // a shallow look might not find again what a deep one did
 		}
-		if was == stale && o.verb == Refresh && r.Err == nil {
+		switch {
+		case o.verb == Refresh && r.Err != nil:
+			e.uncover(id)
+		case o.verb == Refresh && was == stale:
 			e.acquit(id) // what it was told has been acted upon, whatever is desired of it now
 		}
 		switch {
@@ -111,6 +114,7 @@ func (e *Engine) inSync(id ID, recognised bool) {
 func (e *Engine) proved(id ID) {
 	s := &e.states[id]
 	s.proven, s.wait = true, 0
+	s.follows = s.follows && s.again // what changes while it is being looked at is for the next look
 	if s.attempts > 0 && !e.owes(id) {
 		s.attempts = 0
 		e.budget(id)
@@ -120,8 +124,8 @@ func (e *Engine) proved(id ID) {
 // differs plans an apply, unless a brake holds it.
 func (e *Engine) differs(id ID) {
 	s := &e.states[id]
-	s.drift = s.proven
-	if s.drift {
+	s.drift = s.proven && !s.follows
+	if s.proven {
 		if e.fighting(id) {
 			e.hold(id)
 			return
@@ -140,6 +144,8 @@ func (e *Engine) applied(id ID, r Result) {
 	s := &e.states[id]
 	if r.Changed {
 		for _, a := range e.graph.out[id] {
+			// What a change of the declaration makes differ, as a unit does whose file was written, has not drifted.
+			e.states[a.to].follows = e.states[a.to].follows || !s.drift
 			e.look(a.to, CauseOrder, Shallow)
 		}
 	}

@@ -32,7 +32,8 @@ type state struct {
 	cause    Cause
 	next     Cause // what again is for
 	failedIn Verb  // what is tried again when the wait is over; what only a Check waits for, a look may bring forward
-	drift    bool  // what the last check found differs although it had been converged before
+	drift    bool  // what the last check found differs although it had been converged before, and does not follow
+	follows  bool  // something before it was changed because of the declaration since it was converged last
 	dirty    bool  // must be checked
 	again    bool  // was touched while an operation was in flight
 	peek     bool  // look although it waits or is blocked; do not act on what only its turn allows

@@ -63,7 +63,7 @@ func (e *Engine) inherit(id ID, was *state, same bool) {
 		s.phase, s.again, s.drift = was.phase, was.again, was.drift // what it does is still wanted, and told
 	}
 	s.verdict, s.fight = was.verdict, was.fight
-	s.attempts, s.failedIn, s.proven, s.depth = was.attempts, was.failedIn, was.proven, was.depth
+	s.attempts, s.failedIn, s.proven, s.follows, s.depth = was.attempts, was.failedIn, was.proven, was.follows, was.depth
 	if s.outcome == reason.Blocked {
 		s.verdict = verdict{blockedBy: None} // by whom may be another question now
 	}

@@ -1,26 +1,15 @@
 package disk
 
 import (
-	"bytes"
-	"context"
-	"errors"
+	"crypto/sha256"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
+	"unsafe"
 
-	"golang.org/x/sys/unix"
-
+	"tako.dev/tako/internal/disk/disktest"
 	"tako.dev/tako/internal/reason"
 )
-
-// nobody is an ordinary user that owns nothing.
-const nobody = 65534
-
-// nobodyEnv names the directory in which a test that runs again as an ordinary user works.
-const nobodyEnv = "DISK_TEST_NOBODY"
 
 func hostRoot(t testing.TB) *Root {
 	t.Helper()
@@ -30,109 +19,52 @@ func hostRoot(t testing.TB) *Root {
 func rootAt(t testing.TB, dir string) *Root {
 	t.Helper()
 	r, err := OpenRoot(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	disktest.Must(t, err)
 	t.Cleanup(func() { r.Close() })
 	return r
 }
 
-func needRoot(t *testing.T) {
-	t.Helper()
-	if os.Geteuid() != 0 {
-		t.Skip("needs root")
+func TestSignatureIsSmall(t *testing.T) {
+	if n := unsafe.Sizeof(Signature{}); n > 64 {
+		t.Errorf("a signature has %d bytes", n)
 	}
 }
 
-// asNobody runs the calling test once more in a process of an ordinary user, in a directory of his, and reports whether
-// this is that process; dir is the directory there.
-func asNobody(t *testing.T) (dir string, inside bool) {
-	t.Helper()
-	if dir := os.Getenv(nobodyEnv); dir != "" {
-		return dir, true
-	}
-	needRoot(t)
-	// Not TempDir: an ordinary user must be able to reach it.
-	base, err := os.MkdirTemp("", "disk-nobody-")
-	must(t, err)
-	t.Cleanup(func() { os.RemoveAll(base) })
-	must(t, os.Chown(base, nobody, nobody))
-	exe := filepath.Join(base, "test")
-	b, err := os.ReadFile("/proc/self/exe")
-	must(t, err)
-	must(t, os.WriteFile(exe, b, 0o755))
-	must(t, os.Mkdir(filepath.Join(base, "work"), 0o755))
-	must(t, os.Chown(filepath.Join(base, "work"), nobody, nobody))
-	cmd := exec.Command(exe, "-test.run=^"+t.Name()+"$", "-test.v")
-	cmd.Dir = base
-	cmd.Env = append(os.Environ(), nobodyEnv+"="+filepath.Join(base, "work"))
-	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}
-	out, err := cmd.CombinedOutput()
-	if err != nil || !bytes.Contains(out, []byte("--- PASS: "+t.Name())) {
-		t.Errorf("as an ordinary user: %v\n%s", err, out)
-	}
-	return "", false
-}
-
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
-func wantCode(t *testing.T, err error, want reason.Code) {
-	t.Helper()
-	if !reason.Is(err, want) {
-		t.Errorf("error %v, want code %v", err, want)
-	}
-}
-
-func wantFile(t *testing.T, p, text string) {
-	t.Helper()
-	b, err := os.ReadFile(p)
-	if err != nil || string(b) != text {
-		t.Errorf("%q holds %.40q, %v; want %.40q", p, b, err, text)
-	}
-}
-
-func wantNoTemporaries(t *testing.T, dir string) {
-	t.Helper()
-	entries, err := os.ReadDir(dir)
-	must(t, err)
-	for _, e := range entries {
-		if strings.HasPrefix(e.Name(), tempPrefix) {
-			t.Errorf("%s is left", e.Name())
+func TestHasher(t *testing.T) {
+	dir := t.TempDir()
+	r := hostRoot(t)
+	big := strings.Repeat("0123456789", 20_000)
+	disktest.Must(t, os.WriteFile(dir+"/big", []byte(big), 0o600))
+	disktest.Must(t, os.WriteFile(dir+"/empty", nil, 0o600))
+	d, err := r.Dir(dir)
+	disktest.Must(t, err)
+	defer d.Close()
+	h := NewHasher()
+	for name, text := range map[string]string{"big": big, "empty": ""} {
+		sum, st, err := h.File(d, name)
+		if err != nil || sum != sha256.Sum256([]byte(text)) || st.Size != int64(len(text)) {
+			t.Errorf("%s: %x, %+v, %v", name, sum, st, err)
 		}
 	}
+	if _, _, err := h.File(d, "none"); err == nil {
+		t.Error("a missing file has a hash")
+	}
+	if _, _, err := d.ReadFile("big", 199_999); !reason.Is(err, reason.BodyTooLarge) {
+		t.Errorf("limit: %v", err)
+	}
 }
 
-// textSpec is a spec with the defaults of most tests.
-func textSpec(p, text string) WriteSpec {
-	return WriteSpec{Path: p, Content: strings.NewReader(text), Size: int64(len(text)), Mode: 0o644, UID: Keep, GID: Keep}
-}
-
-func write(t *testing.T, r *Root, spec WriteSpec) WriteResult {
-	t.Helper()
-	res, err := r.Write(context.Background(), spec)
-	if err != nil {
-		t.Fatalf("write %q: %v (%v)", spec.Path, err, errors.Unwrap(err))
+func FuzzTempName(f *testing.F) {
+	for _, s := range []string{"motd", "", "\xff", strings.Repeat("ü", 127), strings.Repeat("x", 255), strings.Repeat("\x80", 255)} {
+		f.Add(s)
 	}
-	st, err := r.Stat(spec.Path)
-	if err != nil || st.Signature != res.Signature {
-		t.Fatalf("write %q: signature %+v, but there is %+v (%v)", spec.Path, res.Signature, st.Signature, err)
-	}
-	return res
-}
-
-// mounted mounts a small tmpfs and unmounts it at the end.
-func mounted(t *testing.T, options string) string {
-	t.Helper()
-	needRoot(t)
-	dir := t.TempDir()
-	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, options); err != nil {
-		t.Skip("needs mount:", err)
-	}
-	t.Cleanup(func() { unix.Unmount(dir, unix.MNT_DETACH) })
-	return dir
+	f.Fuzz(func(t *testing.T, name string) {
+		if name == "" || len(name) > nameMax {
+			return
+		}
+		temp := TempName(name)
+		if len(temp) > nameMax || !IsTemporary(temp) || temp == TempName(name) {
+			t.Errorf("%q becomes %q", name, temp)
+		}
+	})
 }

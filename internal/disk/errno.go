@@ -41,8 +41,9 @@ var errnoRows = [...]errnoRow{
 	{unix.ENFILE, reason.SystemCallFailed, "raise fs.file-max"},
 }
 
-// fault makes an error of an operation ("write file") on a path. An error that carries a code already keeps it.
-func fault(op, p string, err error) error {
+// Fault makes a coded error of what a system call said to an operation ("write file") on a path: see errnoRows. An error that
+// carries a code already keeps it; nil stays nil.
+func Fault(op, p string, err error) error {
 	if err == nil {
 		return nil
 	}
@@ -62,34 +63,34 @@ func fault(op, p string, err error) error {
 	return e
 }
 
-// faultAt is fault for an operation that changes an entry of a directory. EPERM has two causes that a person must tell
-// apart, so the attributes of both are looked at.
-func faultAt(op string, d *Dir, name string, err error) error {
+// Fault is the function of that name for an operation on an entry of the directory; the empty name is the directory itself.
+// EPERM has two causes that a person must tell apart, so the attributes of both are looked at.
+func (d *Dir) Fault(op, name string, err error) error {
 	if err == nil {
 		return nil
 	}
-	if errors.Is(err, unix.EPERM) && (fixed(d.fd, name) || fixed(d.fd, "")) {
+	if errors.Is(err, unix.EPERM) && (Fixed(d.fd, name) || Fixed(d.fd, "")) {
 		return &reason.Error{
-			Code: reason.Immutable, Doing: op + " " + Shown(d.join(name)), Cause: err,
+			Code: reason.Immutable, Doing: op + " " + Shown(d.Join(name)), Cause: err,
 			Hint: "lsattr shows it; chattr -i -a takes the attribute away from the file or its directory",
 		}
 	}
-	return fault(op, d.join(name), err)
+	return Fault(op, d.Join(name), err)
 }
 
-// fixed reports whether an entry, or the directory itself for the empty name, is immutable or append-only.
-func fixed(dir int, name string) bool {
-	st, err := statAt(dir, name)
+// Fixed reports whether an entry of an open directory, or the directory itself for the empty name, is immutable or append-only.
+func Fixed(dir int, name string) bool {
+	st, err := StatAt(dir, name)
 	return err == nil && st.Fixed
 }
 
-// wayFault is fault for a way that could not be gone, with the component that stopped it.
+// wayFault is Fault for a way that could not be gone, with the component that stopped it.
 func wayFault(p, name string, err error) error {
 	op := "open directory"
 	if name != "" {
 		err = &stepError{name: name, err: err}
 	}
-	return fault(op, p, err)
+	return Fault(op, p, err)
 }
 
 // stepError says at which component a way ended.
@@ -101,8 +102,8 @@ type stepError struct {
 func (e *stepError) Error() string { return Shown(e.name) + ": " + e.err.Error() }
 func (e *stepError) Unwrap() error { return e.err }
 
-// staleFault says that somebody else was here between our look and our change.
-func staleFault(op string, p string) error {
+// Stale is the error of an operation on a path that finds that somebody else was here since we looked.
+func Stale(op, p string) error {
 	return &reason.Error{Code: reason.ConcurrentEdit, Doing: op + " " + Shown(p)}
 }
 

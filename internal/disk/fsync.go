@@ -4,5 +4,5 @@ package disk
 
 import "golang.org/x/sys/unix"
 
-// syncFD makes an open file or directory durable.
-func syncFD(fd int) error { return retry(func() error { return unix.Fsync(fd) }) }
+// Fsync makes an open file or directory durable. The error is the system's own.
+func Fsync(fd int) error { return Retry(func() error { return unix.Fsync(fd) }) }

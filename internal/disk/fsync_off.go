@@ -2,5 +2,5 @@
 
 package disk
 
-// syncFD does nothing: this build is for benchmarks that want the cost of everything but the device.
-func syncFD(int) error { return nil }
+// Fsync does nothing: this build is for benchmarks that want the cost of everything but the device.
+func Fsync(int) error { return nil }

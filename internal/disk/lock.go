@@ -18,12 +18,12 @@ func LockHolder(file string) (string, error) {
 		return "", nil
 	}
 	if err != nil {
-		return "", fault("open", file, err)
+		return "", Fault("open", file, err)
 	}
 	defer f.Close()
 	lock := unix.Flock_t{Type: unix.F_WRLCK}
 	if err := unix.FcntlFlock(f.Fd(), unix.F_GETLK, &lock); err != nil {
-		return "", fault("ask for the lock on", file, err)
+		return "", Fault("ask for the lock on", file, err)
 	}
 	switch {
 	case lock.Type == unix.F_UNLCK:

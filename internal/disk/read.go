@@ -19,7 +19,16 @@ func (d *Dir) Open(name string) (*os.File, Stat, error) {
 	if err != nil {
 		return nil, Stat{}, err
 	}
-	return os.NewFile(uintptr(fd), d.join(name)), st, nil
+	return os.NewFile(uintptr(fd), d.Join(name)), st, nil
+}
+
+// OpenSeen is Open for a caller who has just seen a regular file there, and who compares the Stat with what he saw.
+func (d *Dir) OpenSeen(name string) (*os.File, Stat, error) {
+	fd, st, err := d.openRegular(name)
+	if err != nil {
+		return nil, Stat{}, err
+	}
+	return os.NewFile(uintptr(fd), d.Join(name)), st, nil
 }
 
 // ReadFile reads a regular file of at most limit bytes; a larger one is BodyTooLarge.
@@ -31,11 +40,11 @@ func (d *Dir) ReadFile(name string, limit int64) ([]byte, Stat, error) {
 	defer f.Close()
 	b, err := io.ReadAll(io.LimitReader(f, limit+1))
 	if err != nil {
-		return nil, Stat{}, fault("read file", d.join(name), err)
+		return nil, Stat{}, Fault("read file", d.Join(name), err)
 	}
 	if int64(len(b)) > limit {
 		return nil, Stat{}, &reason.Error{
-			Code: reason.BodyTooLarge, Doing: "read file " + Shown(d.join(name)),
+			Code: reason.BodyTooLarge, Doing: "read file " + Shown(d.Join(name)),
 			Hint: "it has more than " + strconv.FormatInt(limit, 10) + " bytes",
 		}
 	}
@@ -46,9 +55,9 @@ func (d *Dir) ReadFile(name string, limit int64) ([]byte, Stat, error) {
 func (d *Dir) Readlink(name string) (string, error) {
 	target, err := readlinkat(d.fd, name)
 	if err == unix.EINVAL {
-		return "", &reason.Error{Code: reason.TypeInTheWay, Doing: "read symlink " + Shown(d.join(name)), Cause: err, Hint: "it is not a symlink"}
+		return "", &reason.Error{Code: reason.TypeInTheWay, Doing: "read symlink " + Shown(d.Join(name)), Cause: err, Hint: "it is not a symlink"}
 	}
-	return target, faultAt("read symlink", d, name, err)
+	return target, d.Fault("read symlink", name, err)
 }
 
 // openRead opens a regular file. The look before the open keeps us from touching a device; the look after it is the one
@@ -67,21 +76,21 @@ func (d *Dir) openRead(name string) (int, Stat, error) {
 // openRegular is openRead after a look.
 func (d *Dir) openRegular(name string) (int, Stat, error) {
 	const flags = unix.O_RDONLY | unix.O_NOFOLLOW | unix.O_NONBLOCK
-	fd, err := openat(d.fd, name, flags|unix.O_NOATIME, 0)
+	fd, err := OpenAt(d.fd, name, flags|unix.O_NOATIME, 0)
 	if err == unix.EPERM {
 		// O_NOATIME is for the owner of the file and root.
-		fd, err = openat(d.fd, name, flags, 0)
+		fd, err = OpenAt(d.fd, name, flags, 0)
 	}
 	if err != nil {
-		return -1, Stat{}, faultAt("read file", d, name, err)
+		return -1, Stat{}, d.Fault("read file", name, err)
 	}
-	st, err := statAt(fd, "")
+	st, err := StatAt(fd, "")
 	if err == nil {
 		err = d.wantRegular("read file", name, st)
 	}
 	if err != nil {
 		unix.Close(fd)
-		return -1, Stat{}, faultAt("read file", d, name, err)
+		return -1, Stat{}, d.Fault("read file", name, err)
 	}
 	return fd, st, nil
 }
@@ -92,9 +101,9 @@ func (d *Dir) wantRegular(op, name string, st Stat) error {
 	case unix.S_IFREG:
 		return nil
 	case 0:
-		return &reason.Error{Code: reason.ConcurrentEdit, Doing: op + " " + Shown(d.join(name)), Cause: unix.ENOENT}
+		return &reason.Error{Code: reason.ConcurrentEdit, Doing: op + " " + Shown(d.Join(name)), Cause: unix.ENOENT}
 	}
-	return &reason.Error{Code: reason.TypeInTheWay, Doing: op + " " + Shown(d.join(name)), Hint: "it is a " + st.Kind()}
+	return &reason.Error{Code: reason.TypeInTheWay, Doing: op + " " + Shown(d.Join(name)), Hint: "it is a " + st.Kind()}
 }
 
 // hashBuffer is how much of a file is read at once: large enough that system calls do not count, small enough to keep.
@@ -121,25 +130,28 @@ func (h *Hasher) File(d *Dir, name string) ([sha256.Size]byte, Stat, error) {
 	h.sum.Reset()
 	for {
 		n := 0
-		err := retry(func() (err error) {
+		err := Retry(func() (err error) {
 			n, err = unix.Read(fd, h.buf)
 			return err
 		})
 		if err != nil {
-			return sum, Stat{}, fault("read file", d.join(name), err)
+			return sum, Stat{}, Fault("read file", d.Join(name), err)
 		}
 		if n <= 0 {
 			break
 		}
 		h.sum.Write(h.buf[:n])
 	}
-	after, err := statAt(fd, "")
+	after, err := StatAt(fd, "")
 	if err != nil {
-		return sum, Stat{}, fault("read file", d.join(name), err)
+		return sum, Stat{}, Fault("read file", d.Join(name), err)
 	}
 	if after.Signature != st.Signature {
-		return sum, Stat{}, staleFault("read file", d.join(name))
+		return sum, Stat{}, Stale("read file", d.Join(name))
 	}
 	h.sum.Sum(sum[:0])
 	return sum, st, nil
 }
+
+// Sync makes an open file or directory durable. It is for state of the agent's own; package durable does it itself.
+func Sync(f *os.File) error { return Fault("make durable", f.Name(), Fsync(int(f.Fd()))) }

@@ -27,9 +27,9 @@ func OpenRoot(dir string) (*Root, error) {
 	if !path.IsAbs(dir) {
 		return nil, &reason.Error{Code: reason.InvalidValue, Doing: "open root directory " + Shown(dir), Hint: "give an absolute path"}
 	}
-	fd, err := openat(unix.AT_FDCWD, dir, unix.O_PATH|unix.O_DIRECTORY, 0)
+	fd, err := OpenAt(unix.AT_FDCWD, dir, unix.O_PATH|unix.O_DIRECTORY, 0)
 	if err != nil {
-		return nil, fault("open root directory", dir, err)
+		return nil, Fault("open root directory", dir, err)
 	}
 	return &Root{dir: dir, fd: fd, trust: trust{uid: uint32(os.Geteuid()), gid: uint32(os.Getegid())}}, nil
 }
@@ -43,7 +43,7 @@ func (r *Root) Path() string { return r.dir }
 // Dir opens the directory at a path, for looking at its entries. The caller closes it, soon: a directory that is kept open
 // hides that another one took its place.
 func (r *Root) Dir(p string) (*Dir, error) {
-	if err := validPath(p); err != nil {
+	if err := ValidPath(p); err != nil {
 		return nil, err
 	}
 	fd, err := r.openDir(p)
@@ -56,10 +56,10 @@ func (r *Root) Dir(p string) (*Dir, error) {
 // Parent opens the directory that holds what is at a path, and returns the name in it. The path "/" has no parent and is
 // an error.
 func (r *Root) Parent(p string) (*Dir, string, error) {
-	if err := validPath(p); err != nil {
+	if err := ValidPath(p); err != nil {
 		return nil, "", err
 	}
-	dir, name := split(p)
+	dir, name := Split(p)
 	if name == "" {
 		return nil, "", &reason.Error{Code: reason.InvalidValue, Doing: "open the directory that holds /"}
 	}
@@ -71,7 +71,7 @@ func (r *Root) Parent(p string) (*Dir, string, error) {
 // it returns the zero Stat and no error.
 func (r *Root) Stat(p string) (Stat, error) {
 	if p == "/" {
-		return statAt(r.fd, "")
+		return StatAt(r.fd, "")
 	}
 	d, name, err := r.Parent(p)
 	if reason.Is(err, reason.ParentMissing) {
@@ -96,9 +96,9 @@ func (r *Root) openDir(p string) (int, error) {
 			r.slow.Store(true)
 		}
 	}
-	w := walker{root: r}
-	defer w.close()
-	if err := w.walk(p); err != nil {
+	w := r.Walker(nil)
+	defer w.Close()
+	if err := w.Walk(p); err != nil {
 		return -1, err
 	}
 	return w.takeTop(), nil
@@ -111,23 +111,23 @@ func (r *Root) openStraight(p string) (int, error) {
 		Resolve: unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_IN_ROOT,
 	}
 	fd := -1
-	err := retry(func() (err error) {
+	err := Retry(func() (err error) {
 		fd, err = unix.Openat2(r.fd, p, &how)
 		return err
 	})
 	return fd, err
 }
 
-// validPath refuses what is not an absolute, clean path that a system call can take.
-func validPath(p string) error {
+// ValidPath refuses what is not an absolute, clean path that a system call can take.
+func ValidPath(p string) error {
 	if !path.IsAbs(p) || path.Clean(p) != p || strings.IndexByte(p, 0) >= 0 {
 		return &reason.Error{Code: reason.InvalidValue, Doing: "open path " + Shown(p), Hint: "paths are absolute, without //, . and .."}
 	}
 	return nil
 }
 
-// split cuts a valid path into the directory that holds it and its name. The name of "/" is empty.
-func split(p string) (dir, name string) {
+// Split cuts a valid path into the directory that holds it and its name. The name of "/" is empty.
+func Split(p string) (dir, name string) {
 	i := strings.LastIndexByte(p, '/')
 	if i == 0 {
 		return "/", p[1:]
@@ -135,8 +135,8 @@ func split(p string) (dir, name string) {
 	return p[:i], p[i+1:]
 }
 
-// join is the inverse of split.
-func join(dir, name string) string {
+// Join is the inverse of Split.
+func Join(dir, name string) string {
 	if dir == "/" {
 		return "/" + name
 	}

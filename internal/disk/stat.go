@@ -5,14 +5,15 @@ import (
 	"io"
 	"os"
 	"slices"
+	"strconv"
 
 	"golang.org/x/sys/unix"
 
 	"tako.dev/tako/internal/reason"
 )
 
-// permMask covers the bits of a mode that chmod sets.
-const permMask = 0o7777
+// PermMask covers the bits of a mode that chmod sets.
+const PermMask = 0o7777
 
 // Signature is what tells one state of an inode from every other, as far as stat can: our own writes are recognised by it.
 // The zero Signature means that nothing is there. It is comparable.
@@ -31,7 +32,7 @@ func (s Signature) Exists() bool { return s.Mode != 0 }
 func (s Signature) Type() uint32 { return s.Mode & unix.S_IFMT }
 
 // Perm returns the permissions with setuid, setgid and sticky.
-func (s Signature) Perm() uint32 { return s.Mode & permMask }
+func (s Signature) Perm() uint32 { return s.Mode & PermMask }
 
 // Stat is one look at a directory entry, symlinks not followed. The zero Stat means that nothing is there.
 type Stat struct {
@@ -74,18 +75,22 @@ func (d *Dir) Close() error { return unix.Close(d.fd) }
 // Path is the path that the directory was opened by.
 func (d *Dir) Path() string { return d.path }
 
-func (d *Dir) join(name string) string {
+// FD is the descriptor, opened with O_PATH: good for calls that name an entry relative to it, until Close.
+func (d *Dir) FD() int { return d.fd }
+
+// Join is the path of an entry; the empty name is the directory itself.
+func (d *Dir) Join(name string) string {
 	if name == "" {
 		return d.path
 	}
-	return join(d.path, name)
+	return Join(d.path, name)
 }
 
 // Stat looks at one entry; the empty name is the directory itself. Where nothing is, it returns the zero Stat and no error.
 func (d *Dir) Stat(name string) (Stat, error) {
-	st, err := statAt(d.fd, name)
+	st, err := StatAt(d.fd, name)
 	if err != nil {
-		return Stat{}, faultAt("look at", d, name, err)
+		return Stat{}, d.Fault("look at", name, err)
 	}
 	return st, nil
 }
@@ -109,25 +114,25 @@ func (d *Dir) StatAll(names []string) (stats []Stat, errs []error) {
 
 // Sub opens a directory in this one, not following a symlink. The caller closes it.
 func (d *Dir) Sub(name string) (*Dir, error) {
-	fd, err := openat(d.fd, name, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
+	fd, err := OpenAt(d.fd, name, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
 	if err != nil {
-		return nil, fault("open directory", d.join(name), err)
+		return nil, Fault("open directory", d.Join(name), err)
 	}
-	return &Dir{fd: fd, path: d.join(name)}, nil
+	return &Dir{fd: fd, path: d.Join(name)}, nil
 }
 
 // Names lists the entries, sorted, without . and .. and without our own temporaries. More than limit entries are an error.
 func (d *Dir) Names(limit int) ([]string, error) {
-	f, err := d.list()
+	f, err := d.Reopen()
 	if err != nil {
-		return nil, fault("list directory", d.path, err)
+		return nil, Fault("list directory", d.path, err)
 	}
 	defer f.Close()
 	var names []string
 	for {
 		some, err := f.Readdirnames(namesAtOnce)
 		for _, n := range some {
-			if !isTemporary(n) {
+			if !IsTemporary(n) {
 				names = append(names, n)
 			}
 		}
@@ -139,7 +144,7 @@ func (d *Dir) Names(limit int) ([]string, error) {
 			return names, nil
 		}
 		if err != nil {
-			return nil, fault("list directory", d.path, err)
+			return nil, Fault("list directory", d.path, err)
 		}
 	}
 }
@@ -147,23 +152,25 @@ func (d *Dir) Names(limit int) ([]string, error) {
 // namesAtOnce bounds one step of a listing, so that a huge directory is noticed before it fills the memory.
 const namesAtOnce = 1024
 
-// list opens the directory for reading its entries, or for fsync.
-func (d *Dir) list() (*os.File, error) {
-	fd, err := openat(d.fd, ".", unix.O_RDONLY|unix.O_DIRECTORY, 0)
+// Reopen opens the directory once more, for reading its entries or for fsync, which the first descriptor is not good for.
+// The error is the system's own. The caller closes the file.
+func (d *Dir) Reopen() (*os.File, error) {
+	fd, err := OpenAt(d.fd, ".", unix.O_RDONLY|unix.O_DIRECTORY, 0)
 	if err != nil {
 		return nil, err
 	}
 	return os.NewFile(uintptr(fd), d.path), nil
 }
 
-// statAt is one statx; the empty name is dir itself. Absence is the zero Stat.
-func statAt(dir int, name string) (Stat, error) {
+// StatAt is one look from an open directory, not following a symlink; the empty name is what dir itself is a descriptor of.
+// Where nothing is, it returns the zero Stat and no error; any other error is the system's own.
+func StatAt(dir int, name string) (Stat, error) {
 	var x unix.Statx_t
 	flags := unix.AT_SYMLINK_NOFOLLOW | unix.AT_NO_AUTOMOUNT
 	if name == "" {
 		flags |= unix.AT_EMPTY_PATH
 	}
-	err := retry(func() error { return unix.Statx(dir, name, flags, unix.STATX_BASIC_STATS, &x) })
+	err := Retry(func() error { return unix.Statx(dir, name, flags, unix.STATX_BASIC_STATS, &x) })
 	if err == unix.ENOENT {
 		return Stat{}, nil
 	}
@@ -183,15 +190,18 @@ func statAt(dir int, name string) (Stat, error) {
 	}, nil
 }
 
-// openat opens with close-on-exec. The name must not be empty.
-func openat(dir int, name string, flags int, mode uint32) (int, error) {
+// OpenAt opens a name, which must not be empty, from an open directory, with close-on-exec. The error is the system's own.
+func OpenAt(dir int, name string, flags int, mode uint32) (int, error) {
 	fd := -1
-	err := retry(func() (err error) {
+	err := Retry(func() (err error) {
 		fd, err = unix.Openat(dir, name, flags|unix.O_CLOEXEC, mode)
 		return err
 	})
 	return fd, err
 }
+
+// ProcPath is a path to an open descriptor; unlike the descriptor itself it also works where that was opened with O_PATH.
+func ProcPath(fd int) string { return "/proc/self/fd/" + strconv.Itoa(fd) }
 
 // targetMax is the longest target that a symlink can have, PATH_MAX.
 const targetMax = 4096
@@ -206,8 +216,8 @@ func readlinkat(dir int, name string) (string, error) {
 	return string(buf[:n]), nil
 }
 
-// retry repeats a system call that a signal interrupted: the Go runtime's own signals interrupt calls on some file systems.
-func retry(call func() error) error {
+// Retry repeats a system call that a signal interrupted: the Go runtime's own signals interrupt calls on some file systems.
+func Retry(call func() error) error {
 	for {
 		if err := call(); err != unix.EINTR {
 			return err

@@ -10,6 +10,9 @@ import (
 	"tako.dev/tako/internal/reason"
 )
 
+// ACLAttr is the extended attribute that holds an access list, acl(5).
+const ACLAttr = "system.posix_acl_access"
+
 // linksMax is how many symlinks a way may have, as in the kernel (path_resolution(7)).
 const linksMax = 40
 
@@ -37,20 +40,26 @@ type place struct {
 	name string // in the place before
 }
 
-// walker goes down a path component by component. It keeps the directories it came through, so that ".." in a symlink's
-// target goes back to where we came from and never above the root, whatever is renamed meanwhile.
-type walker struct {
-	root  *Root
-	stack []place // stack[0] is the root
-	links int
-	// failed is the component that could not be passed; the top of the stack is the directory in which it was looked up.
+// Walker goes down a path component by component. It keeps the directories it came through, so that ".." in a symlink's
+// target goes back to where we came from and never above the root, whatever is renamed meanwhile. It is for one walk, in
+// one goroutine.
+type Walker struct {
+	root   *Root
+	stack  []place // stack[0] is the root
+	links  int
 	failed string
-	// onLink, if set, is told of each symlink before it is followed: the directory that holds it, and its name.
 	onLink func(dir int, name string) error
 }
 
-// walk goes down to the directory at a valid path. On success the top of the stack is that directory.
-func (w *walker) walk(p string) error {
+// Walker returns one that has not begun; Root.Dir is for who only wants to arrive. onLink, if set, is told of each symlink
+// before it is followed: the directory that holds it, and its name. An error of it ends the walk and is returned as it is.
+// The caller closes the Walker, and with that every descriptor that it has given out.
+func (r *Root) Walker(onLink func(dir int, name string) error) *Walker {
+	return &Walker{root: r, onLink: onLink}
+}
+
+// Walk goes down to the directory at a valid path, see ValidPath. Errors: as of Root.Dir.
+func (w *Walker) Walk(p string) error {
 	if err := w.push(w.root.fd, "", ""); err != nil {
 		return wayFault(p, "", err)
 	}
@@ -79,9 +88,9 @@ func (w *walker) walk(p string) error {
 }
 
 // step passes one component: it goes down into a directory, or returns the target of a trusted symlink.
-func (w *walker) step(p, name string) (target string, err error) {
+func (w *Walker) step(p, name string) (target string, err error) {
 	dir := w.top()
-	st, err := statAt(dir, name)
+	st, err := StatAt(dir, name)
 	if err == nil && !st.Exists() {
 		err = unix.ENOENT
 	}
@@ -102,21 +111,21 @@ func (w *walker) step(p, name string) (target string, err error) {
 }
 
 // follow reads a symlink that may be trusted. The link is opened first, so that what is judged is what is read.
-func (w *walker) follow(p, name string) (string, error) {
+func (w *Walker) follow(p, name string) (string, error) {
 	dir := w.top()
-	fd, err := openat(dir, name, unix.O_PATH|unix.O_NOFOLLOW, 0)
+	fd, err := OpenAt(dir, name, unix.O_PATH|unix.O_NOFOLLOW, 0)
 	if err != nil {
 		return "", wayFault(p, name, err)
 	}
 	defer unix.Close(fd)
-	link, err := statAt(fd, "")
+	link, err := StatAt(fd, "")
 	if err != nil {
 		return "", wayFault(p, name, err)
 	}
 	if link.Type() != unix.S_IFLNK {
 		return "", wayFault(p, name, unix.EAGAIN)
 	}
-	holder, err := statAt(dir, "")
+	holder, err := StatAt(dir, "")
 	if err != nil {
 		return "", wayFault(p, name, err)
 	}
@@ -143,11 +152,11 @@ func (w *walker) follow(p, name string) (string, error) {
 }
 
 // push opens a directory and makes it the top.
-func (w *walker) push(dir int, open, name string) error {
+func (w *Walker) push(dir int, open, name string) error {
 	if open == "" {
 		open = "."
 	}
-	fd, err := openat(dir, open, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
+	fd, err := OpenAt(dir, open, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
 	if err != nil {
 		return err
 	}
@@ -156,7 +165,7 @@ func (w *walker) push(dir int, open, name string) error {
 }
 
 // pop goes one directory up; from the root, it stays.
-func (w *walker) pop() {
+func (w *Walker) pop() {
 	if n := len(w.stack); n > 1 {
 		unix.Close(w.stack[n-1].fd)
 		w.stack = w.stack[:n-1]
@@ -164,22 +173,44 @@ func (w *walker) pop() {
 }
 
 // rewind goes back to the root.
-func (w *walker) rewind() {
+func (w *Walker) rewind() {
 	for len(w.stack) > 1 {
 		w.pop()
 	}
 }
 
-func (w *walker) top() int { return w.stack[len(w.stack)-1].fd }
+func (w *Walker) top() int { return w.stack[len(w.stack)-1].fd }
+
+// Top is the directory that the walk has come to: the end of the path, or, where the walk has failed, the directory in
+// which Failed was looked up. It is -1 where not even the root could be opened.
+func (w *Walker) Top() int {
+	if len(w.stack) == 0 {
+		return -1
+	}
+	return w.top()
+}
+
+// Holder is the directory that holds the Top, and the Top's name in it; -1 where that is the root.
+func (w *Walker) Holder() (fd int, name string) {
+	n := len(w.stack)
+	if n < 2 {
+		return -1, ""
+	}
+	return w.stack[n-2].fd, w.stack[n-1].name
+}
+
+// Failed is the component that could not be passed; empty where the walk has arrived.
+func (w *Walker) Failed() string { return w.failed }
 
 // takeTop hands the directory that was reached to the caller, who closes it.
-func (w *walker) takeTop() int {
+func (w *Walker) takeTop() int {
 	fd := w.top()
 	w.stack = w.stack[:len(w.stack)-1]
 	return fd
 }
 
-func (w *walker) close() {
+// Close gives the descriptors back.
+func (w *Walker) Close() {
 	for _, p := range w.stack {
 		unix.Close(p.fd)
 	}
@@ -202,5 +233,11 @@ func components(p string) []string {
 func idText(uid uint32) string { return "uid " + strconv.FormatUint(uint64(uid), 10) }
 
 func modeText(mode uint32) string {
-	return "0" + strconv.FormatUint(uint64(mode&permMask), 8)
+	return "0" + strconv.FormatUint(uint64(mode&PermMask), 8)
+}
+
+// hasACL reports whether an access list stands behind the mode of an open file; where it cannot be told, yes.
+func hasACL(fd int) bool {
+	_, err := unix.Getxattr(ProcPath(fd), ACLAttr, nil)
+	return err != unix.ENODATA && err != unix.EOPNOTSUPP
 }

@@ -61,6 +61,13 @@ type Sweeper interface {
 	Sweep(ctx context.Context, dirs []string) error
 }
 
+// Keeper is a Type that keeps old content.
+type Keeper interface {
+	// Forget drops old content that has been kept for long enough. originals are all that Original has returned and that
+	// Remove may still get: what these need stays. It may run beside every other method.
+	Forget(ctx context.Context, originals [][]byte) error
+}
+
 // Declared is one resource as the agent gives it to Bind.
 type Declared struct {
 	Title    string           // TYPE/NAME, for messages

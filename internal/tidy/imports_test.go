@@ -26,8 +26,8 @@ func importTable() []row {
 		return append(names, "declare/...", "internal/reason")
 	}
 	contract := plain("converge", "content")
-	driver := plain("converge", "content", "disk", "systemd", "facts", "host", "run")
-	agent := plain("disk", "systemd", "facts", "present", "trust", "converge", "content", "catalog", "host", "run", "names",
+	driver := plain("converge", "content", "disk", "disk/durable", "systemd", "facts", "host", "run")
+	agent := plain("disk", "disk/durable", "disk/watch", "systemd", "facts", "present", "trust", "converge", "content", "catalog", "host", "run", "names",
 		"scheduler/fit", "transfer", "transfer/core")
 	centre := []string{"...", "!internal/agent/...", "!internal/host/...", "!internal/run/...", "!e2e/...", "!bench/...", "!examples/...", "!tools/..."}
 	all := []string{"..."}
@@ -35,6 +35,8 @@ func importTable() []row {
 		{pattern: "internal/reason"},
 		{pattern: "declare/...", may: []string{"declare/...", "internal/reason"}},
 		{pattern: "internal/disk", may: []string{"internal/reason"}},
+		{pattern: "internal/disk/durable", may: []string{"internal/disk", "internal/reason"}},
+		{pattern: "internal/disk/watch", may: []string{"internal/disk", "internal/reason"}},
 		{pattern: "internal/systemd", may: []string{"internal/reason"}},
 		{pattern: "internal/facts", may: plain()},
 		{pattern: "internal/present", may: plain()},
@@ -54,8 +56,11 @@ func importTable() []row {
 		{pattern: "internal/names", may: driver},
 		{pattern: "internal/transfer", may: plain("catalog", "content", "trust", "disk", "transfer/core")},
 		{pattern: "internal/transfer/core", may: plain("catalog", "content", "trust", "disk")},
-		{pattern: "internal/agent", may: slices.Concat(agent, []string{"internal/agent/core", "internal/agent/store"})},
-		{pattern: "internal/agent/store", may: plain("converge", "host", "disk", "content")},
+		{pattern: "internal/agent", may: slices.Concat(agent, []string{"internal/agent/*"})},
+		{pattern: "internal/agent/load", may: plain("converge", "catalog", "agent/core", "agent/store")},
+		{pattern: "internal/agent/socket", may: []string{"internal/reason"}},
+		{pattern: "internal/agent/subscribe", may: plain("converge", "host", "disk", "disk/watch", "systemd")},
+		{pattern: "internal/agent/store", may: plain("converge", "host", "disk", "disk/durable", "content")},
 		{pattern: "internal/agent/core", may: agent},
 		{pattern: "internal/stack", may: contract},
 		{pattern: "api/...", may: []string{"api/...", "declare/...", "internal/reason"}, k8s: []string{"k8s.io/apimachinery"}},

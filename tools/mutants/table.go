@@ -19,7 +19,9 @@ const (
 )
 
 // table lists the mutants: each a line that somebody might write by mistake, and that a case or a scenario is there to prevent.
-func table() []Mutant { return slices.Concat(ofCores(), ofTypes(), ofCases(), ofScenarios()) }
+func table() []Mutant {
+	return slices.Concat(ofCores(), ofTypes(), ofAgent(), ofCases(), ofScenarios())
+}
 
 // ofCores breaks the decisions, which unit tests and the simulation watch over.
 func ofCores() []Mutant {
@@ -97,14 +99,14 @@ func ofCores() []Mutant {
 // ofTypes breaks how files are written.
 func ofTypes() []Mutant {
 	return []Mutant{
-		{"a new file is readable before its mode is set", "internal/disk/write.go",
+		{"a new file is readable before its mode is set", "internal/disk/durable/write.go",
 			"unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW, 0o600)", "unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW, 0o644)",
 			file, "^TestAgentCase08_"},
 		{"a planted symlink is followed", "internal/disk/walk.go",
 			"if !w.root.trust.covers(holder, link, func() bool { return hasACL(dir) }) {", "if false {",
 			file, "^TestAgentCase06_"},
-		{"temporary files stay behind", "internal/disk/temporary.go",
-			"if !isTemporary(name) {", "if isTemporary(name) {",
+		{"temporary files stay behind", "internal/disk/durable/sweep.go",
+			"if !disk.IsTemporary(name) {", "if disk.IsTemporary(name) {",
 			file, "^TestAgentCase13_"},
 		{"our own work is not recognised", "internal/host/file/resource.go",
 			"return sig.Exists() && mark(sig) == r.seen", "return false",
@@ -112,23 +114,53 @@ func ofTypes() []Mutant {
 		{"the check command's words are lost", "internal/host/file/command.go",
 			"failed.Evidence = reason.Clip(out.b)", `failed.Evidence = ""`,
 			file, "^TestAgentCase11_"},
-		{"a file stays replaced though its backup failed", "internal/disk/write.go",
+		{"a file stays replaced though its backup failed", "internal/disk/durable/write.go",
 			"return errors.Join(err, w.putBack())", "return err",
 			file, "^TestAgentCase12_"},
-		{"an old file that a killed run left is thrown away", "internal/disk/temporary.go",
+		{"an old file that a killed run left is thrown away", "internal/disk/durable/sweep.go",
 			"if backup != nil {", "if false {",
 			file, "^TestAgentCase13_"},
+	}
+}
+
+// ofAgent breaks the agent's parts, which their own tests watch over.
+func ofAgent() []Mutant {
+	return []Mutant{
+		{"what is told finds another vertex", "internal/agent/subscribe/subscribe.go",
+			"s.bySlot[slot] = converge.ID(i)", "s.bySlot[slot] = converge.ID(i / 2)",
+			"./internal/agent/subscribe", "^TestSwap"},
+		{"what nobody wants stays watched", "internal/agent/subscribe/subscribe.go",
+			"s.free = append(s.free, slot)", "continue",
+			"./internal/agent/subscribe", "^TestSwap"},
+		{"what came back is undone", "internal/agent/load/load.go",
+			"if !stays[r.Claim] {", "if true {",
+			"./internal/agent/load", "^TestWhatLeaves"},
+		{"the body of another state is applied", "internal/agent/load/bodies.go",
+			"if converge.Digest(d) != digest {", "if false && converge.Digest(d) != digest {",
+			"./internal/agent/load", "^TestBodies"},
+		{"an answer is cut off by the end", "internal/agent/socket/socket.go",
+			"defer answering.Wait()", "",
+			"./internal/agent/socket", "^TestListenWaits"},
+		{"a hold-off ends with the process", "internal/agent/adopt.go",
+			"if !l.opts.Watch {\n		budgets", "if true {\n		budgets",
+			"./internal/agent", "^TestDrift"},
+		{"a report says more than is on disk", "internal/agent/ask.go",
+			"if err := json.Unmarshal(data, &r); err != nil {", "if err := json.Unmarshal(data, &r); false {",
+			"./internal/agent", "^TestReportOf"},
+		{"a target that cannot be refreshed owes more and more", "internal/converge/notify.go",
+			"if n.source != source || n.covered {", "if true {",
+			converge, "^TestOwed"},
 	}
 }
 
 // ofCases breaks the whole agent, in a sandbox.
 func ofCases() []Mutant {
 	return []Mutant{
-		{"the ways to a file are not watched", "internal/disk/way.go",
-			"return 0, holds, watch(k.top(), k.failed, holdMask)", "return 0, holds, nil",
+		{"the ways to a file are not watched", "internal/disk/watch/way.go",
+			"return 0, holds, watch(k.Top(), k.Failed(), holdMask)", "return 0, holds, nil",
 			cases, "^TestAgentCase04_"},
-		{"lost events are not noticed", "internal/agent/subscribe.go",
-			"n.everything || ev.Overflow", "n.everything",
+		{"lost events are not noticed", "internal/agent/subscribe/news.go",
+			"n.Everything || ev.Overflow", "n.Everything",
 			cases, "^TestAgentCase03_"},
 		{"every drift is taken for our own work", "internal/agent/work.go",
 			"Recognised: plans[k].Recognised}", "Recognised: false}",
@@ -139,17 +171,17 @@ func ofCases() []Mutant {
 		{"nothing is written to the journal", "internal/agent/agent.go",
 			"l.persist(e.Persist)", "l.persist(nil)",
 			cases, "^TestAgentCase13_"},
-		{"removals are not noted before they begin", "internal/agent/load.go",
+		{"removals are not noted before they begin", "internal/agent/load/load.go",
 			"AddRemovals(d.leaving)", "AddRemovals(nil)",
 			cases, "^TestAgentCase30_KilledWhileItRemoves"},
 		{"what was there before is not kept", "internal/agent/work.go",
 			"if !p.restore {", "if true {",
 			cases, "^TestAgentCase30_KeepRestoreDelete"},
-		{"a cure waits for the back-off", "internal/agent/load.go",
+		{"a cure waits for the back-off", "internal/agent/adopt.go",
 			"budgets = nil //", "_ = budgets //",
 			cases, "TestCureIsTriedAtOnce"},
 		{"a fault of the declaration exits as a wrong command line", "cmd/tako-agent/main.go",
-			"return exitOf(faults)", "return reason.ExitUsage",
+			"return present.ExitOf(faults)", "return reason.ExitUsage",
 			cases, "TestBadInputOfTwoConfigs"},
 	}
 }
@@ -166,13 +198,13 @@ func ofScenarios() []Mutant {
 		{"the check command is not asked", "internal/host/file/apply.go",
 			"if j.check != nil {", "if false {",
 			alone, "Scenario4"},
-		{"what a killed run left is not swept", "internal/agent/load.go",
+		{"what a killed run left is not swept", "internal/agent/adopt.go",
 			"	l.sweep(ctx)\n", "	_ = l.sweep\n",
 			alone, "Scenario5"},
 		{"a failure is enforced on those who depend on it", "internal/converge/engine.go",
 			"if a.kind != Notify && !e.states[i].ok {", "if false {",
 			alone, "Scenario7"},
-		{"a restart does not look at what was applied last", "internal/agent/load.go",
+		{"a restart does not look at what was applied last", "internal/agent/adopt.go",
 			"if !l.opts.Watch || len(l.store.Active()) == 0 {", "if true {",
 			alone, "Scenario6"},
 		{"a preview opens what it would write", "cmd/tako-agent/converge.go",

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"tako.dev/tako/internal/disk"
+	"tako.dev/tako/internal/disk/durable"
 	"tako.dev/tako/internal/reason"
 )
 
@@ -98,8 +99,8 @@ func write(root *disk.Root, name string, chunks iter.Seq[[]byte]) (size int64, e
 
 // replace is write for content that can be read anywhere.
 func replace(root *disk.Root, name string, content io.ReaderAt, size int64) error {
-	_, err := root.Write(context.Background(), disk.WriteSpec{
-		Path: "/" + name, Content: content, Size: size, Mode: 0o600, UID: disk.Keep, GID: disk.Keep, Force: true,
+	_, err := durable.Write(context.Background(), root, durable.WriteSpec{
+		Path: "/" + name, Content: content, Size: size, Mode: 0o600, UID: durable.Keep, GID: durable.Keep, Force: true,
 	})
 	return err
 }

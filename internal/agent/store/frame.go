@@ -53,14 +53,14 @@ func modes() (cbor.EncMode, cbor.DecMode) {
 // header is the first line of a file of a kind.
 func header(kind string) []byte { return fmt.Appendf(nil, "tako %s %d\n", kind, version) }
 
-// parseHeader reads a header line, without its newline.
+// parseHeader reads a header line, without its newline. There is one line for each version.
 func parseHeader(line, kind string) (v uint64, ok bool) {
 	digits, ok := strings.CutPrefix(line, "tako "+kind+" ")
 	if !ok {
 		return 0, false
 	}
 	v, err := strconv.ParseUint(digits, 10, 32)
-	return v, err == nil && v > 0
+	return v, err == nil && digits[0] != '0'
 }
 
 // appendFrame appends a frame with the encoded form of v, which is one of the package's own types: those cannot fail.

@@ -43,6 +43,7 @@ func FuzzFrames(f *testing.F) {
 	f.Add([]byte("tako journal 1\n\x00\x00\x00\x00\x00\x00\x00\x00"))
 	f.Add([]byte("tako journal 1\n\xff\xff\xff\xff1234"))
 	f.Add([]byte("tako journal 99\n"))
+	f.Add([]byte("tako journal 01\n"))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		s, err := newScan(bytes.NewReader(data), int64(len(data)), journalName)
 		if err != nil {

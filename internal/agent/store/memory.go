@@ -3,6 +3,7 @@ package store
 import (
 	"cmp"
 	"iter"
+	"maps"
 	"slices"
 	"time"
 
@@ -143,6 +144,13 @@ func (s *Store) Original(k converge.Key) ([]byte, bool) {
 	defer s.mu.Unlock()
 	data, ok := s.ledger.originals[k]
 	return data, ok
+}
+
+// Originals returns all that SetOriginal has been given and DropOriginal not. The caller does not change the data.
+func (s *Store) Originals() map[converge.Key][]byte {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return maps.Clone(s.ledger.originals)
 }
 
 // DropOriginal forgets what was there before; not durably.

@@ -13,6 +13,7 @@ import (
 	"tako.dev/tako/declare"
 	"tako.dev/tako/internal/converge"
 	"tako.dev/tako/internal/disk"
+	"tako.dev/tako/internal/disk/durable"
 	"tako.dev/tako/internal/host"
 	"tako.dev/tako/internal/reason"
 )
@@ -119,7 +120,7 @@ func (s *Store) load(now time.Time, at host.Stamp) error {
 			return err
 		}
 	}
-	if _, err := s.root.SweepTemporaries(context.Background(), []string{"/"}, nil); err != nil {
+	if _, err := durable.SweepTemporaries(context.Background(), s.root, []string{"/"}, nil); err != nil {
 		s.troubleLocked(reason.Of(err))
 	}
 	return nil

@@ -12,6 +12,7 @@ import (
 
 	"tako.dev/tako/internal/content"
 	"tako.dev/tako/internal/disk"
+	"tako.dev/tako/internal/disk/durable"
 	"tako.dev/tako/internal/host"
 	"tako.dev/tako/internal/reason"
 )
@@ -80,10 +81,10 @@ func (t *Type) applyOne(ctx context.Context, j *job) {
 		err = ended("make", j.path, err)
 	case !j.anew:
 		t.refind(j)
-		sig, err = t.root.SetAttributes(ctx, j.attributes())
+		sig, err = durable.SetAttributes(ctx, t.root, j.attributes())
 	case j.kind() == unix.S_IFDIR:
 		if err = t.clear(ctx, j); err == nil {
-			sig, err = t.root.Mkdir(ctx, disk.MkdirSpec{Path: j.path, Mode: int(j.perm()), UID: int(j.uid), GID: int(j.gid)})
+			sig, err = durable.Mkdir(ctx, t.root, durable.MkdirSpec{Path: j.path, Mode: int(j.perm()), UID: int(j.uid), GID: int(j.gid)})
 		}
 	default:
 		sig, err = t.symlink(ctx, j)
@@ -102,8 +103,8 @@ func (t *Type) refind(j *job) {
 }
 
 // attributes are owner and mode that differ; what does not is left alone, because setting it may not be permitted.
-func (j *job) attributes() disk.AttributeSpec {
-	spec := disk.AttributeSpec{Path: j.path, Mode: disk.Keep, UID: disk.Keep, GID: disk.Keep, Expect: &j.found}
+func (j *job) attributes() durable.AttributeSpec {
+	spec := durable.AttributeSpec{Path: j.path, Mode: durable.Keep, UID: durable.Keep, GID: durable.Keep, Expect: &j.found}
 	if j.kind() != unix.S_IFLNK {
 		// Also where only the owner changes: that takes setuid away.
 		spec.Mode = int(j.perm())
@@ -138,7 +139,7 @@ func (t *Type) symlink(ctx context.Context, j *job) (disk.Signature, error) {
 			return disk.Signature{}, err
 		}
 	}
-	return t.root.Symlink(ctx, disk.SymlinkSpec{
+	return durable.Symlink(ctx, t.root, durable.SymlinkSpec{
 		Path: j.path, Target: j.target, UID: int(j.uid), GID: int(j.gid), Expect: &j.found, Force: j.force,
 	})
 }
@@ -152,7 +153,7 @@ func (t *Type) clear(ctx context.Context, j *job) error {
 		}
 		return err
 	}
-	err := t.root.Remove(ctx, disk.RemoveSpec{Path: j.path, Expect: &j.found, OnBackup: t.keeper(ctx, j)})
+	err := durable.Remove(ctx, t.root, durable.RemoveSpec{Path: j.path, Expect: &j.found, OnBackup: t.keeper(ctx, j)})
 	if err != nil {
 		return err
 	}
@@ -163,7 +164,7 @@ func (t *Type) clear(ctx context.Context, j *job) error {
 
 // writeFiles makes contents as declared.
 func (t *Type) writeFiles(ctx context.Context, jobs []*job) {
-	specs := make([]disk.WriteSpec, 0, len(jobs))
+	specs := make([]durable.WriteSpec, 0, len(jobs))
 	writing := make([]*job, 0, len(jobs))
 	for _, j := range jobs {
 		spec, done, err := t.writeSpec(ctx, j)
@@ -179,7 +180,7 @@ func (t *Type) writeFiles(ctx context.Context, jobs []*job) {
 		}
 		specs, writing = append(specs, spec), append(writing, j)
 	}
-	for i, res := range t.root.WriteAll(ctx, specs) {
+	for i, res := range durable.WriteAll(ctx, t.root, specs) {
 		j := writing[i]
 		if res.BrokeHardLink {
 			j.note("its other hard links still have the old content")
@@ -189,8 +190,8 @@ func (t *Type) writeFiles(ctx context.Context, jobs []*job) {
 }
 
 // writeSpec says how a file is written; done is called when it has been.
-func (t *Type) writeSpec(ctx context.Context, j *job) (spec disk.WriteSpec, done func(), err error) {
-	spec = disk.WriteSpec{
+func (t *Type) writeSpec(ctx context.Context, j *job) (spec durable.WriteSpec, done func(), err error) {
+	spec = durable.WriteSpec{
 		Path: j.path, Size: j.size, Mode: int(j.perm()), UID: int(j.uid), GID: int(j.gid),
 		Expect: &j.found, Force: j.force, InPlace: j.inPlace, OnBackup: t.keeper(ctx, j),
 	}
@@ -238,7 +239,7 @@ func (t *Type) checkContent(ctx context.Context, j *job, text, temp string) erro
 }
 
 // keeper returns what stores the old content of a job before it goes.
-func (t *Type) keeper(ctx context.Context, j *job) disk.Backup {
+func (t *Type) keeper(ctx context.Context, j *job) durable.Backup {
 	return func(old *os.File, st disk.Stat) error { return t.keep(ctx, j, old, st) }
 }
 

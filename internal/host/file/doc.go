@@ -10,7 +10,7 @@
 //	        look (one statx); shallow, and it is what is remembered: recognised
 //	        otherwise compare type, owner, mode, then the content's hash or the target
 //	apply:  only owner or mode differ           -> change these
-//	        a file's content                    -> disk.WriteAll, one batch: check command, backup, rename, fsync
+//	        a file's content                    -> durable.WriteAll, one batch: check command, backup, rename, fsync
 //	        a directory or symlink, another type -> one by one; what is in the way is backed up and removed first
 //	remove: delete  -> back up what is not as declared, remove
 //	        restore -> the original is a thing too: compare and apply with it
@@ -18,5 +18,5 @@
 // A signature is trusted without a look at the content only when it was taken after the tick of the kernel's clock in which
 // the file changed: within one tick two changes may leave the same signature (see looker.now).
 //
-// Goroutines: disk.WriteAll owns some for the time of Apply; nothing else is started.
+// Goroutines: durable.WriteAll owns some for the time of Apply; nothing else is started.
 package file

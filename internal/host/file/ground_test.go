@@ -25,6 +25,7 @@ const nobody = 65534
 type ground struct {
 	testing.TB
 	dir   string // of the host; declared paths begin below it
+	olds  string // the directory of the store
 	store *content.Store
 	*file.Type
 }
@@ -32,11 +33,12 @@ type ground struct {
 func newGround(t testing.TB) *ground {
 	t.Helper()
 	dir := t.TempDir()
-	store, err := content.Open(filepath.Join(t.TempDir(), "content"), content.Options{})
+	olds := filepath.Join(t.TempDir(), "content")
+	store, err := content.Open(olds, content.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &ground{TB: t, dir: dir, store: store, Type: newType(t, "/", store)}
+	return &ground{TB: t, dir: dir, olds: olds, store: store, Type: newType(t, "/", store)}
 }
 
 func newType(t testing.TB, root string, store *content.Store) *file.Type {

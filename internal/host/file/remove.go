@@ -4,14 +4,17 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"strconv"
+	"time"
 
 	"golang.org/x/sys/unix"
 
 	"tako.dev/tako/declare"
 	"tako.dev/tako/internal/content"
 	"tako.dev/tako/internal/disk"
+	"tako.dev/tako/internal/disk/durable"
 	"tako.dev/tako/internal/host"
 	"tako.dev/tako/internal/reason"
 )
@@ -169,12 +172,31 @@ func (t *Type) restore(ctx context.Context, r *resource, before thing) error {
 // Sweep removes the temporary files of a killed run. One of them may be an old file that was on its way into the content
 // store; which one cannot be told, so each goes there.
 func (t *Type) Sweep(ctx context.Context, dirs []string) error {
-	_, err := t.root.SweepTemporaries(ctx, dirs, func(old *os.File, st disk.Stat) error {
+	_, err := durable.SweepTemporaries(ctx, t.root, dirs, func(old *os.File, st disk.Stat) error {
 		if st.Size == 0 {
 			return nil
 		}
 		_, err := t.save(ctx, old.Name(), old)
 		return err
 	})
+	return err
+}
+
+// Forget drops the old contents that nobody has needed for long. One original that cannot be read may need any of them, so then
+// all stay.
+func (t *Type) Forget(_ context.Context, originals [][]byte) error {
+	if t.store == nil {
+		return nil
+	}
+	needed := make(map[content.Digest]bool, len(originals))
+	for _, b := range originals {
+		before, err := decodeOriginal(b)
+		if err != nil {
+			return &reason.Error{Code: reason.StateCorrupt, Doing: "forget old contents", Cause: fmt.Errorf("what was there before a resource: %w", err),
+				Hint: "old contents are kept until it can be read"}
+		}
+		needed[before.digest] = true
+	}
+	_, _, err := t.store.Trim(time.Now(), func(d content.Digest) bool { return needed[d] })
 	return err
 }

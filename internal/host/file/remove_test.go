@@ -4,6 +4,7 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -63,7 +64,7 @@ func TestOriginalRefuses(t *testing.T) {
 	original, err := g.Original(t.Context(), r)
 	g.must(err)
 	g.made(r)
-	_, _, err = g.store.Collect(func(content.Digest) bool { return false })
+	_, _, err = g.store.Trim(time.Now().Add(365*24*time.Hour), func(content.Digest) bool { return false })
 	g.must(err)
 	if err := g.Remove(t.Context(), r, declare.OnRemoveRestore, original); code(err) != reason.RestoreLost {
 		t.Errorf("restored from nothing: %v", err)

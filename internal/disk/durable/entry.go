@@ -1,4 +1,4 @@
-package disk
+package durable
 
 import (
 	"context"
@@ -7,6 +7,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"tako.dev/tako/internal/disk"
 	"tako.dev/tako/internal/reason"
 )
 
@@ -20,16 +21,16 @@ type MkdirSpec struct {
 // Mkdir makes one directory; the directory that holds it must be there. It gets owner and mode under a temporary name, so
 // that nobody ever sees it with others. Something that is already there is ConcurrentEdit. The result is durable and its
 // Signature returned.
-func (r *Root) Mkdir(ctx context.Context, spec MkdirSpec) (Signature, error) {
+func Mkdir(ctx context.Context, r *disk.Root, spec MkdirSpec) (disk.Signature, error) {
 	const op = "make directory"
-	var sig Signature
-	err := r.change(ctx, op, spec.Path, func(d *Dir, name string) error {
-		temp, err := tryTemporary(name, func(temp string) error { return unix.Mkdirat(d.fd, temp, 0o700) })
+	var sig disk.Signature
+	err := change(ctx, r, op, spec.Path, func(d *disk.Dir, name string) error {
+		temp, err := tryTemporary(name, func(temp string) error { return unix.Mkdirat(d.FD(), temp, 0o700) })
 		if err != nil {
-			return faultAt(op, d, name, err)
+			return d.Fault(op, name, err)
 		}
 		if sig, err = settleDir(d, temp, name, spec); err != nil {
-			unix.Unlinkat(d.fd, temp, unix.AT_REMOVEDIR)
+			unix.Unlinkat(d.FD(), temp, unix.AT_REMOVEDIR)
 		}
 		return err
 	})
@@ -40,35 +41,35 @@ func (r *Root) Mkdir(ctx context.Context, spec MkdirSpec) (Signature, error) {
 const newDirMode = 0o755
 
 // settleDir turns a temporary directory into the real one.
-func settleDir(d *Dir, temp, name string, spec MkdirSpec) (Signature, error) {
+func settleDir(d *disk.Dir, temp, name string, spec MkdirSpec) (disk.Signature, error) {
 	const op = "make directory"
-	fd, err := openat(d.fd, temp, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
+	fd, err := disk.OpenAt(d.FD(), temp, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
 	if err != nil {
-		return Signature{}, faultAt(op, d, name, err)
+		return disk.Signature{}, d.Fault(op, name, err)
 	}
 	defer unix.Close(fd)
 	if spec.UID != Keep || spec.GID != Keep {
 		if err := ownFault(op, d, name, unix.Fchown(fd, spec.UID, spec.GID)); err != nil {
-			return Signature{}, err
+			return disk.Signature{}, err
 		}
 	}
 	mode := spec.Mode
 	if mode == Keep {
 		mode = newDirMode
 	}
-	err = unix.Fchmod(fd, uint32(mode)&permMask)
+	err = unix.Fchmod(fd, uint32(mode)&disk.PermMask)
 	if err == nil {
-		err = syncFD(fd)
+		err = disk.Fsync(fd)
 	}
-	var before Stat
+	var before disk.Stat
 	if err == nil {
-		before, err = statAt(fd, "")
+		before, err = disk.StatAt(fd, "")
 	}
 	if err == nil {
 		err = renameTemp(d, temp, name, true)
 	}
 	if err != nil {
-		return Signature{}, faultAt(op, d, name, err)
+		return disk.Signature{}, d.Fault(op, name, err)
 	}
 	return ours(before, fd), nil
 }
@@ -77,29 +78,29 @@ func settleDir(d *Dir, temp, name string, spec MkdirSpec) (Signature, error) {
 type SymlinkSpec struct {
 	Path     string
 	Target   string
-	UID, GID int        // or Keep
-	Expect   *Signature // as in WriteSpec
-	Force    bool       // replace something else than a symlink; never a directory
+	UID, GID int             // or Keep
+	Expect   *disk.Signature // as in WriteSpec
+	Force    bool            // replace something else than a symlink; never a directory
 }
 
 // Symlink makes or replaces a symlink atomically and durably, and returns its Signature.
-func (r *Root) Symlink(ctx context.Context, spec SymlinkSpec) (Signature, error) {
+func Symlink(ctx context.Context, r *disk.Root, spec SymlinkSpec) (disk.Signature, error) {
 	const op = "make symlink"
-	var sig Signature
-	err := r.change(ctx, op, spec.Path, func(d *Dir, name string) error {
-		old, err := d.expected(op, name, spec.Expect)
+	var sig disk.Signature
+	err := change(ctx, r, op, spec.Path, func(d *disk.Dir, name string) error {
+		old, err := expected(d, op, name, spec.Expect)
 		if err != nil {
 			return err
 		}
 		if t := old.Type(); t == unix.S_IFDIR || t != 0 && t != unix.S_IFLNK && !spec.Force {
-			return &reason.Error{Code: reason.TypeInTheWay, Doing: op + " " + Shown(spec.Path), Hint: "a " + old.Kind() + " is there"}
+			return &reason.Error{Code: reason.TypeInTheWay, Doing: op + " " + disk.Shown(spec.Path), Hint: "a " + old.Kind() + " is there"}
 		}
-		temp, err := tryTemporary(name, func(temp string) error { return unix.Symlinkat(spec.Target, d.fd, temp) })
+		temp, err := tryTemporary(name, func(temp string) error { return unix.Symlinkat(spec.Target, d.FD(), temp) })
 		if err != nil {
-			return faultAt(op, d, name, err)
+			return d.Fault(op, name, err)
 		}
 		if sig, err = settleSymlink(d, temp, name, spec, old); err != nil {
-			unix.Unlinkat(d.fd, temp, 0)
+			unix.Unlinkat(d.FD(), temp, 0)
 		}
 		return err
 	})
@@ -107,27 +108,27 @@ func (r *Root) Symlink(ctx context.Context, spec SymlinkSpec) (Signature, error)
 }
 
 // settleSymlink turns a temporary symlink into the real one.
-func settleSymlink(d *Dir, temp, name string, spec SymlinkSpec, old Stat) (Signature, error) {
+func settleSymlink(d *disk.Dir, temp, name string, spec SymlinkSpec, old disk.Stat) (disk.Signature, error) {
 	const op = "make symlink"
-	fd, err := openat(d.fd, temp, unix.O_PATH|unix.O_NOFOLLOW, 0)
+	fd, err := disk.OpenAt(d.FD(), temp, unix.O_PATH|unix.O_NOFOLLOW, 0)
 	if err != nil {
-		return Signature{}, faultAt(op, d, name, err)
+		return disk.Signature{}, d.Fault(op, name, err)
 	}
 	defer unix.Close(fd)
 	if spec.UID != Keep || spec.GID != Keep {
 		if err := ownFault(op, d, name, unix.Fchownat(fd, "", spec.UID, spec.GID, unix.AT_EMPTY_PATH)); err != nil {
-			return Signature{}, err
+			return disk.Signature{}, err
 		}
 	}
-	before, err := statAt(fd, "")
+	before, err := disk.StatAt(fd, "")
 	if err != nil {
-		return Signature{}, faultAt(op, d, name, err)
+		return disk.Signature{}, d.Fault(op, name, err)
 	}
-	if _, err := d.expected(op, name, &old.Signature); err != nil {
-		return Signature{}, err
+	if _, err := expected(d, op, name, &old.Signature); err != nil {
+		return disk.Signature{}, err
 	}
 	if err := renameTemp(d, temp, name, !old.Exists()); err != nil {
-		return Signature{}, faultAt(op, d, name, err)
+		return disk.Signature{}, d.Fault(op, name, err)
 	}
 	return ours(before, fd), nil
 }
@@ -135,63 +136,53 @@ func settleSymlink(d *Dir, temp, name string, spec SymlinkSpec, old Stat) (Signa
 // AttributeSpec says what owner, group and mode of something that exists shall be; its content stays.
 type AttributeSpec struct {
 	Path     string
-	Mode     int        // or Keep; a symlink has none
-	UID, GID int        // or Keep
-	Expect   *Signature // as in WriteSpec
+	Mode     int             // or Keep; a symlink has none
+	UID, GID int             // or Keep
+	Expect   *disk.Signature // as in WriteSpec
 }
 
 // SetAttributes changes owner, group and mode of one inode, never of what a symlink leads to, and returns the new
 // Signature. Owner comes first because its change takes setuid away. The result is durable for files and directories that
 // the agent may read.
-func (r *Root) SetAttributes(ctx context.Context, spec AttributeSpec) (Signature, error) {
+func SetAttributes(ctx context.Context, r *disk.Root, spec AttributeSpec) (disk.Signature, error) {
 	const op = "set owner and mode of"
 	if err := ctx.Err(); err != nil {
-		return Signature{}, stopped(op, spec.Path, err)
+		return disk.Signature{}, stopped(op, spec.Path, err)
 	}
 	d, name, err := r.Parent(spec.Path)
 	if err != nil {
-		return Signature{}, err
+		return disk.Signature{}, err
 	}
 	defer d.Close()
-	fd, err := openat(d.fd, name, unix.O_PATH|unix.O_NOFOLLOW, 0)
+	fd, err := disk.OpenAt(d.FD(), name, unix.O_PATH|unix.O_NOFOLLOW, 0)
 	if err != nil {
-		return Signature{}, faultAt(op, d, name, err)
+		return disk.Signature{}, d.Fault(op, name, err)
 	}
 	defer unix.Close(fd)
-	now, err := statAt(fd, "")
+	now, err := disk.StatAt(fd, "")
 	if err != nil {
-		return Signature{}, faultAt(op, d, name, err)
+		return disk.Signature{}, d.Fault(op, name, err)
 	}
 	if spec.Expect != nil && now.Signature != *spec.Expect {
-		return Signature{}, staleFault(op, spec.Path)
+		return disk.Signature{}, disk.Stale(op, spec.Path)
 	}
 	if err := applyAttributes(d, name, fd, now, spec); err != nil {
-		return Signature{}, err
+		return disk.Signature{}, err
 	}
-	after, err := statAt(fd, "")
+	after, err := disk.StatAt(fd, "")
 	if err != nil {
-		return Signature{}, faultAt(op, d, name, err)
+		return disk.Signature{}, d.Fault(op, name, err)
 	}
 	return after.Signature, nil
 }
 
-// Chmod is SetAttributes for the mode alone.
-func (r *Root) Chmod(ctx context.Context, p string, mode int, expect *Signature) (Signature, error) {
-	return r.SetAttributes(ctx, AttributeSpec{Path: p, Mode: mode, UID: Keep, GID: Keep, Expect: expect})
-}
-
-// Chown is SetAttributes for owner and group alone.
-func (r *Root) Chown(ctx context.Context, p string, uid, gid int, expect *Signature) (Signature, error) {
-	return r.SetAttributes(ctx, AttributeSpec{Path: p, Mode: Keep, UID: uid, GID: gid, Expect: expect})
-}
-
-func applyAttributes(d *Dir, name string, fd int, now Stat, spec AttributeSpec) error {
+func applyAttributes(d *disk.Dir, name string, fd int, now disk.Stat, spec AttributeSpec) error {
 	const op = "set owner and mode of"
 	// The readable descriptor for the fsync is opened before the mode may forbid it. Only files and directories have one:
 	// opening a device or FIFO does things.
 	handle := -1
 	if t := now.Type(); t == unix.S_IFREG || t == unix.S_IFDIR {
-		if h, err := openat(unix.AT_FDCWD, procFD(fd), unix.O_RDONLY|unix.O_NONBLOCK, 0); err == nil {
+		if h, err := disk.OpenAt(unix.AT_FDCWD, disk.ProcPath(fd), unix.O_RDONLY|unix.O_NONBLOCK, 0); err == nil {
 			handle = h
 			defer unix.Close(h)
 		}
@@ -203,64 +194,64 @@ func applyAttributes(d *Dir, name string, fd int, now Stat, spec AttributeSpec) 
 	}
 	if spec.Mode != Keep {
 		if now.Type() == unix.S_IFLNK {
-			return &reason.Error{Code: reason.TypeInTheWay, Doing: op + " " + Shown(spec.Path), Hint: "a symlink has no mode"}
+			return &reason.Error{Code: reason.TypeInTheWay, Doing: op + " " + disk.Shown(spec.Path), Hint: "a symlink has no mode"}
 		}
-		if err := unix.Chmod(procFD(fd), uint32(spec.Mode)&permMask); err != nil {
-			return faultAt(op, d, name, err)
+		if err := unix.Chmod(disk.ProcPath(fd), uint32(spec.Mode)&disk.PermMask); err != nil {
+			return d.Fault(op, name, err)
 		}
 	}
 	if handle < 0 {
 		return nil
 	}
-	return faultAt(op, d, name, syncFD(handle))
+	return d.Fault(op, name, disk.Fsync(handle))
 }
 
 // RemoveSpec says what is to be removed.
 type RemoveSpec struct {
 	Path     string
-	Expect   *Signature // as in WriteSpec
-	OnBackup Backup     // as in WriteSpec
+	Expect   *disk.Signature // as in WriteSpec
+	OnBackup Backup          // as in WriteSpec
 }
 
 // Remove removes one entry; see RemoveMany.
-func (r *Root) Remove(ctx context.Context, spec RemoveSpec) error {
-	return r.RemoveMany(ctx, []RemoveSpec{spec})[0]
+func Remove(ctx context.Context, r *disk.Root, spec RemoveSpec) error {
+	return RemoveMany(ctx, r, []RemoveSpec{spec})[0]
 }
 
 // RemoveMany removes files, symlinks and empty directories in the order given, durably; errs[i] belongs to specs[i]. What
 // is not there is removed already. A directory with entries is DirectoryNotEmpty. Neighbours in specs that share a
 // directory share its fsync.
-func (r *Root) RemoveMany(ctx context.Context, specs []RemoveSpec) (errs []error) {
+func RemoveMany(ctx context.Context, r *disk.Root, specs []RemoveSpec) (errs []error) {
 	errs = make([]error, len(specs))
 	for i := 0; i < len(specs); {
-		if errs[i] = validPath(specs[i].Path); errs[i] != nil {
+		if errs[i] = disk.ValidPath(specs[i].Path); errs[i] != nil {
 			i++
 			continue
 		}
-		dir, _ := split(specs[i].Path)
+		dir, _ := disk.Split(specs[i].Path)
 		end := i + 1
-		for end < len(specs) && validPath(specs[end].Path) == nil {
-			if d, _ := split(specs[end].Path); d != dir {
+		for end < len(specs) && disk.ValidPath(specs[end].Path) == nil {
+			if d, _ := disk.Split(specs[end].Path); d != dir {
 				break
 			}
 			end++
 		}
-		r.removeFrom(ctx, dir, specs[i:end], errs[i:end])
+		removeFrom(ctx, r, dir, specs[i:end], errs[i:end])
 		i = end
 	}
 	return errs
 }
 
 // removeFrom removes entries of one directory.
-func (r *Root) removeFrom(ctx context.Context, dir string, specs []RemoveSpec, errs []error) {
-	err := r.changeIn(ctx, "remove", dir, func(d *Dir) error {
+func removeFrom(ctx context.Context, r *disk.Root, dir string, specs []RemoveSpec, errs []error) {
+	err := changeIn(ctx, r, "remove", dir, func(d *disk.Dir) error {
 		for i := range specs {
 			if err := ctx.Err(); err != nil {
 				errs[i] = stopped("remove", specs[i].Path, err)
 				continue
 			}
-			_, name := split(specs[i].Path)
-			errs[i] = d.remove(name, specs[i])
+			_, name := disk.Split(specs[i].Path)
+			errs[i] = remove(d, name, specs[i])
 		}
 		return nil
 	})
@@ -275,17 +266,17 @@ func (r *Root) removeFrom(ctx context.Context, dir string, specs []RemoveSpec, e
 }
 
 // remove removes one entry.
-func (d *Dir) remove(name string, spec RemoveSpec) error {
+func remove(d *disk.Dir, name string, spec RemoveSpec) error {
 	const op = "remove"
 	if name == "" {
 		return &reason.Error{Code: reason.InvalidValue, Doing: op + " /"}
 	}
-	old, err := d.expected(op, name, spec.Expect)
+	old, err := expected(d, op, name, spec.Expect)
 	if err != nil || !old.Exists() {
 		return err
 	}
 	if spec.OnBackup != nil && old.Type() == unix.S_IFREG {
-		if err := d.backup(op, name, old, spec.OnBackup); err != nil {
+		if err := keepOld(d, op, name, old, spec.OnBackup); err != nil {
 			return err
 		}
 	}
@@ -293,44 +284,44 @@ func (d *Dir) remove(name string, spec RemoveSpec) error {
 	if old.Type() == unix.S_IFDIR {
 		flags = unix.AT_REMOVEDIR
 	}
-	err = unix.Unlinkat(d.fd, name, flags)
+	err = unix.Unlinkat(d.FD(), name, flags)
 	if err == unix.ENOENT {
 		return nil
 	}
-	return faultAt(op, d, name, err)
+	return d.Fault(op, name, err)
 }
 
-// backup hands a file to its owner's store and makes sure that it is still what it was before that.
-func (d *Dir) backup(op, name string, old Stat, store Backup) error {
+// keepOld hands a file to its owner's store and makes sure that it is still what it was before that.
+func keepOld(d *disk.Dir, op, name string, old disk.Stat, store Backup) error {
 	f, st, err := d.Open(name)
 	if err != nil {
 		return err
 	}
 	defer f.Close()
 	if st.Signature != old.Signature {
-		return staleFault(op, d.join(name))
+		return disk.Stale(op, d.Join(name))
 	}
 	if err := store(f, st); err != nil {
 		return err
 	}
-	_, err = d.expected(op, name, &old.Signature)
+	_, err = expected(d, op, name, &old.Signature)
 	return err
 }
 
 // change changes one entry at a path, and makes that durable.
-func (r *Root) change(ctx context.Context, op, p string, do func(d *Dir, name string) error) error {
-	if err := validPath(p); err != nil {
+func change(ctx context.Context, r *disk.Root, op, p string, do func(d *disk.Dir, name string) error) error {
+	if err := disk.ValidPath(p); err != nil {
 		return err
 	}
-	dir, name := split(p)
+	dir, name := disk.Split(p)
 	if name == "" {
 		return &reason.Error{Code: reason.InvalidValue, Doing: op + " /"}
 	}
-	return r.changeIn(ctx, op, dir, func(d *Dir) error { return do(d, name) })
+	return changeIn(ctx, r, op, dir, func(d *disk.Dir) error { return do(d, name) })
 }
 
 // changeIn opens a directory, changes entries of it, and makes that durable.
-func (r *Root) changeIn(ctx context.Context, op, dir string, do func(*Dir) error) error {
+func changeIn(ctx context.Context, r *disk.Root, op, dir string, do func(*disk.Dir) error) error {
 	if err := ctx.Err(); err != nil {
 		return stopped(op, dir, err)
 	}
@@ -339,7 +330,7 @@ func (r *Root) changeIn(ctx context.Context, op, dir string, do func(*Dir) error
 		return err
 	}
 	defer d.Close()
-	handle, err := d.openToChange()
+	handle, err := openToChange(d)
 	if err != nil {
 		return err
 	}
@@ -347,63 +338,63 @@ func (r *Root) changeIn(ctx context.Context, op, dir string, do func(*Dir) error
 	if err := do(d); err != nil {
 		return err
 	}
-	return fault("make directory durable", dir, syncFD(int(handle.Fd())))
+	return disk.Fault("make directory durable", dir, disk.Fsync(int(handle.Fd())))
 }
 
 // openToChange opens the directory for the fsync that follows a change of its entries: what makes that impossible must show
 // before anything has changed. In an append-only directory a temporary could be made, but neither renamed nor removed.
-func (d *Dir) openToChange() (*os.File, error) {
-	f, err := d.list()
-	if err == nil && fixed(d.fd, "") {
+func openToChange(d *disk.Dir) (*os.File, error) {
+	f, err := d.Reopen()
+	if err == nil && disk.Fixed(d.FD(), "") {
 		f.Close()
 		err = unix.EPERM
 	}
 	if err != nil {
-		return nil, faultAt("change directory", d, "", err)
+		return nil, d.Fault("change directory", "", err)
 	}
 	return f, nil
 }
 
 // expected looks at an entry and compares it with what somebody believes is there; nil believes nothing.
-func (d *Dir) expected(op, name string, want *Signature) (Stat, error) {
+func expected(d *disk.Dir, op, name string, want *disk.Signature) (disk.Stat, error) {
 	st, err := d.Stat(name)
 	if err == nil && want != nil && st.Signature != *want {
-		err = staleFault(op, d.join(name))
+		err = disk.Stale(op, d.Join(name))
 	}
 	return st, err
 }
 
 // hostPath is a path of the host to an entry, for programs: what the directory was opened by may mean something else
 // outside a sandbox.
-func (d *Dir) hostPath(name string) string {
-	dir, err := os.Readlink(procFD(d.fd))
+func hostPath(d *disk.Dir, name string) string {
+	dir, err := os.Readlink(disk.ProcPath(d.FD()))
 	if err != nil {
-		dir = d.path
+		dir = d.Path()
 	}
-	return join(dir, name)
+	return disk.Join(dir, name)
 }
 
 // renameTemp gives a temporary its real name; a fresh one must not replace anything. File systems that cannot promise that
 // (EINVAL) get an ordinary rename: the entry was looked at just before.
-func renameTemp(d *Dir, temp, name string, fresh bool) error {
+func renameTemp(d *disk.Dir, temp, name string, fresh bool) error {
 	if fresh {
-		err := unix.Renameat2(d.fd, temp, d.fd, name, unix.RENAME_NOREPLACE)
+		err := unix.Renameat2(d.FD(), temp, d.FD(), name, unix.RENAME_NOREPLACE)
 		if err != unix.EINVAL && err != unix.ENOSYS {
 			return err
 		}
 	}
-	return unix.Renameat(d.fd, temp, d.fd, name)
+	return unix.Renameat(d.FD(), temp, d.FD(), name)
 }
 
-// ownFault is faultAt for a change of owner, which ordinary users may not make.
-func ownFault(op string, d *Dir, name string, err error) error {
+// ownFault is Dir.Fault for a change of owner, which ordinary users may not make.
+func ownFault(op string, d *disk.Dir, name string, err error) error {
 	if errors.Is(err, unix.EPERM) && os.Geteuid() != 0 {
 		return &reason.Error{
-			Code: reason.OwnerNeedsRoot, Doing: op + " " + Shown(d.join(name)), Cause: err,
+			Code: reason.OwnerNeedsRoot, Doing: op + " " + disk.Shown(d.Join(name)), Cause: err,
 			Hint: "run the agent as root, or leave owner and group out",
 		}
 	}
-	return faultAt(op, d, name, err)
+	return d.Fault(op, name, err)
 }
 
 // ignoreMissing makes success of a way that is not there.

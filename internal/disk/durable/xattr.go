@@ -1,29 +1,20 @@
-package disk
+package durable
 
 import (
-	"strconv"
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"tako.dev/tako/internal/disk"
 )
 
 const (
-	aclAttr     = "system.posix_acl_access"
 	selinuxAttr = "security.selinux"
 	userAttrs   = "user."
 	// attrListMax and attrValueMax are XATTR_LIST_MAX and XATTR_SIZE_MAX of limits.h.
 	attrListMax  = 64 << 10
 	attrValueMax = 64 << 10
 )
-
-// procFD is a path to an open descriptor; unlike the descriptor itself it also works where that was opened with O_PATH.
-func procFD(fd int) string { return "/proc/self/fd/" + strconv.Itoa(fd) }
-
-// hasACL reports whether an access list stands behind the mode of an open file; where it cannot be told, yes.
-func hasACL(fd int) bool {
-	_, err := unix.Getxattr(procFD(fd), aclAttr, nil)
-	return err != unix.ENODATA && err != unix.EOPNOTSUPP
-}
 
 // copyAttributes gives a new file what the old one had beside content, owner and mode: its access list, SELinux label and
 // user attributes. security.capability is not among them, because the right was given to the old content and nobody has
@@ -37,7 +28,7 @@ func copyAttributes(from, to int) error {
 	acl := false
 	for _, name := range names {
 		switch {
-		case name == aclAttr:
+		case name == disk.ACLAttr:
 			acl = true
 			err = copyAttribute(from, to, name)
 		case name == selinuxAttr:
@@ -56,7 +47,7 @@ func copyAttributes(from, to int) error {
 		return nil
 	}
 	// The directory's default list came with the new file, but the old one had none.
-	err = unix.Fremovexattr(to, aclAttr)
+	err = unix.Fremovexattr(to, disk.ACLAttr)
 	if err == unix.ENODATA || err == unix.EOPNOTSUPP {
 		return nil
 	}
@@ -64,7 +55,7 @@ func copyAttributes(from, to int) error {
 }
 
 func attributeNames(fd int) ([]string, error) {
-	p := procFD(fd)
+	p := disk.ProcPath(fd)
 	n, err := unix.Listxattr(p, nil)
 	if err == unix.EOPNOTSUPP || n == 0 && err == nil {
 		return nil, nil
@@ -80,7 +71,7 @@ func attributeNames(fd int) ([]string, error) {
 }
 
 func copyAttribute(from, to int, name string) error {
-	p := procFD(from)
+	p := disk.ProcPath(from)
 	n, err := unix.Getxattr(p, name, nil)
 	if err == nil {
 		// Somebody may make it longer between the two calls; that is a concurrent edit and seen as ERANGE here.

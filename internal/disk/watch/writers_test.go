@@ -1,4 +1,4 @@
-package disk
+package watch
 
 import (
 	"bytes"
@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"tako.dev/tako/internal/disk/disktest"
 )
 
 // eventually waits for a state, with a deadline; look says what it is when it is not the one that is wanted.
@@ -49,7 +51,7 @@ func running(t *testing.T, run func(context.Context) error) {
 }
 
 func TestWriters(t *testing.T) {
-	needRoot(t)
+	disktest.NeedRoot(t)
 	dir := t.TempDir()
 	r := hostRoot(t)
 	w, err := NewWriters(r, func(_, name string) bool { return name != "boring" })
@@ -57,15 +59,15 @@ func TestWriters(t *testing.T) {
 		t.Skip("needs fanotify:", err)
 	}
 	t.Cleanup(func() { w.Close() })
-	must(t, w.Add(dir))
+	disktest.Must(t, w.Add(dir))
 	running(t, w.Run)
 
-	write(t, r, textSpec(dir+"/f", "ours"))
+	disktest.Must(t, os.WriteFile(dir+"/f", []byte("ours"), 0o644))
 	// The shell itself writes, and stays until its standard input ends, so that it can still be looked at.
 	sh := exec.Command("/bin/sh", "-c", `echo theirs >"$0/boring"; echo theirs >"$0/f"; read wait`, dir)
 	in, err := sh.StdinPipe()
-	must(t, err)
-	must(t, sh.Start())
+	disktest.Must(t, err)
+	disktest.Must(t, sh.Start())
 	eventually(t, func() string {
 		v, ok := w.Last(dir, "f")
 		if ok && v.PID == sh.Process.Pid && v.UID == 0 && v.Comm == "sh" && v.Exe != "" {
@@ -73,22 +75,38 @@ func TestWriters(t *testing.T) {
 		}
 		return fmt.Sprintf("%+v, %v", v, ok)
 	})
-	must(t, in.Close())
+	disktest.Must(t, in.Close())
 	_ = sh.Wait() // read returns 1 at the end of input
 	if _, ok := w.Last(dir, "boring"); ok {
 		t.Error("an entry that nobody wants is remembered")
 	}
 
 	w.Remove(dir)
-	must(t, os.Rename(dir+"/f", dir+"/g"))
-	must(t, w.Add(dir))
-	must(t, exec.Command("touch", dir+"/h").Run())
+	disktest.Must(t, os.Rename(dir+"/f", dir+"/g"))
+	disktest.Must(t, w.Add(dir))
+	disktest.Must(t, exec.Command("touch", dir+"/h").Run())
 	eventually(t, func() string {
 		if v, ok := w.Last(dir, "h"); !ok || v.PID == 0 {
 			return "h is not there"
 		}
 		return ""
 	})
+}
+
+// TestOrdinaryUser: who may not ask the kernel for the writers is told so, and still hears of changes.
+func TestOrdinaryUser(t *testing.T) {
+	dir, inside := disktest.AsNobody(t)
+	if !inside {
+		return
+	}
+	r := hostRoot(t)
+	w, err := New(r)
+	disktest.Must(t, err)
+	disktest.Must(t, w.Watch(dir+"/f", 1))
+	disktest.Must(t, w.Close())
+	if _, err := NewWriters(r, nil); err == nil {
+		t.Error("fanotify without the right to it")
+	}
 }
 
 func TestWritersAreBounded(t *testing.T) {

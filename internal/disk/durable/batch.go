@@ -1,4 +1,4 @@
-package disk
+package durable
 
 import (
 	"context"
@@ -7,6 +7,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"tako.dev/tako/internal/disk"
 	"tako.dev/tako/internal/reason"
 )
 
@@ -22,17 +23,17 @@ const (
 // WriteAll writes files, replacing what is there atomically, and makes them durable with one fsync per directory at the
 // end. results[i] belongs to specs[i]; one that fails leaves its old file as it was, no temporary, and the others alone.
 // When ctx ends, what has not begun fails with Interrupted or OperationTimeout. No two specs may have the same path.
-// Errors: see errnoRows, and UntrustedSymlink, TypeInTheWay, MountPointFile, ConcurrentEdit, Immutable, OwnerNeedsRoot.
-func (r *Root) WriteAll(ctx context.Context, specs []WriteSpec) []WriteResult {
+// Errors: see disk.Fault, and UntrustedSymlink, TypeInTheWay, MountPointFile, ConcurrentEdit, Immutable, OwnerNeedsRoot.
+func WriteAll(ctx context.Context, r *disk.Root, specs []WriteSpec) []WriteResult {
 	results := make([]WriteResult, len(specs))
 	var groups []*writeGroup
 	byDir := make(map[string]*writeGroup)
 	for i := range specs {
-		if err := validPath(specs[i].Path); err != nil {
+		if err := disk.ValidPath(specs[i].Path); err != nil {
 			results[i].Err = err
 			continue
 		}
-		dir, _ := split(specs[i].Path)
+		dir, _ := disk.Split(specs[i].Path)
 		g := byDir[dir]
 		if g == nil {
 			g = &writeGroup{path: dir}
@@ -43,7 +44,7 @@ func (r *Root) WriteAll(ctx context.Context, specs []WriteSpec) []WriteResult {
 	}
 	for len(groups) > 0 {
 		n := min(dirsAtOnce, len(groups))
-		r.writeGroups(ctx, groups[:n], specs, results)
+		writeGroups(ctx, r, groups[:n], specs, results)
 		groups = groups[n:]
 	}
 	return results
@@ -53,7 +54,7 @@ func (r *Root) WriteAll(ctx context.Context, specs []WriteSpec) []WriteResult {
 type writeGroup struct {
 	path    string
 	members []int // indices of specs and results
-	dir     *Dir
+	dir     *disk.Dir
 	handle  *os.File // for the fsync
 }
 
@@ -63,7 +64,7 @@ type writeJob struct {
 	index int
 }
 
-func (r *Root) writeGroups(ctx context.Context, groups []*writeGroup, specs []WriteSpec, results []WriteResult) {
+func writeGroups(ctx context.Context, r *disk.Root, groups []*writeGroup, specs []WriteSpec, results []WriteResult) {
 	var jobs []writeJob
 	for _, g := range groups {
 		if err := g.open(r); err != nil {
@@ -76,19 +77,19 @@ func (r *Root) writeGroups(ctx context.Context, groups []*writeGroup, specs []Wr
 		}
 	}
 	each(jobs, func(j writeJob) {
-		_, name := split(specs[j.index].Path)
+		_, name := disk.Split(specs[j.index].Path)
 		results[j.index] = writeFile(ctx, j.group.dir, name, &specs[j.index])
 	})
 	each(groups, func(g *writeGroup) { g.sync(results) })
 }
 
 // open opens the directory twice, once to work in and once for the fsync.
-func (g *writeGroup) open(r *Root) error {
+func (g *writeGroup) open(r *disk.Root) error {
 	d, err := r.Dir(g.path)
 	if err != nil {
 		return err
 	}
-	f, err := d.openToChange()
+	f, err := openToChange(d)
 	if err != nil {
 		d.Close()
 		return err
@@ -109,8 +110,8 @@ func (g *writeGroup) sync(results []WriteResult) {
 	}
 	for _, i := range g.members {
 		if results[i].Changed {
-			if err := syncFD(int(g.handle.Fd())); err != nil {
-				g.fail(results, fault("make directory durable", g.path, err))
+			if err := disk.Fsync(int(g.handle.Fd())); err != nil {
+				g.fail(results, disk.Fault("make directory durable", g.path, err))
 			}
 			return
 		}
@@ -150,8 +151,5 @@ func stopped(op, p string, err error) error {
 	if errors.Is(err, context.DeadlineExceeded) {
 		code = reason.OperationTimeout
 	}
-	return &reason.Error{Code: code, Doing: op + " " + Shown(p), Cause: err}
+	return &reason.Error{Code: code, Doing: op + " " + disk.Shown(p), Cause: err}
 }
-
-// Sync makes an open file or directory durable. It is for state of the agent's own; Write and its kin do it themselves.
-func Sync(f *os.File) error { return fault("make durable", f.Name(), syncFD(int(f.Fd()))) }

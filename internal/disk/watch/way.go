@@ -1,9 +1,11 @@
-package disk
+package watch
 
 import (
 	"slices"
 
 	"golang.org/x/sys/unix"
+
+	"tako.dev/tako/internal/disk"
 )
 
 // wayTries bounds how often a way is walked while it changes under our feet. Whoever changes it also causes events, which
@@ -129,8 +131,6 @@ func (w *Watcher) settle(y *way) {
 // directory that is there, and the one that holds that. wd is 0 if the directory itself cannot be reached. Watches that
 // attach does not take over stay in the kernel until drop.
 func (w *Watcher) survey(dir string) (wd int32, holds []hold, err error) {
-	k := walker{root: w.root}
-	defer k.close()
 	watch := func(fd int, name string, mask uint32) error {
 		wd, err := w.addWatch(fd, mask)
 		// Symlinks that lead to one another come by again and again.
@@ -140,23 +140,24 @@ func (w *Watcher) survey(dir string) (wd int32, holds []hold, err error) {
 		return err
 	}
 	var limit error
-	k.onLink = func(fd int, name string) error {
+	k := w.root.Walker(func(fd int, name string) error {
 		limit = watch(fd, name, holdMask)
 		return limit
-	}
-	walkErr := k.walk(dir)
-	if limit != nil || len(k.stack) == 0 {
+	})
+	defer k.Close()
+	walkErr := k.Walk(dir)
+	if limit != nil || k.Top() < 0 {
 		return 0, holds, firstError(limit, walkErr)
 	}
-	if n := len(k.stack); n > 1 {
-		if err := watch(k.stack[n-2].fd, k.stack[n-1].name, holdMask); err != nil {
+	if fd, name := k.Holder(); fd >= 0 {
+		if err := watch(fd, name, holdMask); err != nil {
 			return 0, holds, err
 		}
 	}
 	if walkErr != nil {
-		return 0, holds, watch(k.top(), k.failed, holdMask)
+		return 0, holds, watch(k.Top(), k.Failed(), holdMask)
 	}
-	wd, err = w.addWatch(k.top(), entryMask)
+	wd, err = w.addWatch(k.Top(), entryMask)
 	return wd, holds, err
 }
 
@@ -171,7 +172,7 @@ func firstError(errs ...error) error {
 
 // addWatch watches an open directory. A descriptor's path under /proc always leads to that very directory.
 func (w *Watcher) addWatch(fd int, mask uint32) (int32, error) {
-	wd, err := unix.InotifyAddWatch(w.fd, procFD(fd), mask|addFlags)
+	wd, err := unix.InotifyAddWatch(w.fd, disk.ProcPath(fd), mask|addFlags)
 	if err != nil {
 		return 0, err
 	}

@@ -1,4 +1,4 @@
-package disk
+package watch
 
 import (
 	"context"
@@ -11,6 +11,8 @@ import (
 
 	"pgregory.net/rapid"
 
+	"tako.dev/tako/internal/disk"
+	"tako.dev/tako/internal/disk/disktest"
 	"tako.dev/tako/internal/reason"
 )
 
@@ -62,7 +64,7 @@ func somebodyElse(t *rapid.T, base string, universe []string) (what string, do f
 }
 
 // seen is what can be seen at a path.
-func seen(r *Root, p string) string {
+func seen(r *disk.Root, p string) string {
 	st, err := r.Stat(p)
 	var e *reason.Error
 	if errors.As(err, &e) {
@@ -76,7 +78,7 @@ func seen(r *Root, p string) string {
 }
 
 // listed is what can be seen in a directory.
-func listed(r *Root, p string) string {
+func listed(r *disk.Root, p string) string {
 	d, err := r.Dir(p)
 	var e *reason.Error
 	if errors.As(err, &e) {
@@ -86,7 +88,7 @@ func listed(r *Root, p string) string {
 	names, err := d.Names(100)
 	text := fmt.Sprint(err)
 	for _, name := range names {
-		text += " " + name + " " + seen(r, join(p, name))
+		text += " " + name + " " + seen(r, disk.Join(p, name))
 	}
 	return text
 }
@@ -105,9 +107,9 @@ func TestWatcherMissesNothing(t *testing.T) {
 	outer := t.TempDir()
 	rapid.Check(t, func(rt *rapid.T) {
 		base, err := os.MkdirTemp(outer, "")
-		must(t, err)
-		w, err := NewWatcher(r)
-		must(t, err)
+		disktest.Must(t, err)
+		w, err := New(r)
+		disktest.Must(t, err)
 		defer w.Close()
 		k := &told{marked: map[ID]int{}, blind: map[ID]bool{}}
 		ctx, cancel := context.WithCancel(context.Background())
@@ -119,11 +121,11 @@ func TestWatcherMissesNothing(t *testing.T) {
 		var names []string
 		for _, p := range universe {
 			p = filepath.Join(base, p)
-			must(t, w.Watch(p, ID(len(looks))))
+			disktest.Must(t, w.Watch(p, ID(len(looks))))
 			looks = append(looks, func() string { return seen(r, p) })
 			names = append(names, p)
 			if !strings.HasSuffix(p, "/f") {
-				must(t, w.WatchDir(p, ID(len(looks))))
+				disktest.Must(t, w.WatchDir(p, ID(len(looks))))
 				looks = append(looks, func() string { return listed(r, p) })
 				names = append(names, p+"/*")
 			}

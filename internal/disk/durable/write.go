@@ -1,4 +1,4 @@
-package disk
+package durable
 
 import (
 	"context"
@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"tako.dev/tako/internal/disk"
 	"tako.dev/tako/internal/reason"
 )
 
@@ -27,7 +28,7 @@ type WriteSpec struct {
 	UID     int         // or Keep
 	GID     int         // or Keep
 	// Expect, if set, is what the caller has seen there, the zero Signature for nothing. Anything else is ConcurrentEdit.
-	Expect *Signature
+	Expect *disk.Signature
 	// Force replaces a symlink, FIFO, socket or device that is in the way. A directory is never replaced.
 	Force bool
 	// InPlace writes into the existing file instead of replacing it, for files that are mounted one by one. A reader, or
@@ -42,13 +43,13 @@ type WriteSpec struct {
 
 // Backup gets a regular file, open for reading at its start, and keeps its content. Its error is returned as it is, and the
 // file keeps its place.
-type Backup func(old *os.File, st Stat) error
+type Backup func(old *os.File, st disk.Stat) error
 
 // WriteResult says what became of one WriteSpec.
 type WriteResult struct {
 	// Signature is the new state, for recognising it as ours. It is zero when somebody touched the file in the same
 	// moment; that is not noticed with InPlace if size and mode are left alone.
-	Signature     Signature
+	Signature     disk.Signature
 	Changed       bool // the file is the new one, also when Err is set: then it is not known to be durable
 	Created       bool // nothing was there
 	BrokeHardLink bool // the old file had other names, which still have the old content
@@ -56,17 +57,17 @@ type WriteResult struct {
 }
 
 // Write makes one file durable; see WriteAll.
-func (r *Root) Write(ctx context.Context, spec WriteSpec) (WriteResult, error) {
-	res := r.WriteAll(ctx, []WriteSpec{spec})[0]
+func Write(ctx context.Context, r *disk.Root, spec WriteSpec) (WriteResult, error) {
+	res := WriteAll(ctx, r, []WriteSpec{spec})[0]
 	return res, res.Err
 }
 
 // writing is one file on its way.
 type writing struct {
 	*WriteSpec
-	dir  *Dir
+	dir  *disk.Dir
 	name string
-	old  Stat
+	old  disk.Stat
 	from *os.File // the old regular file, opened, or nil; held over the rename, so that its blocks are freed after that
 	temp string
 	fd   int // the temporary, or -1
@@ -74,7 +75,7 @@ type writing struct {
 }
 
 // writeFile takes one file from its spec to the rename; what is left to do is the fsync of the directory.
-func writeFile(ctx context.Context, d *Dir, name string, spec *WriteSpec) WriteResult {
+func writeFile(ctx context.Context, d *disk.Dir, name string, spec *WriteSpec) WriteResult {
 	w := writing{WriteSpec: spec, dir: d, name: name, fd: -1}
 	err := w.run(ctx)
 	w.discard()
@@ -112,7 +113,7 @@ func (w *writing) look() error {
 	}
 	w.old = old
 	if w.Expect != nil && old.Signature != *w.Expect {
-		return staleFault("write file", w.Path)
+		return disk.Stale("write file", w.Path)
 	}
 	switch {
 	case !old.Exists():
@@ -120,7 +121,7 @@ func (w *writing) look() error {
 	case old.Fixed:
 		return w.fault(unix.EPERM)
 	case old.Type() == unix.S_IFDIR, old.Type() != unix.S_IFREG && (!w.Force || w.InPlace):
-		return &reason.Error{Code: reason.TypeInTheWay, Doing: "write file " + Shown(w.Path), Hint: "a " + old.Kind() + " is there"}
+		return &reason.Error{Code: reason.TypeInTheWay, Doing: "write file " + disk.Shown(w.Path), Hint: "a " + old.Kind() + " is there"}
 	case old.MountRoot && !w.InPlace:
 		return w.fault(unix.EBUSY)
 	case old.Type() == unix.S_IFREG:
@@ -132,26 +133,34 @@ func (w *writing) look() error {
 // openOld opens the file that is to be replaced, for its attributes and its backup. Without the right to read it, it can
 // still be replaced if no backup is wanted.
 func (w *writing) openOld() error {
-	fd, st, err := w.dir.openRegular(w.name)
+	from, st, err := w.dir.OpenSeen(w.name)
 	if errors.Is(err, unix.EACCES) && w.OnBackup == nil {
-		if fd, err = openat(w.dir.fd, w.name, unix.O_PATH|unix.O_NOFOLLOW, 0); err == nil {
-			st, err = statAt(fd, "")
-		}
+		from, st, err = w.openUnread()
 	}
+	w.from = from
 	if err != nil {
 		return w.fault(err)
 	}
-	w.from = os.NewFile(uintptr(fd), w.Path)
 	if st.Signature != w.old.Signature {
-		return staleFault("write file", w.Path)
+		return disk.Stale("write file", w.Path)
 	}
 	return nil
+}
+
+// openUnread opens the file that is to be replaced without the right to read it.
+func (w *writing) openUnread() (*os.File, disk.Stat, error) {
+	fd, err := disk.OpenAt(w.dir.FD(), w.name, unix.O_PATH|unix.O_NOFOLLOW, 0)
+	if err != nil {
+		return nil, disk.Stat{}, err
+	}
+	st, err := disk.StatAt(fd, "")
+	return os.NewFile(uintptr(fd), w.Path), st, err
 }
 
 // stage makes the temporary as the file shall be, and runs the check on it.
 func (w *writing) stage(ctx context.Context) error {
 	temp, err := tryTemporary(w.name, func(temp string) (err error) {
-		w.fd, err = openat(w.dir.fd, temp, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW, 0o600)
+		w.fd, err = disk.OpenAt(w.dir.FD(), temp, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW, 0o600)
 		return err
 	})
 	if err != nil {
@@ -175,7 +184,7 @@ func (w *writing) stage(ctx context.Context) error {
 	if w.Check == nil {
 		return nil
 	}
-	return w.Check(ctx, w.dir.hostPath(temp))
+	return w.Check(ctx, hostPath(w.dir, temp))
 }
 
 // fill writes the content from the start of a file.
@@ -192,7 +201,7 @@ func (w *writing) fill(fd int) error {
 		}
 		for done := 0; done < n; {
 			m := 0
-			err := retry(func() (err error) {
+			err := disk.Retry(func() (err error) {
 				m, err = unix.Pwrite(fd, part[done:], at+int64(done))
 				return err
 			})
@@ -230,14 +239,14 @@ func (w *writing) own(fd int) error {
 func (w *writing) mode() uint32 {
 	switch {
 	case w.Mode != Keep:
-		return uint32(w.Mode) & permMask
+		return uint32(w.Mode) & disk.PermMask
 	case w.old.Type() == unix.S_IFREG:
 		return w.old.Perm()
 	}
 	return newFileMode
 }
 
-func (w *writing) sync(fd int) error { return w.fault(syncFD(fd)) }
+func (w *writing) sync(fd int) error { return w.fault(disk.Fsync(fd)) }
 
 // exchange puts the new file in the old one's place and backs that up then, so that readers of a file that has drifted wait
 // for one fsync only. Until the backup is durable the old file has the temporary's name: from there a failure puts it back,
@@ -247,7 +256,7 @@ func (w *writing) exchange() error {
 	if err != nil {
 		return err
 	}
-	err = unix.Renameat2(w.dir.fd, w.temp, w.dir.fd, w.name, unix.RENAME_EXCHANGE)
+	err = unix.Renameat2(w.dir.FD(), w.temp, w.dir.FD(), w.name, unix.RENAME_EXCHANGE)
 	if err == unix.EINVAL || err == unix.ENOSYS {
 		if err := w.OnBackup(w.from, w.old); err != nil {
 			return err
@@ -259,7 +268,7 @@ func (w *writing) exchange() error {
 	}
 	w.swapped(before)
 	if !w.displaced() {
-		return errors.Join(staleFault("write file", w.Path), w.putBack())
+		return errors.Join(disk.Stale("write file", w.Path), w.putBack())
 	}
 	if err := w.OnBackup(w.from, w.old); err != nil {
 		return errors.Join(err, w.putBack())
@@ -279,10 +288,10 @@ func (w *writing) displaced() bool {
 func (w *writing) putBack() error {
 	now, err := w.dir.Stat(w.name)
 	if err == nil && now.Signature != w.res.Signature {
-		err = staleFault("put back file", w.Path)
+		err = disk.Stale("put back file", w.Path)
 	}
 	if err == nil {
-		err = w.fault(unix.Renameat2(w.dir.fd, w.temp, w.dir.fd, w.name, unix.RENAME_EXCHANGE))
+		err = w.fault(unix.Renameat2(w.dir.FD(), w.temp, w.dir.FD(), w.name, unix.RENAME_EXCHANGE))
 	}
 	if err != nil {
 		w.temp = ""
@@ -307,20 +316,20 @@ func (w *writing) swap() error {
 }
 
 // unchanged makes sure that the file is still what we saw, and returns what the new one is before it gets its name.
-func (w *writing) unchanged() (Stat, error) {
+func (w *writing) unchanged() (disk.Stat, error) {
 	now, err := w.dir.Stat(w.name)
 	if err != nil {
-		return Stat{}, err
+		return disk.Stat{}, err
 	}
 	if now.Signature != w.old.Signature {
-		return Stat{}, staleFault("write file", w.Path)
+		return disk.Stat{}, disk.Stale("write file", w.Path)
 	}
-	before, err := statAt(w.fd, "")
+	before, err := disk.StatAt(w.fd, "")
 	return before, w.fault(err)
 }
 
 // swapped fills in the result, now that the new file has its name.
-func (w *writing) swapped(before Stat) {
+func (w *writing) swapped(before disk.Stat) {
 	w.res.Changed = true
 	w.res.Created = !w.old.Exists()
 	w.res.BrokeHardLink = w.old.Type() == unix.S_IFREG && w.old.Nlink > 1
@@ -329,15 +338,15 @@ func (w *writing) swapped(before Stat) {
 
 // ours returns the signature of a file that was renamed since before. The rename itself changes ctime, so what somebody
 // did in the same moment shows in everything else only; then the signature must not be taken for ours.
-func ours(before Stat, fd int) Signature {
-	after, err := statAt(fd, "")
+func ours(before disk.Stat, fd int) disk.Signature {
+	after, err := disk.StatAt(fd, "")
 	if err != nil || after.Nlink != before.Nlink || after.Mtime != before.Mtime {
-		return Signature{}
+		return disk.Signature{}
 	}
 	sig := after.Signature
 	sig.Ctime = before.Ctime
 	if sig != before.Signature {
-		return Signature{}
+		return disk.Signature{}
 	}
 	return after.Signature
 }
@@ -350,7 +359,7 @@ func (w *writing) overwrite(ctx context.Context) error {
 		}
 		w.discardTemp()
 	}
-	fd, err := openat(w.dir.fd, w.name, unix.O_WRONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
+	fd, err := disk.OpenAt(w.dir.FD(), w.name, unix.O_WRONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
 	if err != nil {
 		return w.fault(err)
 	}
@@ -360,18 +369,18 @@ func (w *writing) overwrite(ctx context.Context) error {
 			return err
 		}
 	}
-	now, err := statAt(fd, "")
+	now, err := disk.StatAt(fd, "")
 	if err != nil {
 		return w.fault(err)
 	}
 	if now.Signature != w.old.Signature {
-		return staleFault("write file", w.Path)
+		return disk.Stale("write file", w.Path)
 	}
 	w.res.Changed = true
 	if err := w.refill(fd); err != nil {
 		return err
 	}
-	if after, err := statAt(fd, ""); err == nil && after.Size == w.Size && after.Perm() == w.mode() {
+	if after, err := disk.StatAt(fd, ""); err == nil && after.Size == w.Size && after.Perm() == w.mode() {
 		w.res.Signature = after.Signature
 	}
 	return nil
@@ -411,7 +420,7 @@ func (w *writing) discard() {
 
 func (w *writing) discardTemp() {
 	if w.temp != "" {
-		unix.Unlinkat(w.dir.fd, w.temp, 0)
+		unix.Unlinkat(w.dir.FD(), w.temp, 0)
 		w.temp = ""
 	}
 	if w.fd >= 0 {
@@ -420,4 +429,4 @@ func (w *writing) discardTemp() {
 	}
 }
 
-func (w *writing) fault(err error) error { return faultAt("write file", w.dir, w.name, err) }
+func (w *writing) fault(err error) error { return w.dir.Fault("write file", w.name, err) }

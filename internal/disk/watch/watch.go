@@ -1,17 +1,15 @@
-package disk
+package watch
 
 import (
 	"context"
-	"errors"
-	"io"
 	"os"
 	"slices"
 	"strings"
 	"sync"
-	"time"
 
 	"golang.org/x/sys/unix"
 
+	"tako.dev/tako/internal/disk"
 	"tako.dev/tako/internal/reason"
 )
 
@@ -30,8 +28,8 @@ type Event struct {
 	Unwatched bool
 }
 
-// WatchStats are the counts of a Watcher.
-type WatchStats struct {
+// Stats are the counts of a Watcher.
+type Stats struct {
 	Watches   int    // kernel watches in use
 	Unwatched int    // IDs that the kernel does not tell about
 	Events    uint64 // events read
@@ -47,7 +45,7 @@ type WatchStats struct {
 //
 // Watch, Unwatch and the other methods may be called from several goroutines, also from the sink of Run.
 type Watcher struct {
-	root   *Root
+	root   *disk.Root
 	opened chan struct{} // closed when there is a descriptor
 
 	mu        sync.Mutex // guards all below, and the file's being there
@@ -60,9 +58,9 @@ type Watcher struct {
 	overflows uint64
 }
 
-// NewWatcher opens the descriptor. Where the limit on inotify instances is reached it returns a Watcher all the same, whose
+// New opens the descriptor. Where the limit on inotify instances is reached it returns a Watcher all the same, whose
 // IDs are all unwatched until Retry succeeds.
-func NewWatcher(root *Root) (*Watcher, error) {
+func New(root *disk.Root) (*Watcher, error) {
 	w := &Watcher{root: root, opened: make(chan struct{}), ways: make(map[string]*way), nodes: make(map[int32]*node)}
 	if err := w.open(); err != nil && !limited(err) {
 		return nil, &reason.Error{Code: reason.SystemCallFailed, Doing: "open inotify", Cause: err}
@@ -92,10 +90,10 @@ func (w *Watcher) Close() error {
 // exist. An error of code WatchLimit says that the kernel does not tell: the id is kept, listed by Unwatched, and the
 // caller must look by himself. Adding the same again does nothing.
 func (w *Watcher) Watch(p string, id ID) error {
-	if err := validPath(p); err != nil {
+	if err := disk.ValidPath(p); err != nil {
 		return err
 	}
-	dir, name := split(p)
+	dir, name := disk.Split(p)
 	if name == "" {
 		return &reason.Error{Code: reason.Unwatched, Doing: "watch /", Hint: "the root has no parent that would tell; use WatchDir for its entries"}
 	}
@@ -105,7 +103,7 @@ func (w *Watcher) Watch(p string, id ID) error {
 // WatchDir marks id whenever any entry of the directory at a path may have changed, or the directory itself was replaced.
 // Otherwise it is like Watch.
 func (w *Watcher) WatchDir(p string, id ID) error {
-	if err := validPath(p); err != nil {
+	if err := disk.ValidPath(p); err != nil {
 		return err
 	}
 	return w.add(p, "", id)
@@ -113,10 +111,10 @@ func (w *Watcher) WatchDir(p string, id ID) error {
 
 // Unwatch undoes Watch. Events that were read before may still come.
 func (w *Watcher) Unwatch(p string, id ID) {
-	if validPath(p) != nil || p == "/" {
+	if disk.ValidPath(p) != nil || p == "/" {
 		return // was never watched
 	}
-	dir, name := split(p)
+	dir, name := disk.Split(p)
 	w.remove(dir, name, id)
 }
 
@@ -137,7 +135,7 @@ func (w *Watcher) add(dir, name string, id ID) error {
 		return nil
 	}
 	return &reason.Error{
-		Code: reason.WatchLimit, Doing: "watch " + Shown(join(dir, name)), Cause: y.cause,
+		Code: reason.WatchLimit, Doing: "watch " + disk.Shown(disk.Join(dir, name)), Cause: y.cause,
 		Hint: "raise fs.inotify.max_user_watches or fs.inotify.max_user_instances; an ordinary user can watch only what he may read",
 	}
 }
@@ -207,10 +205,10 @@ func (w *Watcher) Retry() []ID {
 }
 
 // Stats returns the counts.
-func (w *Watcher) Stats() WatchStats {
+func (w *Watcher) Stats() Stats {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return WatchStats{Watches: len(w.nodes), Unwatched: len(w.unwatchedLocked()), Events: w.events, Overflows: w.overflows}
+	return Stats{Watches: len(w.nodes), Unwatched: len(w.unwatchedLocked()), Events: w.events, Overflows: w.overflows}
 }
 
 // Run reads events and gives those that concern somebody to sink, in order, from its own goroutine, until ctx ends; it
@@ -227,38 +225,6 @@ func (w *Watcher) Run(ctx context.Context, sink func([]Event)) error {
 			sink(events)
 		}
 	})
-}
-
-// readEvents gives each read of an event descriptor to take until ctx ends. It waits in the runtime's poller.
-func readEvents(ctx context.Context, f *os.File, size int, take func([]byte)) error {
-	if err := f.SetReadDeadline(time.Time{}); err != nil {
-		return &reason.Error{Code: reason.SystemCallFailed, Doing: "read " + f.Name(), Cause: err}
-	}
-	woken := make(chan struct{})
-	stop := context.AfterFunc(ctx, func() {
-		defer close(woken)
-		// It fails only on a closed file, whose read ends by itself.
-		_ = f.SetReadDeadline(time.Unix(1, 0))
-	})
-	defer func() {
-		if !stop() {
-			<-woken
-		}
-	}()
-	buf := make([]byte, size)
-	for {
-		n, err := f.Read(buf)
-		if ctx.Err() != nil {
-			return ctx.Err()
-		}
-		if err != nil && !errors.Is(err, unix.EINTR) {
-			if errors.Is(err, io.EOF) {
-				err = io.ErrUnexpectedEOF
-			}
-			return &reason.Error{Code: reason.SystemCallFailed, Doing: "read " + f.Name(), Cause: err}
-		}
-		take(buf[:max(n, 0)])
-	}
 }
 
 // mark is one entry of one way that changed.
@@ -350,7 +316,7 @@ func (w *Watcher) note(r *round, n notice) {
 		}
 		return
 	}
-	if n.name == "" || strings.HasPrefix(n.name, tempPrefix) {
+	if n.name == "" || strings.HasPrefix(n.name, disk.TempPrefix) {
 		return
 	}
 	for _, y := range node.ends {

@@ -1,4 +1,4 @@
-package disk
+package watch
 
 import (
 	"bytes"
@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"tako.dev/tako/internal/disk"
 	"tako.dev/tako/internal/reason"
 )
 
@@ -45,7 +46,7 @@ type entryKey struct{ dir, name string }
 // Writers remembers who changed the entries of directories last. It uses fanotify, which names the process; where that is
 // not to be had the agent goes on without. A process that writes through a mapping is not seen.
 type Writers struct {
-	root   *Root
+	root   *disk.Root
 	wanted func(dir, name string) bool
 	self   int
 	file   *os.File
@@ -58,17 +59,17 @@ type Writers struct {
 
 // NewWriters opens a fanotify group, which needs CAP_SYS_ADMIN. wanted says which entries are of interest; it is called
 // from Run's goroutine for each event, and keeps busy neighbours of a managed file cheap.
-func NewWriters(root *Root, wanted func(dir, name string) bool) (*Writers, error) {
+func NewWriters(root *disk.Root, wanted func(dir, name string) bool) (*Writers, error) {
 	// Newer kernels give the group that we want to everybody, but then name no process. A plain group is for the
 	// privileged only, so it tells whether names will come.
 	probe, err := unix.FanotifyInit(unix.FAN_CLASS_NOTIF|unix.FAN_CLOEXEC, unix.O_RDONLY)
 	if err != nil {
-		return nil, fault("open", "fanotify", err)
+		return nil, disk.Fault("open", "fanotify", err)
 	}
 	unix.Close(probe)
 	fd, err := unix.FanotifyInit(unix.FAN_CLASS_NOTIF|unix.FAN_REPORT_DFID_NAME|unix.FAN_CLOEXEC|unix.FAN_NONBLOCK, unix.O_RDONLY|unix.O_CLOEXEC)
 	if err != nil {
-		return nil, fault("open", "fanotify", err)
+		return nil, disk.Fault("open", "fanotify", err)
 	}
 	return &Writers{
 		root: root, wanted: wanted, self: os.Getpid(), file: os.NewFile(uintptr(fd), "fanotify"), fd: fd,
@@ -87,17 +88,17 @@ func (w *Writers) Add(dir string) error {
 		return err
 	}
 	defer d.Close()
-	key, err := handleKey(d.fd)
+	key, err := handleKey(d.FD())
 	if err != nil {
-		return fault("watch the writers in", dir, err)
+		return disk.Fault("watch the writers in", dir, err)
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if len(w.dirs) >= writersDirs {
-		return &reason.Error{Code: reason.WatchLimit, Doing: "watch the writers in " + Shown(dir)}
+		return &reason.Error{Code: reason.WatchLimit, Doing: "watch the writers in " + disk.Shown(dir)}
 	}
-	if err := unix.FanotifyMark(w.fd, unix.FAN_MARK_ADD|unix.FAN_MARK_ONLYDIR, fanotifyMask, unix.AT_FDCWD, procFD(d.fd)); err != nil {
-		return fault("watch the writers in", dir, err)
+	if err := unix.FanotifyMark(w.fd, unix.FAN_MARK_ADD|unix.FAN_MARK_ONLYDIR, fanotifyMask, unix.AT_FDCWD, disk.ProcPath(d.FD())); err != nil {
+		return disk.Fault("watch the writers in", dir, err)
 	}
 	for old, p := range w.dirs {
 		if p == dir {
@@ -119,7 +120,7 @@ func (w *Writers) Remove(dir string) {
 	w.mu.Unlock()
 	if d, err := w.root.Dir(dir); err == nil {
 		// It fails only if the directory is another one by now.
-		_ = unix.FanotifyMark(w.fd, unix.FAN_MARK_REMOVE, fanotifyMask, unix.AT_FDCWD, procFD(d.fd))
+		_ = unix.FanotifyMark(w.fd, unix.FAN_MARK_REMOVE, fanotifyMask, unix.AT_FDCWD, disk.ProcPath(d.FD()))
 		d.Close()
 	}
 }

@@ -1,4 +1,4 @@
-package disk
+package durable
 
 import (
 	"fmt"
@@ -7,12 +7,14 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"tako.dev/tako/internal/disk/disktest"
 )
 
 // TestKilledAtEverySystemCall kills a replacement as it enters each of its system calls: the file is the old one or the new
 // one, with the old mode or the new one to match, and what is left is swept.
 func TestKilledAtEverySystemCall(t *testing.T) {
-	if dir := os.Getenv(nobodyEnv); dir != "" {
+	if dir := os.Getenv(disktest.AgainEnv); dir != "" {
 		spec := textSpec(dir+"/f", strings.Repeat("new", 100_000))
 		spec.Mode = 0o600
 		write(t, hostRoot(t), spec)
@@ -31,22 +33,22 @@ func TestKilledAtEverySystemCall(t *testing.T) {
 			}
 			dir := t.TempDir()
 			p := filepath.Join(dir, "f")
-			must(t, os.WriteFile(p, []byte("old"), 0o644))
+			disktest.Must(t, os.WriteFile(p, []byte("old"), 0o644))
 			cmd := exec.Command(strace, "-f", "-qq", "-o", os.DevNull, "-e", "trace="+call, "-e", fmt.Sprintf("inject=%s:signal=SIGKILL:when=%d", call, n),
 				os.Args[0], "-test.run=^TestKilledAtEverySystemCall$")
-			cmd.Env = append(os.Environ(), nobodyEnv+"="+dir)
+			cmd.Env = append(os.Environ(), disktest.AgainEnv+"="+dir)
 			out, err := cmd.CombinedOutput()
 			if strings.Contains(string(out), "strace:") {
 				t.Skipf("needs strace: %s", out)
 			}
-			k, sweepErr := r.SweepTemporaries(bg, []string{dir}, nil)
-			must(t, sweepErr)
+			k, sweepErr := SweepTemporaries(bg, r, []string{dir}, nil)
+			disktest.Must(t, sweepErr)
 			swept += k
 			wantNoTemporaries(t, dir)
 			b, readErr := os.ReadFile(p)
-			must(t, readErr)
+			disktest.Must(t, readErr)
 			st, statErr := os.Stat(p)
-			must(t, statErr)
+			disktest.Must(t, statErr)
 			switch {
 			case string(b) == "old" && st.Mode() == 0o644:
 				olds++

@@ -1,4 +1,4 @@
-package disk
+package watch
 
 import (
 	"context"
@@ -15,8 +15,18 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"tako.dev/tako/internal/disk"
+	"tako.dev/tako/internal/disk/disktest"
 	"tako.dev/tako/internal/reason"
 )
+
+func hostRoot(t testing.TB) *disk.Root {
+	t.Helper()
+	r, err := disk.OpenRoot("/")
+	disktest.Must(t, err)
+	t.Cleanup(func() { r.Close() })
+	return r
+}
 
 // told collects what a Watcher tells.
 type told struct {
@@ -55,10 +65,10 @@ func (k *told) has(id ID) bool {
 }
 
 // watching runs a Watcher for the time of a test.
-func watching(t *testing.T, r *Root) (*Watcher, *told) {
+func watching(t *testing.T, r *disk.Root) (*Watcher, *told) {
 	t.Helper()
-	w, err := NewWatcher(r)
-	must(t, err)
+	w, err := New(r)
+	disktest.Must(t, err)
 	t.Cleanup(func() { w.Close() })
 	k := &told{marked: map[ID]int{}, blind: map[ID]bool{}}
 	running(t, func(ctx context.Context) error { return w.Run(ctx, k.sink) })
@@ -74,8 +84,8 @@ func fenced(t *testing.T, w *Watcher, k *told, fence string) {
 	id := k.fence
 	k.mu.Unlock()
 	fence = fmt.Sprint(fence, id)
-	must(t, w.Watch(fence, id))
-	must(t, os.WriteFile(fence, nil, 0o644))
+	disktest.Must(t, w.Watch(fence, id))
+	disktest.Must(t, os.WriteFile(fence, nil, 0o644))
 	eventually(t, func() string {
 		if k.has(id) {
 			return ""
@@ -111,11 +121,11 @@ func wantMarks(t *testing.T, w *Watcher, k *told, fence, what string, do func() 
 func TestThousandFilesTwoWatches(t *testing.T) {
 	r := hostRoot(t)
 	dir := t.TempDir()
-	w, err := NewWatcher(r)
-	must(t, err)
+	w, err := New(r)
+	disktest.Must(t, err)
 	defer w.Close()
 	for i := range 1000 {
-		must(t, w.Watch(fmt.Sprintf("%s/%d", dir, i), ID(i)))
+		disktest.Must(t, w.Watch(fmt.Sprintf("%s/%d", dir, i), ID(i)))
 	}
 	if s := w.Stats(); s.Watches > 2 || s.Unwatched != 0 {
 		t.Errorf("%+v", s)
@@ -132,15 +142,15 @@ func TestEveryChangeIsTold(t *testing.T) {
 	base := t.TempDir()
 	fence := filepath.Join(t.TempDir(), "fence")
 	r := hostRoot(t)
-	tree(t, base, "d/f", "d/g", "d/sub/")
+	disktest.Tree(t, base, "d/f", "d/g", "d/sub/")
 	w, k := watching(t, r)
 	p := base + "/d/f"
-	must(t, w.Watch(p, 1))
-	must(t, w.Watch(p, 4))
-	must(t, w.Watch(base+"/d/sub", 2))
-	must(t, w.WatchDir(base+"/d", 3))
+	disktest.Must(t, w.Watch(p, 1))
+	disktest.Must(t, w.Watch(p, 4))
+	disktest.Must(t, w.Watch(base+"/d/sub", 2))
+	disktest.Must(t, w.WatchDir(base+"/d", 3))
 	open, err := os.OpenFile(p, os.O_APPEND|os.O_RDWR, 0)
-	must(t, err)
+	disktest.Must(t, err)
 	defer open.Close()
 	for _, c := range []struct {
 		what string
@@ -159,7 +169,7 @@ func TestEveryChangeIsTold(t *testing.T) {
 		{"symlink instead", func() error { return os.Symlink("g", p) }, []ID{1, 3, 4}},
 		{"chmod of a directory", func() error { return os.Chmod(base+"/d/sub", 0o700) }, []ID{2, 3}},
 		{"something else", func() error { return os.WriteFile(base+"/d/other", nil, 0o644) }, []ID{3}},
-		{"our temporaries", func() error { return os.WriteFile(base+"/d/"+tempName("f"), nil, 0o644) }, nil},
+		{"our temporaries", func() error { return os.WriteFile(base+"/d/"+disk.TempName("f"), nil, 0o644) }, nil},
 		{"directory moved away", func() error { return os.Rename(base+"/d", base+"/e") }, []ID{1, 2, 3, 4}},
 		{"change in what was moved away", func() error { return os.WriteFile(base+"/e/f2", nil, 0o644) }, nil},
 		{"another in its place", func() error { return os.Mkdir(base+"/d", 0o755) }, []ID{1, 2, 3, 4}},
@@ -183,15 +193,15 @@ func TestMissingDirectories(t *testing.T) {
 		k.clear()
 		top := fmt.Sprintf("%s/%d", base, i)
 		p := top + "/a/b/c/f"
-		must(t, w.Watch(p, ID(i)))
-		must(t, os.MkdirAll(filepath.Dir(p), 0o755))
-		must(t, os.WriteFile(p, nil, 0o644))
+		disktest.Must(t, w.Watch(p, ID(i)))
+		disktest.Must(t, os.MkdirAll(filepath.Dir(p), 0o755))
+		disktest.Must(t, os.WriteFile(p, nil, 0o644))
 		fenced(t, w, k, base+"/fence")
 		if !k.has(ID(i)) {
 			t.Fatalf("round %d: nothing was told", i)
 		}
 		k.clear()
-		must(t, os.WriteFile(p, []byte("x"), 0o644))
+		disktest.Must(t, os.WriteFile(p, []byte("x"), 0o644))
 		fenced(t, w, k, base+"/fence")
 		if !k.has(ID(i)) {
 			t.Fatalf("round %d: the file itself is not watched", i)
@@ -219,11 +229,11 @@ func TestSubscribeBesideSomebody(t *testing.T) {
 			}
 		})
 		close(start)
-		must(t, w.Watch(p, ID(i)))
+		disktest.Must(t, w.Watch(p, ID(i)))
 		both.Wait()
 		fenced(t, w, k, base+"/fence")
 		k.clear()
-		must(t, os.WriteFile(p, nil, 0o644))
+		disktest.Must(t, os.WriteFile(p, nil, 0o644))
 		fenced(t, w, k, base+"/fence")
 		if !k.has(ID(i)) {
 			t.Fatalf("round %d: nothing was told", i)
@@ -236,10 +246,10 @@ func TestSymlinksOnTheWay(t *testing.T) {
 	r := hostRoot(t)
 	base := t.TempDir()
 	fence := filepath.Join(t.TempDir(), "fence")
-	tree(t, base, "rel/1/conf/f", "rel/2/conf/f")
-	must(t, os.Symlink("rel/1", base+"/current"))
+	disktest.Tree(t, base, "rel/1/conf/f", "rel/2/conf/f")
+	disktest.Must(t, os.Symlink("rel/1", base+"/current"))
 	w, k := watching(t, r)
-	must(t, w.Watch(base+"/current/conf/f", 1))
+	disktest.Must(t, w.Watch(base+"/current/conf/f", 1))
 	wantMarks(t, w, k, fence, "change", func() error { return os.Chmod(base+"/rel/1/conf/f", 0o600) }, 1)
 	wantMarks(t, w, k, fence, "swap", func() error {
 		if err := os.Symlink("rel/2", base+"/next"); err != nil {
@@ -256,11 +266,11 @@ func TestSymlinksOnTheWay(t *testing.T) {
 
 func TestUnmountIsTold(t *testing.T) {
 	r := hostRoot(t)
-	dir := mounted(t, "size=64k")
+	dir := disktest.Mounted(t, "size=64k")
 	fence := filepath.Join(t.TempDir(), "fence")
-	tree(t, dir, "f")
+	disktest.Tree(t, dir, "f")
 	w, k := watching(t, r)
-	must(t, w.Watch(dir+"/f", 1))
+	disktest.Must(t, w.Watch(dir+"/f", 1))
 	wantMarks(t, w, k, fence, "change", func() error { return os.Chmod(dir+"/f", 0o600) }, 1)
 	wantMarks(t, w, k, fence, "unmount", func() error { return unix.Unmount(dir, 0) }, 1)
 	wantMarks(t, w, k, fence, "file below", func() error { return os.WriteFile(dir+"/f", nil, 0o644) }, 1)
@@ -269,22 +279,22 @@ func TestUnmountIsTold(t *testing.T) {
 func TestOverflow(t *testing.T) {
 	r := hostRoot(t)
 	base := t.TempDir()
-	tree(t, base, "d/f")
-	w, err := NewWatcher(r)
-	must(t, err)
+	disktest.Tree(t, base, "d/f")
+	w, err := New(r)
+	disktest.Must(t, err)
 	t.Cleanup(func() { w.Close() })
-	must(t, w.Watch(base+"/d/f", 1))
+	disktest.Must(t, w.Watch(base+"/d/f", 1))
 	overflow := make([]byte, inotifyHeader)
 	binary.NativeEndian.PutUint32(overflow, ^uint32(0))
 	binary.NativeEndian.PutUint32(overflow[4:], unix.IN_Q_OVERFLOW)
 	// The directory was replaced, and the events that say so were lost.
-	must(t, os.Rename(base+"/d", base+"/e"))
-	tree(t, base, "d/f")
+	disktest.Must(t, os.Rename(base+"/d", base+"/e"))
+	disktest.Tree(t, base, "d/f")
 	drain(t, w)
 	if events := w.take(overflow); len(events) != 1 || !events[0].Overflow || w.Stats().Overflows != 1 {
 		t.Errorf("%+v, %+v", events, w.Stats())
 	}
-	must(t, os.Chmod(base+"/d/f", 0o600))
+	disktest.Must(t, os.Chmod(base+"/d/f", 0o600))
 	if events := w.take(drain(t, w)); len(events) != 1 || !slices.Equal(events[0].IDs, []ID{1}) || events[0].Name != "f" {
 		t.Errorf("after an overflow: %+v", events)
 	}
@@ -303,17 +313,17 @@ func drain(t *testing.T, w *Watcher) []byte {
 
 // TestWatchLimit lowers the limits of a user namespace of its own: the host's stay as they are.
 func TestWatchLimit(t *testing.T) {
-	if limits := os.Getenv(nobodyEnv); limits != "" {
+	if limits := os.Getenv(disktest.AgainEnv); limits != "" {
 		inWatchLimit(t, limits)
 		return
 	}
-	needRoot(t)
+	disktest.NeedRoot(t)
 	for _, limits := range []string{"3 watches", "0 instances"} {
 		n, what, _ := strings.Cut(limits, " ")
 		dir := t.TempDir()
 		script := `echo ` + n + ` >/proc/sys/user/max_inotify_` + what + ` && exec "$0" -test.run='^TestWatchLimit$' -test.v`
 		cmd := exec.Command("unshare", "--user", "--map-root-user", "sh", "-c", script, os.Args[0])
-		cmd.Env = append(os.Environ(), nobodyEnv+"="+dir+" "+limits)
+		cmd.Env = append(os.Environ(), disktest.AgainEnv+"="+dir+" "+limits)
 		out, err := cmd.CombinedOutput()
 		if !strings.Contains(string(out), "=== RUN") {
 			t.Skipf("needs user namespaces: %v\n%s", err, out)
@@ -328,23 +338,23 @@ func inWatchLimit(t *testing.T, env string) {
 	dir, limits, _ := strings.Cut(env, " ")
 	raise := func(n string) {
 		_, what, _ := strings.Cut(limits, " ")
-		must(t, os.WriteFile("/proc/sys/user/max_inotify_"+what, []byte(n), 0o644))
+		disktest.Must(t, os.WriteFile("/proc/sys/user/max_inotify_"+what, []byte(n), 0o644))
 	}
-	tree(t, dir, "a/f", "b/f")
+	disktest.Tree(t, dir, "a/f", "b/f")
 	w, k := watching(t, hostRoot(t))
 	errA := w.Watch(dir+"/a/f", 1)
 	errB := w.Watch(dir+"/b/f", 2)
 	want := []ID{1, 2}
 	if limits == "3 watches" {
 		// a and dir make two; b is the third; then nothing is left for a third directory.
-		must(t, errA)
-		must(t, errB)
-		tree(t, dir, "c/f")
+		disktest.Must(t, errA)
+		disktest.Must(t, errB)
+		disktest.Tree(t, dir, "c/f")
 		want = []ID{3}
 	} else {
-		wantCode(t, errA, reason.WatchLimit)
+		disktest.WantCode(t, errA, reason.WatchLimit)
 	}
-	wantCode(t, w.Watch(dir+"/c/f", 3), reason.WatchLimit)
+	disktest.WantCode(t, w.Watch(dir+"/c/f", 3), reason.WatchLimit)
 	if limits != "3 watches" {
 		want = append(want, 3)
 	}
@@ -359,7 +369,7 @@ func inWatchLimit(t *testing.T, env string) {
 		t.Errorf("retry: %v, unwatched %v; want %v", got, w.Unwatched(), want)
 	}
 	os.MkdirAll(dir+"/c", 0o755)
-	must(t, os.WriteFile(dir+"/c/f", nil, 0o644))
+	disktest.Must(t, os.WriteFile(dir+"/c/f", nil, 0o644))
 	eventually(t, func() string {
 		if k.has(3) {
 			return ""
@@ -369,8 +379,8 @@ func inWatchLimit(t *testing.T, env string) {
 }
 
 func TestRunEnds(t *testing.T) {
-	w, err := NewWatcher(hostRoot(t))
-	must(t, err)
+	w, err := New(hostRoot(t))
+	disktest.Must(t, err)
 	defer w.Close()
 	for range 2 {
 		ctx, cancel := context.WithCancel(context.Background())

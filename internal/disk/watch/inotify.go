@@ -1,4 +1,4 @@
-package disk
+package watch
 
 import (
 	"encoding/binary"
@@ -51,16 +51,6 @@ func parseNotices(b []byte, take func(notice)) error {
 		take(n)
 	}
 	return nil
-}
-
-// cString is the text before the first NUL.
-func cString(b []byte) string {
-	for i, c := range b {
-		if c == 0 {
-			return string(b[:i])
-		}
-	}
-	return string(b)
 }
 
 // openInotify opens an inotify descriptor. Reads of the file wait in the runtime's poller; the number is for the calls

@@ -1,4 +1,4 @@
-package disk
+package durable
 
 import (
 	"context"
@@ -12,18 +12,13 @@ import (
 	"sync"
 	"testing"
 	"unicode/utf8"
-	"unsafe"
 
 	"golang.org/x/sys/unix"
 
+	"tako.dev/tako/internal/disk"
+	"tako.dev/tako/internal/disk/disktest"
 	"tako.dev/tako/internal/reason"
 )
-
-func TestSignatureIsSmall(t *testing.T) {
-	if n := unsafe.Sizeof(Signature{}); n > 64 {
-		t.Errorf("a signature has %d bytes", n)
-	}
-}
 
 func TestWriteCreatesAndReplaces(t *testing.T) {
 	dir := t.TempDir()
@@ -31,7 +26,7 @@ func TestWriteCreatesAndReplaces(t *testing.T) {
 	p := filepath.Join(dir, "motd")
 
 	spec := textSpec(p, "one")
-	spec.Mode, spec.Expect = 0o4710, &Signature{}
+	spec.Mode, spec.Expect = 0o4710, &disk.Signature{}
 	res := write(t, r, spec)
 	if !res.Created || !res.Changed || res.BrokeHardLink || res.Signature.Perm() != 0o4710 {
 		t.Errorf("create: %+v", res)
@@ -39,7 +34,7 @@ func TestWriteCreatesAndReplaces(t *testing.T) {
 	spec = textSpec(p, strings.Repeat("two", 50_000))
 	spec.Mode, spec.Expect = Keep, &res.Signature
 	var old string
-	spec.OnBackup = func(f *os.File, st Stat) error {
+	spec.OnBackup = func(f *os.File, st disk.Stat) error {
 		b, err := io.ReadAll(f)
 		old = string(b)
 		if st.Signature != res.Signature {
@@ -59,7 +54,7 @@ func TestWriteCreatesAndReplaces(t *testing.T) {
 }
 
 func TestWriteOwner(t *testing.T) {
-	needRoot(t)
+	disktest.NeedRoot(t)
 	r := hostRoot(t)
 	p := filepath.Join(t.TempDir(), "f")
 	spec := textSpec(p, "x")
@@ -82,22 +77,22 @@ func TestOddNames(t *testing.T) {
 		p := dir + "/" + name
 		write(t, r, textSpec(p, "1"))
 		write(t, r, textSpec(p, "2"))
-		wantFile(t, p, "2")
-		_, err := r.Write(context.Background(), func() WriteSpec {
+		disktest.WantFile(t, p, "2")
+		_, err := Write(bg, r, func() WriteSpec {
 			s := textSpec(p, "3")
-			s.Expect = &Signature{}
+			s.Expect = &disk.Signature{}
 			return s
 		}())
-		wantCode(t, err, reason.ConcurrentEdit)
+		disktest.WantCode(t, err, reason.ConcurrentEdit)
 		if strings.ContainsAny(err.Error(), "\n\x1b") || !utf8.ValidString(err.Error()) {
 			t.Errorf("error shows the name raw: %q", err)
 		}
-		must(t, r.Remove(context.Background(), RemoveSpec{Path: p}))
+		disktest.Must(t, Remove(bg, r, RemoveSpec{Path: p}))
 	}
-	_, err := r.Write(context.Background(), textSpec(dir+"/"+strings.Repeat("n", 256), "x"))
-	wantCode(t, err, reason.NameTooLong)
+	_, err := Write(bg, r, textSpec(dir+"/"+strings.Repeat("n", 256), "x"))
+	disktest.WantCode(t, err, reason.NameTooLong)
 	for _, p := range []string{"", "relative", "/a/../b", "/a//b", "/a/", "/a\x00b", "/"} {
-		if _, err := r.Write(context.Background(), textSpec(p, "x")); err == nil {
+		if _, err := Write(bg, r, textSpec(p, "x")); err == nil {
 			t.Errorf("path %q is taken", p)
 		}
 	}
@@ -114,31 +109,31 @@ func TestEditDuringBackup(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
 			p := filepath.Join(dir, "f")
-			must(t, os.WriteFile(p, []byte("old"), 0o644))
+			disktest.Must(t, os.WriteFile(p, []byte("old"), 0o644))
 			spec := textSpec(p, "new")
 			kept := ""
-			keep := func(f *os.File, _ Stat) error {
+			keep := func(f *os.File, _ disk.Stat) error {
 				b, err := io.ReadAll(f)
 				kept = string(b)
 				return err
 			}
-			spec.OnBackup = func(f *os.File, st Stat) error {
-				wantFile(t, p, "new")
-				must(t, os.WriteFile(p, []byte("theirs"), 0o644))
+			spec.OnBackup = func(f *os.File, st disk.Stat) error {
+				disktest.WantFile(t, p, "new")
+				disktest.Must(t, os.WriteFile(p, []byte("theirs"), 0o644))
 				return errors.Join(keep(f, st), want)
 			}
-			res, err := r.Write(bg, spec)
+			res, err := Write(bg, r, spec)
 			if !errors.Is(err, want) || !res.Changed {
 				t.Errorf("result %+v, error %v", res, err)
 			}
-			wantFile(t, p, "theirs")
+			disktest.WantFile(t, p, "theirs")
 			if now, err := r.Stat(p); err != nil || now.Signature == res.Signature {
 				t.Errorf("their file is taken for ours: %+v, %v", now, err)
 			}
 			if want != nil {
 				// Theirs may stay, but the old one must not be lost.
 				kept = ""
-				if n, err := r.SweepTemporaries(bg, []string{dir}, keep); n != 1 || err != nil {
+				if n, err := SweepTemporaries(bg, r, []string{dir}, keep); n != 1 || err != nil {
 					t.Errorf("swept %d, %v", n, err)
 				}
 			}
@@ -154,7 +149,7 @@ func TestEditDuringBackup(t *testing.T) {
 func TestFailedWriteChangesNothing(t *testing.T) {
 	r := hostRoot(t)
 	mine := errors.New("rejected")
-	edit := func(p string) { must(t, os.WriteFile(p, []byte("theirs"), 0o600)) }
+	edit := func(p string) { disktest.Must(t, os.WriteFile(p, []byte("theirs"), 0o600)) }
 	cancelled, cancel := context.WithCancel(context.Background())
 	cancel()
 	for name, c := range map[string]struct {
@@ -165,16 +160,16 @@ func TestFailedWriteChangesNothing(t *testing.T) {
 		after  string
 	}{
 		"check":     {change: func(_ string, s *WriteSpec) { s.Check = func(context.Context, string) error { return mine } }, err: mine, after: "old"},
-		"backup":    {change: func(_ string, s *WriteSpec) { s.OnBackup = func(*os.File, Stat) error { return mine } }, err: mine, after: "old"},
+		"backup":    {change: func(_ string, s *WriteSpec) { s.OnBackup = func(*os.File, disk.Stat) error { return mine } }, err: mine, after: "old"},
 		"short":     {change: func(_ string, s *WriteSpec) { s.Size = 100 }, err: io.ErrUnexpectedEOF, code: reason.SystemCallFailed, after: "old"},
 		"cancelled": {ctx: cancelled, change: func(string, *WriteSpec) {}, code: reason.Interrupted, after: "old"},
-		"expect":    {change: func(_ string, s *WriteSpec) { s.Expect = &Signature{Mode: 1} }, code: reason.ConcurrentEdit, after: "old"},
+		"expect":    {change: func(_ string, s *WriteSpec) { s.Expect = &disk.Signature{Mode: 1} }, code: reason.ConcurrentEdit, after: "old"},
 		"edit during check": {change: func(p string, s *WriteSpec) {
 			s.Check = func(context.Context, string) error { edit(p); return nil }
 		}, code: reason.ConcurrentEdit, after: "theirs"},
 		"edit in place during backup": {change: func(p string, s *WriteSpec) {
 			s.InPlace = true
-			s.OnBackup = func(*os.File, Stat) error { edit(p); return nil }
+			s.OnBackup = func(*os.File, disk.Stat) error { edit(p); return nil }
 		}, code: reason.ConcurrentEdit, after: "theirs"},
 		"check in place": {change: func(_ string, s *WriteSpec) {
 			s.InPlace = true
@@ -184,18 +179,18 @@ func TestFailedWriteChangesNothing(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
 			p := filepath.Join(dir, "f")
-			must(t, os.WriteFile(p, []byte("old"), 0o644))
+			disktest.Must(t, os.WriteFile(p, []byte("old"), 0o644))
 			spec := textSpec(p, "new")
 			c.change(p, &spec)
 			ctx := c.ctx
 			if ctx == nil {
 				ctx = context.Background()
 			}
-			res, err := r.Write(ctx, spec)
+			res, err := Write(ctx, r, spec)
 			if err == nil || res.Changed || c.err != nil && !errors.Is(err, c.err) || c.code != 0 && !reason.Is(err, c.code) {
 				t.Errorf("result %+v, error %v", res, err)
 			}
-			wantFile(t, p, c.after)
+			disktest.WantFile(t, p, c.after)
 			wantNoTemporaries(t, dir)
 		})
 	}
@@ -206,17 +201,17 @@ func TestCreateNeverReplaces(t *testing.T) {
 	p := filepath.Join(dir, "f")
 	spec := textSpec(p, "ours")
 	spec.Check = func(context.Context, string) error { return os.WriteFile(p, []byte("theirs"), 0o644) }
-	_, err := hostRoot(t).Write(context.Background(), spec)
-	wantCode(t, err, reason.ConcurrentEdit)
-	wantFile(t, p, "theirs")
+	_, err := Write(bg, hostRoot(t), spec)
+	disktest.WantCode(t, err, reason.ConcurrentEdit)
+	disktest.WantFile(t, p, "theirs")
 	wantNoTemporaries(t, dir)
 }
 
 // TestCheckSeesFinalFile: owner and mode are set when the check runs, and the path is one that it can open.
 func TestCheckSeesFinalFile(t *testing.T) {
 	sandbox := t.TempDir()
-	must(t, os.Mkdir(filepath.Join(sandbox, "real"), 0o755))
-	must(t, os.Symlink("/real", filepath.Join(sandbox, "etc")))
+	disktest.Must(t, os.Mkdir(filepath.Join(sandbox, "real"), 0o755))
+	disktest.Must(t, os.Symlink("/real", filepath.Join(sandbox, "etc")))
 	spec := textSpec("/etc/f", "text")
 	spec.Mode = 0o640
 	spec.Check = func(_ context.Context, temp string) error {
@@ -227,7 +222,7 @@ func TestCheckSeesFinalFile(t *testing.T) {
 		return err
 	}
 	write(t, rootAt(t, sandbox), spec)
-	wantFile(t, filepath.Join(sandbox, "real", "f"), "text")
+	disktest.WantFile(t, filepath.Join(sandbox, "real", "f"), "text")
 }
 
 func TestTypesInTheWay(t *testing.T) {
@@ -239,19 +234,19 @@ func TestTypesInTheWay(t *testing.T) {
 	} {
 		dir := t.TempDir()
 		p := filepath.Join(dir, "f")
-		must(t, make(p))
-		_, err := r.Write(context.Background(), textSpec(p, "x"))
-		wantCode(t, err, reason.TypeInTheWay)
+		disktest.Must(t, make(p))
+		_, err := Write(bg, r, textSpec(p, "x"))
+		disktest.WantCode(t, err, reason.TypeInTheWay)
 		d, _, err := r.Parent(p)
-		must(t, err)
+		disktest.Must(t, err)
 		_, _, err = d.ReadFile("f", 10)
-		wantCode(t, err, reason.TypeInTheWay)
+		disktest.WantCode(t, err, reason.TypeInTheWay)
 		d.Close()
 		spec := textSpec(p, "x")
 		spec.Force = true
 		if name == "directory" {
-			_, err = r.Write(context.Background(), spec)
-			wantCode(t, err, reason.TypeInTheWay)
+			_, err = Write(bg, r, spec)
+			disktest.WantCode(t, err, reason.TypeInTheWay)
 			continue
 		}
 		write(t, r, spec)
@@ -262,28 +257,28 @@ func TestTypesInTheWay(t *testing.T) {
 func TestHardLinkIsBrokenAndSaid(t *testing.T) {
 	dir := t.TempDir()
 	p, other := filepath.Join(dir, "f"), filepath.Join(dir, "g")
-	must(t, os.WriteFile(p, []byte("old"), 0o644))
-	must(t, os.Link(p, other))
+	disktest.Must(t, os.WriteFile(p, []byte("old"), 0o644))
+	disktest.Must(t, os.Link(p, other))
 	if res := write(t, hostRoot(t), textSpec(p, "new")); !res.BrokeHardLink {
 		t.Errorf("result %+v", res)
 	}
-	wantFile(t, other, "old")
+	disktest.WantFile(t, other, "old")
 }
 
 func TestInPlaceKeepsInode(t *testing.T) {
 	dir := t.TempDir()
 	r := hostRoot(t)
 	p := filepath.Join(dir, "f")
-	must(t, os.WriteFile(p, []byte("a long old text"), 0o600))
+	disktest.Must(t, os.WriteFile(p, []byte("a long old text"), 0o600))
 	before, err := r.Stat(p)
-	must(t, err)
+	disktest.Must(t, err)
 	spec := textSpec(p, "new")
 	spec.InPlace, spec.Mode = true, 0o4755
 	res := write(t, r, spec)
 	if res.Signature.Ino != before.Ino || res.Created || res.Signature.Perm() != 0o4755 {
 		t.Errorf("result %+v, before %+v", res, before)
 	}
-	wantFile(t, p, "new")
+	disktest.WantFile(t, p, "new")
 	spec.Path = filepath.Join(dir, "fresh")
 	if res := write(t, r, spec); !res.Created {
 		t.Errorf("fresh: %+v", res)
@@ -291,42 +286,42 @@ func TestInPlaceKeepsInode(t *testing.T) {
 }
 
 func TestMountedFile(t *testing.T) {
-	needRoot(t)
+	disktest.NeedRoot(t)
 	dir := t.TempDir()
 	r := hostRoot(t)
 	p, source := filepath.Join(dir, "f"), filepath.Join(dir, "source")
-	must(t, os.WriteFile(p, nil, 0o644))
-	must(t, os.WriteFile(source, []byte("old"), 0o644))
+	disktest.Must(t, os.WriteFile(p, nil, 0o644))
+	disktest.Must(t, os.WriteFile(source, []byte("old"), 0o644))
 	if err := unix.Mount(source, p, "", unix.MS_BIND, ""); err != nil {
 		t.Skip("needs mount:", err)
 	}
 	defer unix.Unmount(p, unix.MNT_DETACH)
-	_, err := r.Write(context.Background(), textSpec(p, "new"))
-	wantCode(t, err, reason.MountPointFile)
+	_, err := Write(bg, r, textSpec(p, "new"))
+	disktest.WantCode(t, err, reason.MountPointFile)
 	spec := textSpec(p, "new")
 	spec.InPlace = true
 	write(t, r, spec)
-	wantFile(t, source, "new")
+	disktest.WantFile(t, source, "new")
 }
 
 func TestAttributesAreKept(t *testing.T) {
-	needRoot(t)
+	disktest.NeedRoot(t)
 	dir := t.TempDir()
 	r := hostRoot(t)
 	p := filepath.Join(dir, "f")
-	must(t, os.WriteFile(p, []byte("old"), 0o644))
-	must(t, unix.Setxattr(p, "user.note", []byte("kept"), 0))
+	disktest.Must(t, os.WriteFile(p, []byte("old"), 0o644))
+	disktest.Must(t, unix.Setxattr(p, "user.note", []byte("kept"), 0))
 	if err := exec.Command("setfacl", "-m", "u:12:rw", p).Run(); err != nil {
 		t.Skip("needs setfacl:", err)
 	}
 	// cap_net_raw+ep, version 2: see capabilities(7).
 	capability := []byte{1, 0, 0, 2, 0, 0x20, 0, 0, 0, 0x20, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}
-	must(t, unix.Setxattr(p, "security.capability", capability, 0))
+	disktest.Must(t, unix.Setxattr(p, "security.capability", capability, 0))
 	spec := textSpec(p, "new")
 	spec.Mode = Keep
 	write(t, r, spec)
 	names, err := attributeNamesOf(p)
-	must(t, err)
+	disktest.Must(t, err)
 	if got := strings.Join(names, " "); got != "system.posix_acl_access user.note" && got != "user.note system.posix_acl_access" {
 		t.Errorf("attributes %q", got)
 	}
@@ -340,8 +335,8 @@ func TestAttributesAreKept(t *testing.T) {
 	}
 	// A default list of the directory is for new files, not for those that had none.
 	plain := filepath.Join(dir, "plain")
-	must(t, os.WriteFile(plain, nil, 0o644))
-	must(t, exec.Command("setfacl", "-d", "-m", "u:12:rwx", dir).Run())
+	disktest.Must(t, os.WriteFile(plain, nil, 0o644))
+	disktest.Must(t, exec.Command("setfacl", "-d", "-m", "u:12:rwx", dir).Run())
 	write(t, r, textSpec(plain, "x"))
 	if names, err := attributeNamesOf(plain); err != nil || len(names) != 0 {
 		t.Errorf("attributes %q, %v", names, err)
@@ -397,49 +392,49 @@ func TestWriteAll(t *testing.T) {
 	var specs []WriteSpec
 	for i := range 300 {
 		sub := filepath.Join(dir, fmt.Sprint(i%100))
-		must(t, os.MkdirAll(sub, 0o755))
+		disktest.Must(t, os.MkdirAll(sub, 0o755))
 		specs = append(specs, textSpec(filepath.Join(sub, fmt.Sprint(i)), fmt.Sprint("text ", i)))
 	}
 	specs[7].Path = filepath.Join(dir, "missing", "f")
 	specs[8].Size = 1000
-	for i, res := range r.WriteAll(context.Background(), specs) {
+	for i, res := range WriteAll(bg, r, specs) {
 		switch i {
 		case 7:
-			wantCode(t, res.Err, reason.ParentMissing)
+			disktest.WantCode(t, res.Err, reason.ParentMissing)
 		case 8:
-			wantCode(t, res.Err, reason.SystemCallFailed)
+			disktest.WantCode(t, res.Err, reason.SystemCallFailed)
 		default:
 			if res.Err != nil || !res.Created {
 				t.Fatalf("file %d: %+v", i, res)
 			}
-			wantFile(t, specs[i].Path, fmt.Sprint("text ", i))
+			disktest.WantFile(t, specs[i].Path, fmt.Sprint("text ", i))
 		}
 	}
 }
 
 func TestFullAndReadOnly(t *testing.T) {
-	dir := mounted(t, "size=64k")
+	dir := disktest.Mounted(t, "size=64k")
 	r := hostRoot(t)
 	p := filepath.Join(dir, "f")
 	write(t, r, textSpec(p, "old"))
-	_, err := r.Write(context.Background(), textSpec(p, strings.Repeat("x", 100_000)))
-	wantCode(t, err, reason.DiskFull)
-	wantFile(t, p, "old")
+	_, err := Write(bg, r, textSpec(p, strings.Repeat("x", 100_000)))
+	disktest.WantCode(t, err, reason.DiskFull)
+	disktest.WantFile(t, p, "old")
 	wantNoTemporaries(t, dir)
 
-	must(t, unix.Mount("", dir, "", unix.MS_REMOUNT|unix.MS_RDONLY, ""))
-	_, err = r.Write(context.Background(), textSpec(p, "new"))
-	wantCode(t, err, reason.ReadOnlyFS)
-	_, err = r.Mkdir(context.Background(), MkdirSpec{Path: dir + "/d", Mode: 0o755, UID: Keep, GID: Keep})
-	wantCode(t, err, reason.ReadOnlyFS)
-	wantCode(t, r.Remove(context.Background(), RemoveSpec{Path: p}), reason.ReadOnlyFS)
-	_, err = r.Chmod(context.Background(), p, 0o600, nil)
-	wantCode(t, err, reason.ReadOnlyFS)
-	wantFile(t, p, "old")
+	disktest.Must(t, unix.Mount("", dir, "", unix.MS_REMOUNT|unix.MS_RDONLY, ""))
+	_, err = Write(bg, r, textSpec(p, "new"))
+	disktest.WantCode(t, err, reason.ReadOnlyFS)
+	_, err = Mkdir(bg, r, MkdirSpec{Path: dir + "/d", Mode: 0o755, UID: Keep, GID: Keep})
+	disktest.WantCode(t, err, reason.ReadOnlyFS)
+	disktest.WantCode(t, Remove(bg, r, RemoveSpec{Path: p}), reason.ReadOnlyFS)
+	_, err = SetAttributes(bg, r, chmod(p, 0o600, nil))
+	disktest.WantCode(t, err, reason.ReadOnlyFS)
+	disktest.WantFile(t, p, "old")
 }
 
 func TestImmutable(t *testing.T) {
-	needRoot(t)
+	disktest.NeedRoot(t)
 	dir := t.TempDir()
 	r := hostRoot(t)
 	p := filepath.Join(dir, "f")
@@ -449,11 +444,11 @@ func TestImmutable(t *testing.T) {
 			if out, err := exec.Command("chattr", "+"+flag, target).CombinedOutput(); err != nil {
 				t.Skipf("needs chattr: %v %s", err, out)
 			}
-			_, err := r.Write(context.Background(), textSpec(p, "new"))
-			wantCode(t, err, reason.Immutable)
-			wantCode(t, r.Remove(context.Background(), RemoveSpec{Path: p}), reason.Immutable)
-			must(t, exec.Command("chattr", "-"+flag, target).Run())
-			wantFile(t, p, "old")
+			_, err := Write(bg, r, textSpec(p, "new"))
+			disktest.WantCode(t, err, reason.Immutable)
+			disktest.WantCode(t, Remove(bg, r, RemoveSpec{Path: p}), reason.Immutable)
+			disktest.Must(t, exec.Command("chattr", "-"+flag, target).Run())
+			disktest.WantFile(t, p, "old")
 			wantNoTemporaries(t, dir)
 		}
 	}

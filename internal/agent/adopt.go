@@ -1,0 +1,257 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"path"
+	"runtime"
+	"runtime/debug"
+	"slices"
+	"time"
+
+	"tako.dev/tako/declare"
+	"tako.dev/tako/internal/agent/core"
+	"tako.dev/tako/internal/agent/load"
+	"tako.dev/tako/internal/agent/subscribe"
+	"tako.dev/tako/internal/catalog"
+	"tako.dev/tako/internal/converge"
+	"tako.dev/tako/internal/host"
+	"tako.dev/tako/internal/reason"
+	"tako.dev/tako/internal/systemd"
+)
+
+// bindTime bounds binding one resource: it may ask the system for a user's number.
+const bindTime = 10 * time.Second
+
+// scope returns what expressions see of this host now.
+func scope(opts *Options) (declare.Lookup, error) {
+	fact, err := opts.Facts.Collect()
+	if err != nil {
+		return nil, err
+	}
+	return declare.Scope{NodeName: opts.NodeName, Labels: opts.Labels, Fact: fact}.Lookup, nil
+}
+
+// begin loads the first state. A declaration that cannot be enforced is an error, unless the agent is to watch and has a
+// last good state: then that is enforced, and the error is told.
+func (l *loop) begin(ctx context.Context) error {
+	lookup, err := scope(l.opts)
+	if err != nil {
+		return err
+	}
+	l.lookup = lookup
+	d, err := load.Declared(l.opts.Files, l.store, lookup, l.opts.lane)
+	if err != nil {
+		if !l.opts.Watch || len(l.store.Active()) == 0 {
+			return err
+		}
+		l.refused(err)
+		if d, err = load.LastGood(l.store, lookup, l.opts.lane); err != nil {
+			return err
+		}
+	}
+	if err := l.adopt(ctx, d); err != nil {
+		return err
+	}
+	l.subs.WatchDeclarations(l.opts.Files)
+	l.rearm()
+	l.sweep(ctx)
+	if err := forget(ctx, l.errands()); err != nil {
+		l.book.trouble("forget old content", err)
+	}
+	// Where systemd did not start this process, there is nobody to tell.
+	_ = systemd.Notify(systemd.Ready)
+	l.step(ctx, converge.Tick{})
+	return nil
+}
+
+// sweep removes the temporary files that a killed agent left in the directories that are managed.
+func (l *loop) sweep(ctx context.Context) {
+	var dirs []string
+	for _, p := range l.parts {
+		if p.claim.Kind == declare.ClaimPath {
+			dirs = append(dirs, path.Dir(p.claim.ID))
+		}
+	}
+	slices.Sort(dirs)
+	s, ok := l.opts.Types[declare.TypeFile].(host.Sweeper) // which makes directories and symlinks too
+	if !ok {
+		return
+	}
+	if err := s.Sweep(ctx, slices.Compact(dirs)); err != nil {
+		l.book.trouble("remove temporary files that were left behind", err)
+	}
+}
+
+// observe looks at the facts again and reloads if one has changed. The kernel tells more often than that: the name of any
+// container that starts wakes who watches the host's own.
+func (l *loop) observe(ctx context.Context) {
+	if lookup, err := scope(l.opts); err == nil && load.SameFacts(l.lookup, lookup) {
+		return
+	}
+	l.reload(ctx)
+}
+
+// reload takes in new declarations or new facts. Declarations that cannot be enforced change nothing and are told; the last
+// good ones are then compiled anew for the facts.
+func (l *loop) reload(ctx context.Context) {
+	lookup, err := scope(l.opts)
+	if err != nil {
+		l.refused(err)
+		return
+	}
+	l.lookup = lookup
+	d, err := load.Declared(l.opts.Files, l.store, lookup, l.opts.lane)
+	if err == nil {
+		l.refuse = nil
+	} else {
+		l.refused(err)
+		if d, err = load.LastGood(l.store, lookup, l.opts.lane); err != nil {
+			l.book.trouble("read the active state", err)
+			return
+		}
+	}
+	if err := l.adopt(ctx, d); err != nil {
+		l.refused(err)
+	}
+	l.subs.WatchDeclarations(l.opts.Files) // there may be new directories
+	l.rearm()
+}
+
+// refused notes why the newest declaration is not the one enforced.
+func (l *loop) refused(err error) {
+	l.refuse = problems(err)
+	for i := range l.refuse {
+		l.book.show(&l.refuse[i])
+	}
+}
+
+// adopt commits a state, binds its resources, watches them, and gives the graph to the engine.
+func (l *loop) adopt(ctx context.Context, d *load.State) error {
+	graph := d.Compiled.Graph
+	if l.engine != nil && d.Active(l.store) && d.Wants(l.engine.Graph()) {
+		return nil // the facts that changed matter to nothing
+	}
+	if err := d.Commit(l.store); err != nil {
+		return err
+	}
+	l.bodies.Swap(d)
+	parts := make([]*part, graph.Len())
+	for i := range parts {
+		parts[i] = l.part(ctx, d, &d.Compiled.Items[i], graph.Vertices[i].Digest)
+	}
+	l.parts = parts
+	if err := l.subs.Swap(ctx, subscribers(parts)); err != nil {
+		l.book.trouble("watch units", err)
+	}
+	l.book.unsaved, l.book.loaded = true, true
+	if l.engine != nil {
+		effects, err := l.engine.Swap(time.Now(), graph)
+		if err != nil {
+			return err
+		}
+		l.carryOut(ctx, effects)
+		return nil
+	}
+	pending, budgets := l.store.Resume(time.Now())
+	if !l.opts.Watch {
+		budgets = nil // a person who asks for one run wants every resource tried now
+	}
+	engine, err := converge.New(graph, l.opts.engine(), rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64())), converge.Resume{Converged: l.store.Converged(), Pending: pending, Budgets: budgets})
+	l.engine = engine
+	return err
+}
+
+func subscribers(parts []*part) []subscribe.Subscriber {
+	members := make([]subscribe.Subscriber, len(parts))
+	for i, p := range parts {
+		members[i] = p
+	}
+	return members
+}
+
+// part makes the part of an item, or takes over the one that is there for the same desire.
+func (l *loop) part(ctx context.Context, d *load.State, it *core.Item, digest converge.Digest) *part {
+	if l.engine != nil {
+		if id := l.engine.Graph().ID(core.Key(it.Claim)); id != converge.None && l.parts[id].digest == digest && l.parts[id].when == it.When {
+			p := *l.parts[id]
+			p.title, p.config, p.place, p.plan = it.Title, it.Config, it.Place.String(), host.Plan{}
+			return &p
+		}
+	}
+	p := newPart(it, digest)
+	if it.Removal >= 0 {
+		e, err := catalog.Decode(d.Removals[it.Removal].Body)
+		if err != nil {
+			p.err = reason.Of(err)
+			return p
+		}
+		it.Resource = e.Resource
+		p.removal = &removal{how: it.OnRemove}
+	}
+	if p.when == "" && p.err == nil {
+		l.bind(ctx, p, it.Resource)
+	}
+	it.Resource = declare.Resource{}
+	return p
+}
+
+// bind makes a part's resource ready, or notes why it cannot be.
+func (l *loop) bind(ctx context.Context, p *part, r declare.Resource) {
+	p.res, p.err = bind(ctx, l.opts.Types[p.kind], l.declaredAs(p, r))
+}
+
+// declaredAs is what a type gets to know of a part. A removed resource has no body in the active state: it is kept.
+func (l *loop) declaredAs(p *part, r declare.Resource) host.Declared {
+	d := host.Declared{Title: p.title, Resource: r}
+	key, digest := p.Key(), p.digest
+	if p.removal != nil {
+		d.Body = func() (declare.Resource, error) { return r, nil }
+		return d
+	}
+	d.Body = func() (declare.Resource, error) { return l.bodies.Read(key, digest) }
+	return d
+}
+
+func bind(ctx context.Context, t host.Type, d host.Declared) (host.Resource, *reason.Error) {
+	ctx, cancel := context.WithTimeout(ctx, bindTime)
+	defer cancel()
+	res, err := t.Bind(ctx, d)
+	return res, reason.Of(err)
+}
+
+// problems lists the mistakes inside an error that came from loading.
+func problems(err error) []Problem {
+	var faults declare.Faults
+	if !errors.As(err, &faults) {
+		return []Problem{*problem(reason.Of(err))}
+	}
+	list := make([]Problem, len(faults))
+	for i, f := range faults {
+		list[i] = Problem{Code: f.Code, Message: f.Place().String() + ": " + f.Message, Hint: f.Hint}
+	}
+	return list
+}
+
+// engine returns the engine's bounds: the lanes of the types, each once.
+func (o *Options) engine() converge.Options {
+	var out converge.Options
+	seen := map[string]bool{}
+	for _, t := range o.Types {
+		if l := t.Lane(); !seen[l.Name] {
+			seen[l.Name] = true
+			out.Lanes = append(out.Lanes, l)
+		}
+	}
+	return out
+}
+
+// lane names the lane of a type.
+func (o *Options) lane(t declare.ResourceType) string { return o.Types[t].Lane().Name }
+
+// release gives memory back that loading and converging needed and idling does not.
+func release() {
+	runtime.GC()
+	debug.FreeOSMemory()
+}

@@ -1,0 +1,82 @@
+package load
+
+import (
+	"fmt"
+	"sync"
+
+	"tako.dev/tako/declare"
+	"tako.dev/tako/internal/agent/store"
+	"tako.dev/tako/internal/catalog"
+	"tako.dev/tako/internal/converge"
+	"tako.dev/tako/internal/reason"
+)
+
+// Bodies reads declared resources again, for what is too large to keep in memory. It follows the active state when that is
+// swapped. Its methods may be called from several goroutines.
+type Bodies struct {
+	store *store.Store
+
+	mu     sync.Mutex // guards what follows
+	active []store.Ref
+	graph  *converge.Graph
+	lookup declare.Lookup
+}
+
+// NewBodies returns one of a store; it knows nothing before the first Swap.
+func NewBodies(st *store.Store) *Bodies { return &Bodies{store: st} }
+
+// Swap follows a committed state.
+func (b *Bodies) Swap(d *State) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.active, b.graph, b.lookup = b.store.Active(), d.Compiled.Graph, d.Lookup
+}
+
+// Read returns the resource that claims key, expanded. digest is what the caller was bound to: something else by now is an
+// error, because the caller's operation belongs to a state that is over.
+func (b *Bodies) Read(key converge.Key, digest converge.Digest) (declare.Resource, error) {
+	b.mu.Lock()
+	id := b.graph.ID(key)
+	if id == converge.None || int(id) >= len(b.active) {
+		b.mu.Unlock()
+		return declare.Resource{}, superseded(key)
+	}
+	ref, lookup := b.active[id], b.lookup
+	b.mu.Unlock()
+	e, err := readEntry(b.store, ref)
+	if err != nil {
+		return declare.Resource{}, err
+	}
+	r := e.Resource
+	if r.Expand {
+		if r, err = r.Expanded(lookup); err != nil {
+			return declare.Resource{}, err
+		}
+	}
+	d, err := catalog.Desire(r)
+	if err != nil {
+		return declare.Resource{}, err
+	}
+	if converge.Digest(d) != digest {
+		return declare.Resource{}, superseded(key)
+	}
+	return r, nil
+}
+
+func superseded(key converge.Key) error {
+	return &reason.Error{Code: reason.ConcurrentEdit, Doing: "read the declaration of " + string(key), Cause: fmt.Errorf("it has just been replaced")}
+}
+
+// readEntry reads one entry of the active state.
+func readEntry(st *store.Store, ref store.Ref) (catalog.Entry, error) {
+	data, err := st.Body(ref)
+	if err != nil {
+		return catalog.Entry{}, err
+	}
+	e, err := catalog.Decode(data)
+	if err != nil {
+		return catalog.Entry{}, err
+	}
+	e.Config, e.Place = ref.Config, declare.Place{File: ref.Place}
+	return e, nil
+}

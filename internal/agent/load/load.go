@@ -1,0 +1,177 @@
+package load
+
+import (
+	"slices"
+	"time"
+
+	"tako.dev/tako/declare"
+	"tako.dev/tako/internal/agent/core"
+	"tako.dev/tako/internal/agent/store"
+	"tako.dev/tako/internal/catalog"
+	"tako.dev/tako/internal/converge"
+)
+
+// State is a state that may become the active one.
+type State struct {
+	Entries  []catalog.Entry
+	Removals []store.Removal // what has to be undone: because it is not in Entries any more, or still from before
+	Compiled *core.Compiled
+	Lookup   declare.Lookup // what it was compiled for
+
+	claims  []declare.Claim
+	encoded [][]byte // bodies, by entry; nil where the state is the active one already
+	root    catalog.Digest
+	leaving []store.Removal // of Removals, what was not there before
+}
+
+// Lane names the lane of a resource type, see converge.Vertex.
+type Lane func(declare.ResourceType) string
+
+// Declared reads declaration files and directories and compiles them against what is active. Every mistake of every file comes
+// back at once, as declare.Faults; nothing is written.
+func Declared(files []string, st *store.Store, lookup declare.Lookup, lane Lane) (*State, error) {
+	documents, err := declare.Load(files)
+	if err != nil {
+		return nil, err
+	}
+	entries, faults := catalog.Resolve(documents)
+	if len(faults) > 0 {
+		return nil, declare.Faults(declare.SortFaults(faults))
+	}
+	d := &State{Entries: entries, Lookup: lookup, encoded: make([][]byte, len(entries)), claims: make([]declare.Claim, len(entries))}
+	for i := range entries {
+		body, err := entries[i].Encode()
+		if err != nil {
+			return nil, err
+		}
+		d.encoded[i], d.claims[i] = body, entries[i].Claim()
+	}
+	d.root = catalog.Root(d.claims, d.encoded)
+	if err := d.leave(st); err != nil {
+		return nil, err
+	}
+	return d, d.compile(lane)
+}
+
+// LastGood reads the active state back: what is enforced when the declarations cannot be.
+func LastGood(st *store.Store, lookup declare.Lookup, lane Lane) (*State, error) {
+	d := &State{Lookup: lookup, root: catalog.Digest(st.Root()), Removals: st.Removals()}
+	for _, ref := range st.Active() {
+		e, err := readEntry(st, ref)
+		if err != nil {
+			return nil, err
+		}
+		d.Entries = append(d.Entries, e)
+	}
+	return d, d.compile(lane)
+}
+
+// leave finds what is active and not declared any more.
+func (d *State) leave(st *store.Store) error {
+	stays := make(map[declare.Claim]bool, len(d.claims))
+	for _, c := range d.claims {
+		stays[c] = true
+	}
+	for _, r := range st.Removals() {
+		if !stays[r.Claim] {
+			d.Removals = append(d.Removals, r)
+		}
+	}
+	for _, ref := range st.Active() {
+		if stays[ref.Claim] || ref.OnRemove == declare.OnRemoveKeep {
+			continue
+		}
+		body, err := st.Body(ref)
+		if err != nil {
+			return err
+		}
+		e, err := catalog.Decode(body)
+		if err != nil {
+			return err
+		}
+		if applies, err := core.Applicable(e.Resource.When, d.Lookup); err != nil || !applies {
+			continue // it was not ours on this host
+		}
+		d.leaving = append(d.leaving, store.Removal{Claim: ref.Claim, Title: ref.Title, Config: ref.Config, Digest: ref.Digest,
+			OnRemove: ref.OnRemove, After: ref.After, Body: body, Since: time.Now()})
+	}
+	d.Removals = append(d.Removals, d.leaving...)
+	return nil
+}
+
+// compile makes the graph of the entries and of what is to be undone.
+func (d *State) compile(lane Lane) error {
+	in := core.Input{Entries: d.Entries, Lookup: d.Lookup, Lane: lane}
+	for _, r := range d.Removals {
+		e, err := catalog.Decode(r.Body)
+		if err != nil {
+			return err
+		}
+		in.Removals = append(in.Removals, core.Removal{Claim: r.Claim, Title: r.Title, Config: r.Config, Type: e.Resource.Type(),
+			Digest: r.Digest, OnRemove: r.OnRemove, After: r.After})
+	}
+	compiled, faults := core.Compile(in)
+	if len(faults) > 0 {
+		return declare.Faults(declare.SortFaults(faults))
+	}
+	d.Compiled = compiled
+	return nil
+}
+
+// Active reports whether the state is the active one already, down to where each resource is declared.
+func (d *State) Active(st *store.Store) bool {
+	refs := st.Active()
+	if converge.Digest(d.root) != st.Root() || len(refs) != len(d.Entries) {
+		return false
+	}
+	for i := range refs {
+		if refs[i].Place != d.Entries[i].Place.String() {
+			return false
+		}
+	}
+	return true
+}
+
+// Commit makes the state the active one, durably: first what has to be undone because of it, then the state itself.
+func (d *State) Commit(st *store.Store) error {
+	if d.encoded == nil || d.Active(st) {
+		return nil
+	}
+	if err := st.AddRemovals(d.leaving); err != nil {
+		return err
+	}
+	entries := make([]store.Entry, len(d.Entries))
+	for i := range d.Entries {
+		e := &d.Entries[i]
+		it := &d.Compiled.Items[i]
+		entries[i] = store.Entry{Claim: d.claims[i], Title: it.Title, Config: e.Config, Place: e.Place.String(),
+			Digest: d.Compiled.Graph.Vertices[i].Digest, OnRemove: it.OnRemove, After: it.After, Body: d.encoded[i]}
+	}
+	if err := st.SetActive(converge.Digest(d.root), entries); err != nil {
+		return err
+	}
+	taken := make(map[declare.Claim]bool, len(d.claims))
+	for _, c := range d.claims {
+		taken[c] = true
+	}
+	return st.VoidRemovals(func(c declare.Claim) bool { return taken[c] })
+}
+
+// Wants reports whether a graph wants what the state does: the facts of the two may differ.
+func (d *State) Wants(g *converge.Graph) bool {
+	return slices.EqualFunc(d.Compiled.Graph.Vertices, g.Vertices, func(x, y converge.Vertex) bool {
+		return x.Key == y.Key && x.Digest == y.Digest && x.NotApplicable == y.NotApplicable
+	})
+}
+
+// SameFacts reports whether two observations of a host are the same.
+func SameFacts(a, b declare.Lookup) bool {
+	for _, f := range declare.FactNames() {
+		x, hasX := a(f.Name)
+		y, hasY := b(f.Name)
+		if hasX != hasY || x != y {
+			return false
+		}
+	}
+	return true
+}

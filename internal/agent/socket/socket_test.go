@@ -1,0 +1,209 @@
+package socket
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"tako.dev/tako/internal/reason"
+)
+
+type question struct{ Say string }
+
+type answer struct{ Said string }
+
+// echo answers with what it was asked, and refuses "no".
+func echo(_ context.Context, q question) (answer, error) {
+	if q.Say == "no" {
+		return answer{}, &reason.Error{Code: reason.ResourceUnknown, Doing: "explain no", Hint: "ask something else", Evidence: "evidence"}
+	}
+	return answer{Said: q.Say}, nil
+}
+
+// listening answers in a directory for the time of a test.
+func listening(t *testing.T, dir string) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- Listen(ctx, dir, echo) }()
+	t.Cleanup(func() { cancel(); <-ended })
+	deadline := time.After(10 * time.Second)
+	for {
+		conn, err := net.Dial("unix", filepath.Join(dir, socketName))
+		if err == nil {
+			conn.Close()
+			return
+		}
+		select {
+		case <-deadline:
+			t.Fatalf("nobody listens: %v", err)
+		case <-time.After(time.Millisecond):
+		}
+	}
+}
+
+func TestAskAndAnswer(t *testing.T) {
+	dir := t.TempDir()
+	listening(t, dir)
+	for _, say := range []string{"hello", strings.Repeat("x", questionMax-100)} {
+		if a, err := Ask[answer](t.Context(), dir, question{say}); err != nil || a.Said != say {
+			t.Errorf("asked %.10q, got %.10q, %v", say, a.Said, err)
+		}
+	}
+	_, err := Ask[answer](t.Context(), dir, question{"no"})
+	var e *reason.Error
+	if !errors.As(err, &e) || e.Code != reason.ResourceUnknown || e.Hint != "ask something else" || e.Evidence != "evidence" || !strings.Contains(e.Doing, "explain no") {
+		t.Errorf("the refusal came as %+v", err)
+	}
+}
+
+// TestWhoAsksWronglyHarmsHimselfOnly: what is no question gets a word back, and others are answered after it.
+func TestWhoAsksWronglyHarmsHimselfOnly(t *testing.T) {
+	dir := t.TempDir()
+	listening(t, dir)
+	for name, text := range map[string]string{
+		"not JSON": "hello\n", "another type": "[1]", "deep": strings.Repeat("[", questionMax), "endless": `{"say":"` + strings.Repeat("x", 2*questionMax),
+		"binary": "\x00\xff",
+	} {
+		conn, err := net.Dial("unix", filepath.Join(dir, socketName))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := conn.SetDeadline(time.Now().Add(5 * time.Second)); err != nil {
+			t.Fatal(err)
+		}
+		_, _ = io.WriteString(conn, text) // it may be refused before it has been read
+		b, _ := io.ReadAll(conn)
+		if !strings.Contains(string(b), reason.Usage.String()) {
+			t.Errorf("%s: replied %q", name, b)
+		}
+		conn.Close()
+	}
+	silent, err := net.Dial("unix", filepath.Join(dir, socketName))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer silent.Close()
+	if a, err := Ask[answer](t.Context(), dir, question{"still there?"}); err != nil || a.Said == "" {
+		t.Errorf("after all that: %v", err)
+	}
+}
+
+// TestNobodyAnswers: whatever there is instead of an agent, the error says that none runs and how to start one.
+func TestNobodyAnswers(t *testing.T) {
+	impostor := func(reply string) func(t *testing.T, dir string) {
+		return func(t *testing.T, dir string) {
+			l, err := net.Listen("unix", filepath.Join(dir, socketName))
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { l.Close() })
+			go func() {
+				if conn, err := l.Accept(); err == nil {
+					_, _ = io.WriteString(conn, reply)
+					conn.Close()
+				}
+			}()
+		}
+	}
+	for name, prepare := range map[string]func(t *testing.T, dir string){
+		"no directory": func(t *testing.T, dir string) { os.Remove(dir) },
+		"no socket":    func(*testing.T, string) {},
+		"left behind": func(t *testing.T, dir string) {
+			l, err := net.Listen("unix", filepath.Join(dir, socketName))
+			if err != nil {
+				t.Fatal(err)
+			}
+			l.(*net.UnixListener).SetUnlinkOnClose(false)
+			l.Close()
+		},
+		"a file":      func(t *testing.T, dir string) { os.WriteFile(filepath.Join(dir, socketName), nil, 0o600) },
+		"hangs up":    impostor(""),
+		"half a word": impostor(`{"answer":{"Sai`),
+		"no JSON":     impostor("no\n"),
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			prepare(t, dir)
+			a, err := Ask[answer](t.Context(), dir, question{"hello"})
+			if !reason.Is(err, reason.AgentNotRunning) || reason.Of(err).Hint == "" || reason.Of(err).Cause == nil {
+				t.Errorf("answer %+v, error %v", a, err)
+			}
+		})
+	}
+}
+
+func TestSocketOfALongDirectoryThatWasLeftBehind(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), strings.Repeat("d", 120))
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, socketName), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- Listen(ctx, dir, echo) }()
+	defer func() { cancel(); <-ended }()
+	deadline := time.After(10 * time.Second)
+	for {
+		a, err := Ask[answer](ctx, dir, question{"far away"})
+		if err == nil && a.Said == "far away" {
+			return
+		}
+		select {
+		case <-deadline:
+			t.Fatalf("%+v, %v", a, err)
+		case <-time.After(time.Millisecond):
+		}
+	}
+}
+
+// TestListenWaitsForAnswers: who was being answered when the end came gets his answer, and nothing is left when Listen returns.
+func TestListenWaitsForAnswers(t *testing.T) {
+	dir := t.TempDir()
+	begun, finish := make(chan struct{}), make(chan struct{})
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() {
+		ended <- Listen(ctx, dir, func(ctx context.Context, q question) (answer, error) {
+			close(begun)
+			<-ctx.Done()
+			<-finish
+			return answer{Said: q.Say}, nil
+		})
+	}()
+	asked := make(chan string, 1)
+	go func() {
+		for {
+			a, err := Ask[answer](context.Background(), dir, question{"wait"})
+			if a.Said != "" || !errors.Is(err, os.ErrNotExist) {
+				asked <- fmt.Sprint(a.Said, " ", err)
+				return
+			}
+		}
+	}()
+	<-begun
+	cancel()
+	select {
+	case err := <-ended:
+		t.Errorf("Listen returned before the answer was finished: %v", err)
+		ended <- err
+	case <-time.After(50 * time.Millisecond): // one that does not wait returns at once
+	}
+	close(finish)
+	if got := <-asked; got != "wait <nil>" {
+		t.Errorf("asked in the end, got %q", got)
+	}
+	<-ended
+	if _, err := os.Lstat(filepath.Join(dir, socketName)); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the socket is left: %v", err)
+	}
+}

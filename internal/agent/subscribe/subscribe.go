@@ -1,0 +1,388 @@
+package subscribe
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"tako.dev/tako/internal/converge"
+	"tako.dev/tako/internal/disk"
+	"tako.dev/tako/internal/disk/watch"
+	"tako.dev/tako/internal/host"
+	"tako.dev/tako/internal/reason"
+	"tako.dev/tako/internal/systemd"
+)
+
+// SlowCheck is how often what the kernel does not tell about is looked at: often enough for a person who waits, seldom
+// enough for 100,000 of them.
+const SlowCheck = 30 * time.Second
+
+// Subscriber is a vertex of the graph that wants to be told.
+type Subscriber interface {
+	Key() converge.Key
+	// Watches lists what tells about it; empty means that nothing does. It is the same each time, unless Add is called.
+	Watches() []host.Watch
+}
+
+// Units is the system bus, as far as it tells when a unit has changed.
+type Units interface {
+	Run(ctx context.Context, sink func(systemd.Event)) error
+	Watch(ctx context.Context, units []string) error
+}
+
+// Options say what is listened to.
+type Options struct {
+	Root *disk.Root // where the paths of subscribers begin
+	Bus  Units      // nil where there is no systemd
+	// Lasting says that changes are waited for; without it nobody is told of declarations, and nobody remembers who wrote.
+	Lasting bool
+}
+
+// Subscriptions knows what tells about what. Run and Wake apart, its methods are for one goroutine.
+type Subscriptions struct {
+	lasting      bool
+	files        *watch.Watcher
+	declarations *watch.Watcher // in a sandbox, which the declarations are outside of; otherwise files
+	above        *disk.Root     // of declarations, in a sandbox
+	writers      *watch.Writers // nil where the kernel does not tell who wrote
+	bus          Units
+	wake         chan struct{} // has an item while there are news
+
+	mailbox
+
+	slots   map[converge.Key]watch.ID
+	free    []watch.ID
+	members []Subscriber // by converge.ID
+	bySlot  []converge.ID
+	units   map[string][]converge.ID
+	dirs    map[string]int // directories that writers are remembered for, with the number of subscribers in each
+	limited *reason.Error  // why the kernel does not tell about something
+}
+
+// declarationSlot is the slot of the declarations; subscribers have the slots from 1 on.
+const declarationSlot watch.ID = 0
+
+// New opens the descriptors, and starts nothing.
+func New(o Options) (*Subscriptions, error) {
+	files, err := watch.New(o.Root)
+	if err != nil {
+		return nil, err
+	}
+	s := &Subscriptions{lasting: o.Lasting, files: files, declarations: files, bus: o.Bus, wake: make(chan struct{}, 1),
+		slots: map[converge.Key]watch.ID{}, bySlot: []converge.ID{converge.None}, units: map[string][]converge.ID{}, dirs: map[string]int{}}
+	if o.Root.Path() != "/" && o.Lasting {
+		if s.above, err = disk.OpenRoot("/"); err != nil {
+			return nil, errors.Join(err, files.Close())
+		}
+		if s.declarations, err = watch.New(s.above); err != nil {
+			return nil, errors.Join(err, s.above.Close(), files.Close())
+		}
+	}
+	// Without the right to know who wrote, the agent goes on without.
+	if o.Lasting {
+		s.writers, _ = watch.NewWriters(o.Root, files.Watches)
+	}
+	return s, nil
+}
+
+// Close gives the descriptors back. Run must have returned.
+func (s *Subscriptions) Close() error {
+	errs := []error{s.files.Close()}
+	if s.declarations != s.files {
+		errs = append(errs, s.declarations.Close(), s.above.Close())
+	}
+	if s.writers != nil {
+		errs = append(errs, s.writers.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// Run listens until the context ends. A source that fails before that is told to trouble, from a goroutine of Run's, and the
+// others go on.
+func (s *Subscriptions) Run(ctx context.Context, trouble func(what string, err error)) {
+	var sources sync.WaitGroup
+	defer sources.Wait()
+	run := func(what string, f func() error) {
+		sources.Go(func() {
+			if err := f(); err != nil && ctx.Err() == nil {
+				trouble(what, err)
+			}
+		})
+	}
+	run("watch files", func() error { return s.files.Run(ctx, s.filesChanged) })
+	if s.declarations != s.files {
+		run("watch declarations", func() error { return s.declarations.Run(ctx, s.filesChanged) })
+	}
+	if s.writers != nil {
+		run("watch writers", func() error { return s.writers.Run(ctx) })
+	}
+	if s.bus == nil {
+		return
+	}
+	run("watch units", func() error {
+		err := s.bus.Run(ctx, s.unitChanged)
+		if reason.Is(err, reason.NoSystemd) {
+			return nil // each service says so itself
+		}
+		return err
+	})
+}
+
+// Wake has an item while there are news.
+func (s *Subscriptions) Wake() <-chan struct{} { return s.wake }
+
+// directories lists the directories that a declaration path stands for: itself and those below it.
+func directories(p string) []string {
+	var dirs []string
+	// What cannot be listed is told by reading the declarations.
+	_ = filepath.WalkDir(p, func(at string, d fs.DirEntry, err error) error {
+		if err == nil && d.IsDir() {
+			dirs = append(dirs, at)
+		}
+		return nil
+	})
+	return dirs
+}
+
+// Swap watches what the members of a new graph need and drops what only those of the old one did; members[id] belongs to the
+// vertex id. What both need is not interrupted. Everything is watched also when the bus is an error.
+func (s *Subscriptions) Swap(ctx context.Context, members []Subscriber) error {
+	before := make(map[converge.Key][]host.Watch, len(s.members))
+	for _, m := range s.members {
+		before[m.Key()] = m.Watches()
+	}
+	s.members = members
+	for i := range s.bySlot {
+		s.bySlot[i] = converge.None
+	}
+	for i, m := range members {
+		key, now := m.Key(), m.Watches()
+		slot := s.slot(key)
+		s.bySlot[slot] = converge.ID(i)
+		for _, w := range before[key] {
+			if !slices.Contains(now, w) {
+				s.unwatch(w, slot)
+			}
+		}
+		for _, w := range now {
+			if !slices.Contains(before[key], w) {
+				s.watch(w, slot)
+			}
+		}
+		delete(before, key)
+	}
+	for key, watches := range before {
+		slot := s.slots[key]
+		for _, w := range watches {
+			s.unwatch(w, slot)
+		}
+		s.free = append(s.free, slot)
+		delete(s.slots, key)
+	}
+	return s.watchUnits(ctx)
+}
+
+// slot is the number by which the watcher knows a subscriber, for as long as there is one of that key.
+func (s *Subscriptions) slot(k converge.Key) watch.ID {
+	if slot, known := s.slots[k]; known {
+		return slot
+	}
+	var slot watch.ID
+	if last := len(s.free) - 1; last >= 0 {
+		slot, s.free = s.free[last], s.free[:last]
+	} else {
+		slot = watch.ID(len(s.bySlot))
+		s.bySlot = append(s.bySlot, converge.None)
+	}
+	s.slots[k] = slot
+	return slot
+}
+
+// Add watches for a member of the present graph that had nothing to watch when that came.
+func (s *Subscriptions) Add(ctx context.Context, m Subscriber) error {
+	slot, known := s.slots[m.Key()]
+	if !known || s.members[s.bySlot[slot]] != m {
+		return nil // another graph has come meanwhile
+	}
+	for _, w := range m.Watches() {
+		s.watch(w, slot)
+	}
+	return s.watchUnits(ctx)
+}
+
+func (s *Subscriptions) watch(w host.Watch, slot watch.ID) {
+	switch w.Kind {
+	case host.WatchPath:
+		s.limit(s.files.Watch(w.Name, slot))
+		s.remember(filepath.Dir(w.Name))
+	case host.WatchEntries:
+		s.limit(s.files.WatchDir(w.Name, slot))
+	case host.WatchUnit: // all units are told to the bus at once
+	}
+}
+
+func (s *Subscriptions) unwatch(w host.Watch, slot watch.ID) {
+	switch w.Kind {
+	case host.WatchPath:
+		s.files.Unwatch(w.Name, slot)
+		s.forget(filepath.Dir(w.Name))
+	case host.WatchEntries:
+		s.files.UnwatchDir(w.Name, slot)
+	case host.WatchUnit:
+	}
+}
+
+// limit notes why the kernel does not tell about something.
+func (s *Subscriptions) limit(err error) {
+	if err != nil {
+		s.limited = reason.Of(err)
+	}
+}
+
+// remember asks who writes in a directory. Where that is not to be had, reports go without.
+func (s *Subscriptions) remember(dir string) {
+	if s.writers == nil {
+		return
+	}
+	if s.dirs[dir]++; s.dirs[dir] == 1 {
+		_ = s.writers.Add(dir)
+	}
+}
+
+// rememberAgain asks anew for all directories, because one that was not there may be there now, or be another one.
+func (s *Subscriptions) rememberAgain() {
+	if s.writers == nil {
+		return
+	}
+	for dir := range s.dirs {
+		_ = s.writers.Add(dir)
+	}
+}
+
+func (s *Subscriptions) forget(dir string) {
+	if s.writers == nil || s.dirs[dir] == 0 {
+		return
+	}
+	if s.dirs[dir]--; s.dirs[dir] == 0 {
+		delete(s.dirs, dir)
+		s.writers.Remove(dir)
+	}
+}
+
+// watchUnits tells the bus which units matter.
+func (s *Subscriptions) watchUnits(ctx context.Context) error {
+	units := map[string][]converge.ID{}
+	for i, m := range s.members {
+		for _, w := range m.Watches() {
+			if w.Kind == host.WatchUnit {
+				units[w.Name] = append(units[w.Name], converge.ID(i))
+			}
+		}
+	}
+	none := len(s.units) == 0 && len(units) == 0
+	s.units = units
+	if s.bus == nil || none {
+		return nil
+	}
+	names := make([]string, 0, len(units))
+	for name := range units {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return s.bus.Watch(ctx, names)
+}
+
+// WatchDeclarations watches the files and directories that the declarations are read from, and what is in them by now.
+func (s *Subscriptions) WatchDeclarations(paths []string) {
+	if !s.lasting {
+		return
+	}
+	for _, f := range paths {
+		p, err := filepath.Abs(f)
+		if err != nil {
+			continue
+		}
+		s.limit(s.declarations.Watch(p, declarationSlot))
+		for _, dir := range directories(p) {
+			s.limit(s.declarations.WatchDir(dir, declarationSlot))
+		}
+	}
+}
+
+// Writer says who changed what is watched last, where the kernel told and it was a path; empty where it did not.
+func (s *Subscriptions) Writer(watches []host.Watch) string {
+	if s.writers == nil {
+		return ""
+	}
+	for _, w := range watches {
+		if w.Kind != host.WatchPath {
+			continue
+		}
+		dir, name := filepath.Split(w.Name)
+		if by, known := s.writers.Last(strings.TrimSuffix(dir, "/"), name); known {
+			return fmt.Sprintf("uid %d, pid %d (%s)", by.UID, by.PID, by.Comm)
+		}
+	}
+	return ""
+}
+
+// watchers lists the watchers, one or two.
+func (s *Subscriptions) watchers() []*watch.Watcher {
+	if s.declarations == s.files {
+		return []*watch.Watcher{s.files}
+	}
+	return []*watch.Watcher{s.files, s.declarations}
+}
+
+// Unheard is what the kernel does not tell about, after trying once more to make it.
+func (s *Subscriptions) Unheard() News {
+	n := News{slots: map[watch.ID]struct{}{}}
+	for _, w := range s.watchers() {
+		for _, slot := range slices.Concat(w.Retry(), w.Unwatched()) {
+			if slot == declarationSlot {
+				n.Declarations = true
+				continue
+			}
+			n.slots[slot] = struct{}{}
+		}
+	}
+	if s.Unwatched() == nil {
+		s.limited = nil
+	}
+	return n
+}
+
+// Unwatched is nil when the kernel tells about everything.
+func (s *Subscriptions) Unwatched() *reason.Error {
+	slow := 0 // each resource is one, and so are the declarations
+	for _, w := range s.watchers() {
+		slow += len(w.Unwatched())
+	}
+	if slow == 0 {
+		return nil
+	}
+	e := &reason.Error{Code: reason.Unwatched, Doing: fmt.Sprintf("watch %d resources or declarations", slow),
+		Cause: fmt.Errorf("they are checked every %v instead", SlowCheck), Hint: "raise fs.inotify.max_user_watches and max_user_instances"}
+	if s.limited != nil {
+		e.Cause = fmt.Errorf("%w; they are checked every %v instead", s.limited, SlowCheck)
+	}
+	return e
+}
+
+// IsSlow reports whether a subscriber is to be checked slowly because the kernel does not tell about it.
+func (s *Subscriptions) IsSlow(key converge.Key) bool {
+	slot, known := s.slots[key]
+	return known && slices.Contains(s.files.Unwatched(), slot)
+}
+
+// Counts returns how many directories are watched for subscribers, and how often the kernel lost events about them.
+func (s *Subscriptions) Counts() (watches int, overflows uint64) {
+	st := s.files.Stats()
+	return st.Watches, st.Overflows
+}

@@ -1,0 +1,102 @@
+package durable
+
+import (
+	"context"
+	"errors"
+	"os"
+
+	"golang.org/x/sys/unix"
+
+	"tako.dev/tako/internal/disk"
+)
+
+// tempTries bounds the search for a free name; one is enough unless somebody plays with us.
+const tempTries = 4
+
+// tryTemporary calls create with temporary names until it succeeds or fails for another reason than a name that is taken.
+func tryTemporary(name string, create func(temp string) error) (string, error) {
+	var err error
+	for range tempTries {
+		temp := disk.TempName(name)
+		if err = create(temp); err != unix.EEXIST {
+			return temp, err
+		}
+	}
+	return "", err
+}
+
+// SweepTemporaries removes what a killed run left in directories: entries with the exact form of our temporary names that
+// are regular files, symlinks or empty directories. A file may be an old one that had not been backed up yet, so backup, if
+// set, gets each first, and one that it refuses stays. It must not run beside a write; one agent for each state directory,
+// and calling it at start only, see to that. Directories that are not there are passed over. It returns how many entries it
+// removed, also with an error, which joins all.
+func SweepTemporaries(ctx context.Context, r *disk.Root, dirs []string, backup Backup) (removed int, err error) {
+	var errs []error
+	for _, p := range dirs {
+		if err := ctx.Err(); err != nil {
+			errs = append(errs, stopped("sweep directory", p, err))
+			break
+		}
+		n, err := sweep(r, p, backup)
+		removed += n
+		if err != nil {
+			errs = append(errs, err)
+		}
+	}
+	return removed, errors.Join(errs...)
+}
+
+func sweep(r *disk.Root, p string, backup Backup) (removed int, err error) {
+	d, err := r.Dir(p)
+	if err != nil {
+		return 0, ignoreMissing(err)
+	}
+	defer d.Close()
+	f, err := d.Reopen()
+	if err != nil {
+		return 0, disk.Fault("list directory", p, err)
+	}
+	defer f.Close()
+	names, err := f.Readdirnames(-1)
+	if err != nil {
+		return 0, disk.Fault("list directory", p, err)
+	}
+	var errs []error
+	for _, name := range names {
+		if !disk.IsTemporary(name) {
+			continue
+		}
+		gone, err := sweepOne(d, name, backup)
+		if err != nil {
+			errs = append(errs, err)
+		}
+		if gone {
+			removed++
+		}
+	}
+	return removed, errors.Join(errs...)
+}
+
+// sweepOne removes one temporary, and reports whether it did. An ordinary user leaves alone what belongs to another.
+func sweepOne(d *disk.Dir, name string, backup Backup) (bool, error) {
+	st, err := d.Stat(name)
+	if err != nil || !st.Exists() || os.Geteuid() != 0 && st.UID != uint32(os.Geteuid()) {
+		return false, err
+	}
+	flags := 0
+	switch st.Type() {
+	case unix.S_IFREG:
+		if backup != nil {
+			if err := keepOld(d, "sweep", name, st, backup); err != nil {
+				return false, err
+			}
+		}
+	case unix.S_IFLNK:
+	case unix.S_IFDIR:
+		flags = unix.AT_REMOVEDIR
+	default:
+		return false, nil
+	}
+	// A directory that is not empty is not ours, and what cannot be removed now is tried again at the next start.
+	return unix.Unlinkat(d.FD(), name, flags) == nil, nil
+}
