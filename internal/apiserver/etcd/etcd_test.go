@@ -165,3 +165,36 @@ func TestAttached(t *testing.T) {
 		t.Errorf("after the end: %v", err)
 	}
 }
+
+// TestCallsDoNotWaitForEver: while etcd is opened again a call ends with its context, and goes on when it is open.
+func TestCallsDoNotWaitForEver(t *testing.T) {
+	m, err := Start(t.Context(), Options{Dir: t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close()
+	c, err := Connect(t.Context(), Connection{Endpoints: m.Endpoints()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	m.Attach(c)
+	m.calls.mu.Lock()
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := c.KV.Get(ended, "/key"); !errors.Is(err, context.Canceled) {
+		t.Errorf("while it is closed: %v", err)
+	}
+	if err := m.Writable(); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("while it is closed it is writable: %v", err)
+	}
+	answered := make(chan error, 1)
+	go func() {
+		_, err := c.KV.Put(t.Context(), "/key", "value")
+		answered <- err
+	}()
+	m.calls.mu.Unlock()
+	if err := <-answered; err != nil {
+		t.Errorf("when it is open again: %v", err)
+	}
+}

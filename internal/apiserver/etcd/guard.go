@@ -36,11 +36,6 @@ func (g guard) Txn(ctx context.Context, r *pb.TxnRequest) (*pb.TxnResponse, erro
 	return guarded(ctx, g, p, bytes, func() (*pb.TxnResponse, error) { return g.KVServer.Txn(ctx, r) })
 }
 
-// Compact cuts history.
-func (g guard) Compact(ctx context.Context, r *pb.CompactionRequest) (*pb.CompactionResponse, error) {
-	return guarded(ctx, g, shrink, 0, func() (*pb.CompactionResponse, error) { return g.KVServer.Compact(ctx, r) })
-}
-
 // guarded makes one write.
 func guarded[A any](ctx context.Context, g guard, p purpose, bytes int, write func() (A, error)) (a A, err error) {
 	done, err := g.admit(ctx, p, bytes)

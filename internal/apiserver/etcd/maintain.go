@@ -168,7 +168,7 @@ func (m *Member) maintain(ctx context.Context, client *clientv3.Client) error {
 	if status, err = client.Status(ctx, url); err != nil || status.DbSize > m.opts.QuotaBytes/100*enoughPercent {
 		return err
 	}
-	if _, err := client.AlarmDisarm(ctx, &clientv3.AlarmMember{}); err != nil {
+	if _, err := client.AlarmDisarm(ctx, &clientv3.AlarmMember{MemberID: status.Header.MemberId, Alarm: pb.AlarmType_NOSPACE}); err != nil {
 		return err
 	}
 	m.overQuota.Store(false)
@@ -182,7 +182,7 @@ func quotaReached(status *clientv3.StatusResponse) bool {
 
 // defragment writes the database anew, into another file: while it does there are both.
 func (m *Member) defragment(ctx context.Context, client *clientv3.Client, inUse int64) error {
-	r, err := m.room()
+	r, err := m.room(ctx)
 	if err != nil {
 		return err
 	}

@@ -28,6 +28,8 @@ const (
 	tickMS, electionMS = 10, 100
 	// Snapshots and what is kept for slow followers are memory; a single member has none.
 	snapshotCount, catchUpEntries = 5_000, 500
+	// writableMax is how long it may take to say whether writes are taken: no longer than whoever checks the server waits.
+	writableMax = time.Second
 	// socketPathMax is what fits into sun_path of unix(7), less the name.
 	socketPathMax = 90
 )
@@ -89,7 +91,7 @@ func Start(ctx context.Context, opts Options) (*Member, error) {
 	}
 	m.client = url.URL{Scheme: "unix", Path: filepath.Join(sockets, "client.sock")}
 	m.peer = url.URL{Scheme: "unix", Path: filepath.Join(sockets, "peer.sock")}
-	m.calls.ended = m.Err
+	m.calls.ended, m.calls.mu = m.Err, newLock()
 	m.calls.mu.Lock()
 	err = m.openLocked(ctx)
 	m.calls.mu.Unlock()
@@ -252,9 +254,11 @@ func (m *Member) usedLocked() int64 {
 }
 
 // room looks what there is for etcd. It reserves for the database what the file system can spare.
-func (m *Member) room() (room, error) {
-	m.calls.mu.RLock()
-	defer m.calls.mu.RUnlock()
+func (m *Member) room(ctx context.Context) (room, error) {
+	if err := m.calls.mu.share(ctx); err != nil {
+		return room{}, err
+	}
+	defer m.calls.mu.leave()
 	bytes, files, err := look(m.opts.Dir)
 	if err != nil {
 		return room{}, err
@@ -271,11 +275,11 @@ func (m *Member) room() (room, error) {
 }
 
 // short says why a write is not taken now; nil if it is.
-func (m *Member) short(p purpose) error {
+func (m *Member) short(ctx context.Context, p purpose) error {
 	if err := m.Err(); err != nil {
 		return err
 	}
-	r, err := m.room()
+	r, err := m.room(ctx)
 	if err != nil {
 		return fault("look for room in", m.opts.Dir, err)
 	}
@@ -294,7 +298,7 @@ func (m *Member) admit(ctx context.Context, p purpose, bytes int) (done func(), 
 	if err := m.coming.Acquire(ctx, weight); err != nil {
 		return nil, err
 	}
-	if err := m.short(p); err != nil {
+	if err := m.short(ctx, p); err != nil {
 		m.coming.Release(weight)
 		return nil, err
 	}
@@ -302,15 +306,17 @@ func (m *Member) admit(ctx context.Context, p purpose, bytes int) (done func(), 
 		m.coming.Release(weight)
 		if m.taken.Add(weight) > pendingMax {
 			m.taken.Store(0)
-			m.commit()
+			m.commit(ctx)
 		}
 	}, nil
 }
 
 // commit makes the database write what it has taken, which it does by itself ten times a second.
-func (m *Member) commit() {
-	m.calls.mu.RLock()
-	defer m.calls.mu.RUnlock()
+func (m *Member) commit(ctx context.Context) {
+	if m.calls.mu.share(ctx) != nil {
+		return // it will soon do so by itself
+	}
+	defer m.calls.mu.leave()
 	if m.etcd != nil {
 		m.etcd.Server.Backend().ForceCommit()
 	}
@@ -321,7 +327,9 @@ func (m *Member) Writable() error {
 	if m.overQuota.Load() {
 		return noQuota(ownDatabase, ownCure)
 	}
-	return m.short(grow)
+	ctx, cancel := context.WithTimeout(context.Background(), writableMax)
+	defer cancel()
+	return m.short(ctx, grow)
 }
 
 func remove(p string) error {
