@@ -27,8 +27,6 @@ import (
 const (
 	// readyTime bounds the wait for a server that answers, or refuses to.
 	readyTime = starter.ReadyTime
-	// stopTime bounds a graceful stop.
-	stopTime = starter.StopTime
 	// buildTime bounds the build of another program, of a cold cache too.
 	buildTime = 10 * time.Minute
 	// settleTime bounds the wait for anything that the server does by itself.

@@ -43,7 +43,9 @@ func (l *Log) Close() error { return errors.Join(l.known.Close(), l.unknown.Clos
 
 // Backend writes one line for each request that ended.
 func (l *Log) Backend() audit.Backend {
-	lines := func(out io.Writer) audit.Backend { return log.NewBackend(out, log.FormatJson, auditv1.SchemeGroupVersion) }
+	lines := func(out io.Writer) audit.Backend {
+		return log.NewBackend(out, log.FormatJson, auditv1.SchemeGroupVersion)
+	}
 	return backend{Backend: lines(l.known), unknown: lines(l.unknown)}
 }
 

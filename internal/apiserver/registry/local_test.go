@@ -110,7 +110,7 @@ func TestLocalWatch(t *testing.T) {
 	}
 	for _, metadataOnly := range []bool{false, true, false} {
 		lw := l.ListerWatcher(kind, metadataOnly)
-		list, err := lw.List(metav1.ListOptions{})
+		list, err := allOf(t, lw, metav1.ListOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -118,12 +118,12 @@ func TestLocalWatch(t *testing.T) {
 		if !slices.Equal(names, []string{"bench-0", "bench-1", "bench-2"}) {
 			t.Errorf("listed %v", names)
 		}
-		w, err := lw.Watch(metav1.ListOptions{ResourceVersion: version, AllowWatchBookmarks: true})
+		w, err := watchOf(t, lw, metav1.ListOptions{ResourceVersion: version, AllowWatchBookmarks: true})
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer w.Stop()
-		also, err := lw.Watch(metav1.ListOptions{ResourceVersion: version})
+		also, err := watchOf(t, lw, metav1.ListOptions{ResourceVersion: version})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -146,7 +146,7 @@ func TestLocalWatch(t *testing.T) {
 		}
 	}
 	got := &v1alpha1.NodeConfig{}
-	list, err := l.ListerWatcher(kind, false).List(metav1.ListOptions{ResourceVersion: "0"})
+	list, err := allOf(t, l.ListerWatcher(kind, false), metav1.ListOptions{ResourceVersion: "0"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -177,7 +177,7 @@ func TestLocalInitialEvents(t *testing.T) {
 		t.Errorf("the informer has %v", keys)
 	}
 	yes := true
-	w, err := lw.Watch(metav1.ListOptions{SendInitialEvents: &yes, AllowWatchBookmarks: true, ResourceVersionMatch: metav1.ResourceVersionMatchNotOlderThan})
+	w, err := watchOf(t, lw, metav1.ListOptions{SendInitialEvents: &yes, AllowWatchBookmarks: true, ResourceVersionMatch: metav1.ResourceVersionMatchNotOlderThan})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -188,6 +188,16 @@ func TestLocalInitialEvents(t *testing.T) {
 	if e := next(t, w); e.Type != watch.Bookmark || metadata(e.Object).GetAnnotations()[metav1.InitialEventsAnnotationKey] != "true" {
 		t.Errorf("told %s %+v", e.Type, e.Object)
 	}
+}
+
+func allOf(t *testing.T, lw cache.ListerWatcher, options metav1.ListOptions) (runtime.Object, error) {
+	t.Helper()
+	return cache.ToListerWatcherWithContext(lw).ListWithContext(t.Context(), options)
+}
+
+func watchOf(t *testing.T, lw cache.ListerWatcher, options metav1.ListOptions) (watch.Interface, error) {
+	t.Helper()
+	return cache.ToListerWatcherWithContext(lw).WatchWithContext(t.Context(), options)
 }
 
 func next(t *testing.T, w watch.Interface) watch.Event {
