@@ -59,7 +59,9 @@ type NodeConfigSpec struct {
 	// Resources are what a node must have; names are unique in the config.
 	// +listType=map
 	// +listMapKey=name
-	Resources []Resource `json:"resources"`
+	// +patchStrategy=merge
+	// +patchMergeKey=name
+	Resources []Resource `json:"resources" patchStrategy:"merge" patchMergeKey:"name"`
 }
 
 // Selector picks nodes by labels; both parts must hold.
@@ -134,15 +136,15 @@ type Resource struct {
 	// require and notify name, and what merges when two parties apply to one config.
 	Name string `json:"name"`
 
-	// File is a regular file with given content.
+	// File makes the resource a file.
 	File *File `json:"file,omitempty"`
-	// Directory is a directory itself, not its content.
+	// Directory makes the resource a directory.
 	Directory *Directory `json:"directory,omitempty"`
-	// Symlink is a symbolic link.
+	// Symlink makes the resource a link.
 	Symlink *Symlink `json:"symlink,omitempty"`
-	// Package is a package of the host's package manager.
+	// Package makes the resource a package.
 	Package *Package `json:"package,omitempty"`
-	// Service is the run state of a systemd unit.
+	// Service makes the resource a unit.
 	Service *Service `json:"service,omitempty"`
 
 	// Require names resources of this config that must be converged first. While one is not, this one is blocked.

@@ -90,7 +90,9 @@ type NodeStatus struct {
 	// Conditions are Ready, Reconciling and Stalled, each with a reason and words for a person.
 	// +listType=map
 	// +listMapKey=type
-	Conditions []metav1.Condition `json:"conditions,omitempty"`
+	// +patchStrategy=merge
+	// +patchMergeKey=type
+	Conditions []metav1.Condition `json:"conditions,omitempty" patchStrategy:"merge" patchMergeKey:"type"`
 }
 
 // CapacityName names something that a node has a countable amount of.

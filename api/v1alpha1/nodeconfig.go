@@ -68,7 +68,9 @@ type NodeConfigStatus struct {
 	// Conditions are Ready, Reconciling and Stalled, each with a reason and words for a person.
 	// +listType=map
 	// +listMapKey=type
-	Conditions []metav1.Condition `json:"conditions,omitempty"`
+	// +patchStrategy=merge
+	// +patchMergeKey=type
+	Conditions []metav1.Condition `json:"conditions,omitempty" patchStrategy:"merge" patchMergeKey:"type"`
 }
 
 // Declaration returns the config as package declare knows it. It shares memory with the config: change neither.

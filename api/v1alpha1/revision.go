@@ -59,7 +59,9 @@ type RevisionSpec struct {
 	// Resources are the config's resources as they were declared, without defaults.
 	// +listType=map
 	// +listMapKey=name
-	Resources []declare.Resource `json:"resources"`
+	// +patchStrategy=merge
+	// +patchMergeKey=name
+	Resources []declare.Resource `json:"resources" patchStrategy:"merge" patchMergeKey:"name"`
 }
 
 // RevisionSource names the config of a revision.

@@ -5,8 +5,8 @@ import (
 )
 
 // Token lets a host join the fleet, or a person use the API. The secret itself is in the answer to the request that creates
-// the Token and nowhere else: what is stored is its hash. Whoever may create tokens may act as anybody; deleting a Token
-// revokes it.
+// the Token and nowhere else: what is stored is its hash. A token for somebody else is made by who may impersonate him; deleting a
+// Token revokes it.
 //
 // +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
 type Token struct {

@@ -84,9 +84,11 @@ func unchangedRevision(changed, old *RevisionSpec, kind string) []declare.Fault 
 	return v.faults
 }
 
-// ValidateNode returns every mistake of a node's spec. Its name and labels are checked where those of all objects are.
+// ValidateNode returns every mistake of a node's spec, and whether it has too many labels. Its name and each label are checked where
+// those of all objects are.
 func ValidateNode(n *Node) []declare.Fault {
 	var v validator
+	v.labelCount("metadata.labels", n.Labels)
 	v.environment("spec.environment", n.Spec.Environment)
 	type identity struct {
 		key    string
@@ -161,7 +163,19 @@ func (v *validator) taint(path string, t *Taint) {
 	}
 }
 
+// labelCount has the limit of a config's labels.
+func (v *validator) labelCount(path string, labels map[string]string) bool {
+	if len(labels) > declare.LabelsMax {
+		v.invalid(path, fmt.Sprintf("there are %d labels, at most %d are allowed", len(labels), declare.LabelsMax), "")
+		return false
+	}
+	return true
+}
+
 func (v *validator) labels(path string, labels map[string]string) {
+	if !v.labelCount(path, labels) {
+		return
+	}
 	for _, key := range slices.Sorted(maps.Keys(labels)) {
 		at := path + "['" + key + "']"
 		v.labelKey(at, key)

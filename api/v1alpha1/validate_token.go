@@ -22,6 +22,7 @@ const (
 // ValidateToken returns every mistake of a new token, created at a time.
 func ValidateToken(t *Token, now time.Time) []declare.Fault {
 	var v validator
+	v.labelCount("metadata.labels", t.Labels)
 	if e := t.Spec.Expires; e != nil && !e.After(now) {
 		v.invalid("spec.expires", fmt.Sprintf("the token ends at %s, and it is %s", e.UTC().Format(time.RFC3339), now.UTC().Format(time.RFC3339)), "give a time to come; if this one is, set the server's clock")
 	}

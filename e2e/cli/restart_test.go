@@ -130,7 +130,7 @@ func TestWatchesOverRestarts(t *testing.T) {
 				t.Errorf("seen-%d is told in %d lines: %q", i, len(got), got)
 			}
 		}
-		if got := events.lines(fmt.Sprintf("reason-%d\t", i)); i > 0 && len(got) != 1 {
+		if got := events.lines(fmt.Sprintf("reason-%d ", i)); i > 0 && len(got) != 1 {
 			t.Errorf("event %d is told in %d lines: %q", i, len(got), got)
 		}
 	}
@@ -210,7 +210,7 @@ func TestWatchAfterCompaction(t *testing.T) {
 		got := c.watch.lines(c.with)
 		for _, name := range []string{"same", "changes", "goes", "again", "new", "last"} {
 			of := slices.DeleteFunc(slices.Clone(got), func(line string) bool {
-				return !strings.HasPrefix(line, name+"\t") && !strings.Contains(line, fmt.Sprintf("%q", name))
+				return !strings.HasPrefix(line, name+" ") && !strings.Contains(line, fmt.Sprintf("%q", name))
 			})
 			if len(of) != c.want[name] {
 				t.Errorf("%s with %q is told in %d lines, want %d: %q", name, c.with, len(of), c.want[name], of)

@@ -56,9 +56,47 @@ func TestServerUnit(t *testing.T) {
 		t.Errorf("after a kill of the server its namespace is %q", got)
 	}
 
+	rootWorks(t, h)
+
 	h.MustRun(t, "systemctl", "stop", unit)
 	if got := show(t, h, "Result"); got != "success" {
 		t.Errorf("stop: result %q, want success\n%s", got, h.Journal(t.Context(), unit))
+	}
+}
+
+// rootWorks does as root what docs/operations.md tells: the service starts after each of it. The first restore is into a directory that
+// is there, the second one makes it.
+func rootWorks(t *testing.T, h *host.Host) {
+	t.Helper()
+	const keys = "/root/keys"
+	h.MustRun(t, "install", "-d", "-m", "0700", keys)
+	h.MustRun(t, "cp", dataDir+"/machine-secret", keys+"/machine-secret")
+	h.MustRun(t, program, "trust", "rotate")
+	h.MustRun(t, program, "trust", "export-root", keys+"/root-key")
+	h.MustRun(t, program, "trust", "bump-epoch")
+	h.MustRun(t, program, "server", "backup", keys+"/backup.tar")
+	wantOwners(t, h, map[string]string{
+		dataDir + "/trust/root-key": "tako 600",
+		keys + "/root-key":          "root 600",
+		keys + "/backup.tar":        "root 600",
+	})
+	h.MustRun(t, "systemctl", "restart", unit)
+	for name, directory := range map[string][]string{
+		"there":   {"install", "-d", "-m", "0700", "-o", "tako", "-g", "tako", dataDir},
+		"missing": {"true"},
+	} {
+		h.MustRun(t, "systemctl", "stop", unit)
+		if got, err := h.Run(t.Context(), program, "server"); err != nil || got.Code == 0 || !strings.Contains(got.Stderr, "TK0804") || !strings.Contains(got.Stderr, "runuser -u tako") {
+			t.Errorf("root's own server on the directory of the service: %+v, %v", got, err)
+		}
+		h.MustRun(t, "mv", dataDir, dataDir+".before-"+name)
+		h.MustRun(t, directory...)
+		h.MustRun(t, program, "server", "restore", keys+"/backup.tar", "--machine-secret", keys+"/machine-secret", "--root-key", keys+"/root-key")
+		h.MustRun(t, "systemctl", "start", unit)
+		wantOwners(t, h, map[string]string{dataDir: "tako 700", dataDir + "/machine-secret": "tako 600", dataDir + "/etcd/member": "tako 700"})
+		if got := tako(t, h, "get", "namespace", "qa", "-o", "name"); strings.TrimSpace(got) != "namespace/qa" {
+			t.Errorf("after a restore by root into a directory that is %s the namespace is %q", name, got)
+		}
 	}
 }
 

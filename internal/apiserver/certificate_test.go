@@ -61,7 +61,7 @@ func TestCertificateIsRenewed(t *testing.T) {
 		}
 		var l told
 		c.AddListener(&l)
-		admin := kubeconfig{path: filepath.Join(t.TempDir(), kubeconfigName), url: "https://localhost", ca: ca, log: slog.New(slog.DiscardHandler)}
+		admin := newKubeconfig(filepath.Join(t.TempDir(), kubeconfigName), "https://localhost", ca, slog.New(slog.DiscardHandler))
 		if err := admin.write(time.Now()); err != nil {
 			t.Fatal(err)
 		}
@@ -71,6 +71,11 @@ func TestCertificateIsRenewed(t *testing.T) {
 		go func() {
 			defer close(done)
 			c.Run(ctx)
+		}()
+		written := make(chan struct{})
+		go func() {
+			defer close(written)
+			admin.Run(ctx)
 		}()
 		first, _ := c.CurrentCertKeyContent()
 		for range 365 {
@@ -83,6 +88,7 @@ func TestCertificateIsRenewed(t *testing.T) {
 		}
 		cancel()
 		<-done
+		<-written
 		now, _ := c.CurrentCertKeyContent()
 		if bytes.Equal(first, now) || l.times < 4 {
 			t.Errorf("renewed %d times in a year", l.times)

@@ -30,6 +30,7 @@ import (
 	"tako.dev/tako/internal/apiserver/audit"
 	"tako.dev/tako/internal/apiserver/auth"
 	"tako.dev/tako/internal/apiserver/body"
+	"tako.dev/tako/internal/apiserver/misfit"
 	"tako.dev/tako/internal/apiserver/openapi"
 	"tako.dev/tako/internal/apiserver/registry"
 )
@@ -60,7 +61,6 @@ func (s *Server) config(p parts, scheme *registry.Scheme, backend *registry.Back
 	c.MaxRequestsInFlight, c.MaxMutatingRequestsInFlight = readsMax, writesMax
 	c.MaxRequestBodyBytes, c.JSONPatchMaxCopyBytes = bodyMax, bodyMax
 	c.RequestTimeout, c.MinRequestTimeout = requestMax, watchMin
-	c.BuildHandlerChainFunc = s.handlers
 	c.ShutdownWatchTerminationGracePeriod = watchStopMax
 	c.EnableProfiling = false
 	c.AddReadyzChecks(healthz.NamedCheck("etcd", func(r *http.Request) error { return answers(r.Context(), p.client.Client) }),
@@ -99,11 +99,11 @@ func (s *Server) config(p parts, scheme *registry.Scheme, backend *registry.Back
 }
 
 // handlers are what a request goes through.
-func (s *Server) handlers(api http.Handler, c *server.Config) http.Handler {
+func (s *Server) handlers(api http.Handler, c *server.Config, watches *auth.Watches) http.Handler {
 	// By now the library has added an authenticator of its own, for the server itself.
 	with := *c
 	with.Authentication.Authenticator = auth.Logged(c.Authentication.Authenticator, s.opts.Log)
-	return auth.WithWords(server.DefaultBuildHandlerChain(strict(body.UTF8(api)), &with))
+	return auth.WithWords(server.DefaultBuildHandlerChain(watches.Handler(strict(body.UTF8(body.Base64(misfit.Handler(api))))), &with))
 }
 
 // strict refuses fields that our kinds do not have, unless the client has asked for something else: the library would take the

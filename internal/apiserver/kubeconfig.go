@@ -1,6 +1,7 @@
 package apiserver
 
 import (
+	"context"
 	"log/slog"
 	"time"
 
@@ -24,19 +25,44 @@ type kubeconfig struct {
 	path, url string
 	ca        *trust.CA
 	log       *slog.Logger
+	due       chan struct{} // of one: that it is to be written anew
 }
 
-var _ dynamiccertificates.Listener = kubeconfig{}
+var _ dynamiccertificates.Listener = (*kubeconfig)(nil)
 
-// Enqueue writes it anew.
-func (k kubeconfig) Enqueue() {
-	if err := k.write(time.Now()); err != nil {
-		k.log.Error("write the administrator's kubeconfig", "path", k.path, "err", err)
+func newKubeconfig(path, url string, ca *trust.CA, log *slog.Logger) *kubeconfig {
+	return &kubeconfig{path: path, url: url, ca: ca, log: log, due: make(chan struct{}, 1)}
+}
+
+// Enqueue has it written anew.
+func (k *kubeconfig) Enqueue() {
+	select {
+	case k.due <- struct{}{}:
+	default: // it is going to be
+	}
+}
+
+// Run writes it when it is due, until the context ends, and again after a pause where that has not worked.
+func (k *kubeconfig) Run(ctx context.Context) {
+	again := time.NewTimer(0)
+	again.Stop()
+	defer again.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-k.due:
+		case <-again.C:
+		}
+		if err := k.write(time.Now()); err != nil {
+			k.log.Error("write the administrator's kubeconfig", "path", k.path, "err", err, "again", renewPause)
+			again.Reset(renewPause)
+		}
 	}
 }
 
 // write writes it, with a new certificate, readable for the server's user alone.
-func (k kubeconfig) write(now time.Time) error {
+func (k *kubeconfig) write(now time.Time) error {
 	admin, err := k.ca.IssueClient(trust.ClientRequest{User: adminName, Groups: []string{user.SystemPrivilegedGroup}}, now)
 	if err != nil {
 		return err

@@ -18,7 +18,7 @@ func mistakes() []string {
 func causes() []string {
 	return []string{
 		"http2: stream closed", "client disconnected", "connection reset by peer", "broken pipe", // who asked does not listen any more
-		"failed to create typed patch object", // tried only, of a kind that others define: see registry/change.go
+		"failed to create typed patch object", // tried only, of a kind that others define: see package misfit
 	}
 }
 

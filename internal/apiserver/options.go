@@ -2,9 +2,11 @@ package apiserver
 
 import (
 	"errors"
+	"fmt"
 	"log/slog"
 	"net"
 	"path/filepath"
+	"strconv"
 
 	"tako.dev/tako/internal/apiserver/etcd"
 	"tako.dev/tako/internal/reason"
@@ -13,6 +15,10 @@ import (
 // DefaultListen is where the API is served: on this machine only, until somebody decides otherwise.
 const DefaultListen = "127.0.0.1:6443"
 
+// quotaMin has room for what a server keeps for itself, and for a few objects of the largest size: with less it could not even
+// delete anything.
+const quotaMin = 8 << 20
+
 // Options say how the server runs.
 type Options struct {
 	DataDir string   // where everything is; made with mode 0700
@@ -20,7 +26,7 @@ type Options struct {
 	Names   []string // further DNS names and addresses that clients know the server by
 	// Etcd is a cluster that others run. Without endpoints the server runs a member of its own in DataDir.
 	Etcd etcd.Connection
-	// QuotaBytes bounds the database of the server's own etcd; default 2 GiB.
+	// QuotaBytes bounds the database of the server's own etcd; default 2 GiB, at least quotaMin.
 	QuotaBytes int64
 	Log        *slog.Logger // default: nowhere
 	// OnReady is called once, when the server answers, with its URL and the path of the administrator's kubeconfig.
@@ -45,8 +51,23 @@ func (o Options) validate() error {
 	if !filepath.IsAbs(o.DataDir) {
 		return &reason.Error{Code: reason.InvalidValue, Doing: doing, Cause: errors.New("the data directory is not an absolute path"), Hint: "see --data-dir"}
 	}
-	if _, _, err := net.SplitHostPort(o.Listen); err != nil {
-		return &reason.Error{Code: reason.InvalidValue, Doing: doing, Cause: err, Hint: "see --listen: HOST:PORT"}
+	if err := checkListen(o.Listen); err != nil {
+		return &reason.Error{Code: reason.InvalidValue, Doing: doing, Cause: fmt.Errorf("--listen %q: %w", o.Listen, err), Hint: "it looks like 127.0.0.1:6443, or :6443 for all addresses of this machine"}
+	}
+	if o.QuotaBytes != 0 && o.QuotaBytes < quotaMin {
+		return &reason.Error{Code: reason.InvalidValue, Doing: doing, Cause: fmt.Errorf("--quota-bytes %d: at least %d", o.QuotaBytes, quotaMin), Hint: "2147483648 (2 GiB) is the default"}
+	}
+	return o.Etcd.Validate()
+}
+
+// checkListen wants HOST:PORT, of which HOST may be missing.
+func checkListen(s string) error {
+	_, port, err := net.SplitHostPort(s)
+	if err != nil {
+		return err
+	}
+	if _, err := strconv.ParseUint(port, 10, 16); err != nil {
+		return fmt.Errorf("%q is no port, 0 to 65535", port)
 	}
 	return nil
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"net"
+	"net/http"
 	"slices"
 	"sync"
 	"time"
@@ -54,6 +55,12 @@ func (s *Server) Run(ctx context.Context) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, dir.Close()) }()
+	// Before any key is made: a typing mistake leaves nothing behind.
+	listener, err := net.Listen("tcp", s.opts.Listen)
+	if err != nil {
+		return &reason.Error{Code: reason.SystemCallFailed, Doing: "listen on " + s.opts.Listen, Cause: err, Hint: "choose another address with --listen"}
+	}
+	defer func() { _ = listener.Close() }() // once it serves, the library has closed it
 	store, err := s.openStore(ctx, dir)
 	if err != nil {
 		return err
@@ -73,13 +80,9 @@ func (s *Server) Run(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	listener, err := net.Listen("tcp", s.opts.Listen)
-	if err != nil {
-		return &reason.Error{Code: reason.SystemCallFailed, Doing: "listen on " + s.opts.Listen, Cause: err, Hint: "choose another address with --listen"}
-	}
 	a, err := s.assemble(parts{client: store.client, member: store.member, keys: keys, certificate: own, listener: listener, audit: log})
 	if err != nil {
-		return errors.Join(err, listener.Close())
+		return err
 	}
 	return s.serve(ctx, a, dir, store, own)
 }
@@ -115,8 +118,9 @@ func (s *Server) serve(ctx context.Context, a *assembly, dir *state.Dir, store *
 	for _, run := range a.background {
 		all.Go(func() { run(ctx) })
 	}
-	admin := kubeconfig{path: dir.Join(kubeconfigName), url: a.url, ca: own.ca, log: s.opts.Log}
+	admin := newKubeconfig(dir.Join(kubeconfigName), a.url, own.ca, s.opts.Log)
 	own.AddListener(admin)
+	all.Go(func() { admin.Run(ctx) })
 	all.Go(func() { s.announce(ctx, a, admin) })
 	all.Go(func() { s.control(ctx, a) })
 	stopped := make(chan error, 1)
@@ -228,6 +232,8 @@ func (s *Server) assemble(p parts) (*assembly, error) {
 		backend.Close()
 		return nil, err
 	}
+	watches := auth.NewWatches(config.Authorization.Authorizer, roles.Changes)
+	config.BuildHandlerChainFunc = func(api http.Handler, c *server.Config) http.Handler { return s.handlers(api, c, watches) }
 	config.AdmissionControl = admissionchain.NewChainHandler(
 		admission.NewLifecycle(objects.Store(core.Resource("namespaces"))), admission.NewRights(roles, config.Authorization.Authorizer),
 		admission.NewDefinitions(append(registry.Groups(kinds), authentication.GroupName, authorization.GroupName)...),
@@ -247,7 +253,7 @@ func (s *Server) assemble(p parts) (*assembly, error) {
 		return nil, err
 	}
 	return &assembly{
-		server: generic, backend: backend, background: []func(context.Context){known.Run, roles.Run}, controllers: work,
+		server: generic, backend: backend, background: []func(context.Context){known.Run, roles.Run, watches.Run}, controllers: work,
 		url: "https://" + config.ExternalAddress,
 	}, nil
 }
@@ -269,10 +275,10 @@ func (s *Server) chain(config *server.Config, backend *registry.Backend, objects
 type lateMinter struct{ registry.Minter }
 
 // announce says that the server answers, once it does.
-func (s *Server) announce(ctx context.Context, a *assembly, admin kubeconfig) {
+func (s *Server) announce(ctx context.Context, a *assembly, admin *kubeconfig) {
 	if err := admin.write(time.Now()); err != nil {
 		s.opts.Log.Error("write the administrator's kubeconfig", "path", admin.path, "err", err)
-		return
+		admin.Enqueue() // the one of an earlier start may be good, and so are tokens
 	}
 	if waitReady(ctx, a.server.LoopbackClientConfig) {
 		s.opts.OnReady(a.url, admin.path)

@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"errors"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -24,10 +25,13 @@ type files struct {
 	recursive bool
 }
 
+// filenameFlag is the flag with which commands take files.
+const filenameFlag = "filename"
+
 func (f *files) addTo(cmd *cobra.Command) {
-	cmd.Flags().StringArrayVarP(&f.paths, "filename", "f", nil, "file or directory to read, - for standard input; may be repeated")
+	cmd.Flags().StringArrayVarP(&f.paths, filenameFlag, "f", nil, "file or directory to read, - for standard input; may be repeated")
 	cmd.Flags().BoolVarP(&f.recursive, "recursive", "R", false, "read directories with all below them")
-	_ = cmd.MarkFlagFilename("filename", "yaml", "yml", "json") // the flag is there
+	_ = cmd.MarkFlagFilename(filenameFlag, "yaml", "yml", "json") // the flag is there
 }
 
 func (f *files) load(p *program) (*documents.Source, error) {
@@ -64,10 +68,23 @@ func (s *inSet) check() error {
 	return nil
 }
 
+// checkFiles refuses to prune by a part of what a directory holds: all that the rest declares would be deleted.
+func (s *inSet) checkFiles(source *documents.Source) error {
+	if !s.prune || len(source.Below) == 0 {
+		return nil
+	}
+	return failure.Usage("prune", strings.Join(source.Below, ", ")+": there are documents in it that are not read, and what they declare would be deleted",
+		"-R reads directories with all below them")
+}
+
 // planOptions are how documents of the command line are meant.
-func (p *program) planOptions(namespace, set string, force bool) (plan.Options, error) {
-	s, err := prune.ParseSet(namespace, set)
-	return plan.Options{Namespace: namespace, Only: p.flags.Namespace != "", Set: s, Force: force}, err
+func (p *program) planOptions(ctx context.Context, server *remote.Server, namespace string, s inSet, o ownership) (plan.Options, error) {
+	set, err := prune.ParseSet(namespace, s.set)
+	if err != nil {
+		return plan.Options{}, err
+	}
+	manager, personal, err := o.managers(ctx, server, s.set != "")
+	return plan.Options{Namespace: namespace, Only: p.flags.Namespace != "", Set: set.By(manager, personal), Manager: manager, Force: o.force}, err
 }
 
 // leftovers are what --prune would delete, none without it.
@@ -81,8 +98,8 @@ func (p *program) leftovers(ctx context.Context, server *remote.Server, s inSet,
 type applyFlags struct {
 	files
 	inSet
+	ownership
 	dryRun  string
-	force   bool
 	timeout time.Duration
 	output  string
 }
@@ -97,10 +114,14 @@ func (p *program) newApply() *cobra.Command {
   kustomize build prod | tako apply -f -   what another program writes
   tako apply -f site.yaml --dry-run=server nothing is changed, only checked
   tako apply -f prod/ -R --set prod --prune and what is not in the files any more is deleted`,
-		Long: `Every document is checked on the server before anything is changed. Then they are applied in an
-order in which each finds what it needs. If one fails all the same, what was applied is listed
+		Long: `Every document is checked before anything is changed: what is wrong in the files is told first and
+all at once, then all that the server has against them. Then they are applied in an order in which
+each finds what it needs. What the server itself writes, such as uid, resourceVersion and status, is
+not sent: what ` + "`tako get -o yaml`" + ` writes can be applied. If one fails all the same, what was applied is listed
 with the command that undoes it. Fields that somebody else owns are a conflict, unless
---force-conflicts takes them over.
+--force-conflicts takes them over. Who applies by hand owns the fields as tako:USER, so that two
+people do not overwrite each other unseen; with --set it is the set that owns them, whoever applies
+it, and --field-manager names any other owner that several people or programs share.
 
 --set names what is applied together, within the namespace of the command line. --prune then deletes
 what was applied under that name before and is in no document now, of any kind and in any namespace.
@@ -113,7 +134,7 @@ is in the documents, nothing is changed, unless --prune-all says that it is mean
 	f.files.addTo(cmd)
 	f.inSet.addTo(cmd)
 	cmd.Flags().StringVar(&f.dryRun, "dry-run", "none", "none, or server: check everything and change nothing")
-	cmd.Flags().BoolVar(&f.force, "force-conflicts", false, "take over fields that somebody else owns, and objects of others")
+	f.ownership.addTo(cmd)
 	cmd.Flags().DurationVar(&f.timeout, "timeout", time.Minute, "how long a new kind is waited for until the server serves it")
 	addOutput(cmd, &f.output)
 	return cmd
@@ -136,11 +157,14 @@ func (p *program) apply(ctx context.Context, f *applyFlags) error {
 	if err != nil {
 		return err
 	}
+	if err := f.checkFiles(source); err != nil {
+		return err
+	}
 	server, namespace, err := p.connect()
 	if err != nil {
 		return err
 	}
-	options, err := p.planOptions(namespace, f.set, f.force)
+	options, err := p.planOptions(ctx, server, namespace, f.inSet, f.ownership)
 	if err != nil {
 		return err
 	}
@@ -152,13 +176,14 @@ func (p *program) apply(ctx context.Context, f *applyFlags) error {
 	if err != nil {
 		return err
 	}
+	p.warnOfStays(changes, options)
 	report := &plan.Report{Out: p.Out, Err: p.Err, Objects: output.NewObjects(p.Out, format, len(changes) == 1), Table: format.IsTable(), Warn: p.warn}
 	if f.dryRun == "server" {
 		return report.Preview(changes, leftovers)
 	}
 	for _, c := range changes {
 		if err := c.Apply(ctx, server, options, f.timeout); err != nil {
-			report.Undo(changes, settings.StateDirectory(p.Getenv))
+			report.Undo(changes, settings.StateDirectory(p.Getenv), options.Manager)
 			return withSource(err, source)
 		}
 		if err := report.Add(c, c.Verb()); err != nil {

@@ -52,6 +52,7 @@ func New(streams Streams, further ...*cobra.Command) *cobra.Command {
   tako get nodeconfigs -A            what is declared
   tako explain nodeconfig.spec       what can be declared
   tako help config                   how tako finds its server`,
+		Version:       clientVersion(),
 		SilenceErrors: true, SilenceUsage: true,
 		Args:              onlyCommands,
 		RunE:              func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
@@ -64,7 +65,7 @@ func New(streams Streams, further ...*cobra.Command) *cobra.Command {
 	f.StringVar(&p.color, colorFlag, "", "colour the output: auto, always or never")
 	f.DurationVar(&p.patience, "request-timeout", 30*time.Second, "how long one answer of the server is waited for")
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
-		return &failure.Error{Code: reason.Usage, Exit: reason.ExitUsage, Doing: c.CommandPath(), Cause: err, Hint: c.CommandPath() + " --help"}
+		return wrongFlag(c, err)
 	})
 	root.SetIn(streams.In)
 	root.SetOut(streams.Out)
@@ -76,6 +77,7 @@ func New(streams Streams, further ...*cobra.Command) *cobra.Command {
 	}
 	root.AddCommand(further...)
 	root.SetHelpCommand(p.newHelp())
+	root.SetVersionTemplate("client {{.Version}}\n")
 	root.SetHelpTemplate(helpTemplate)
 	root.SetUsageTemplate(usageTemplate)
 	p.completeFlags(root)
@@ -87,11 +89,28 @@ const colorFlag = "color"
 // taking is a check of arguments with the words that all wrong usage has.
 func taking(check cobra.PositionalArgs) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
-		if err := check(cmd, args); err != nil {
-			return failure.Usage(cmd.CommandPath(), err.Error(), "usage: "+cmd.UseLine())
+		err := check(cmd, args)
+		switch {
+		case err == nil:
+			return nil
+		case cobra.NoArgs(cmd, args) != nil && check(cmd, nil) == nil && cmd.Flags().Lookup(filenameFlag) != nil:
+			return failure.Usage(cmd.CommandPath(), fmt.Sprintf("%q is no flag, and only flags are taken", args[0]), "did you mean -f "+args[0]+"?")
 		}
-		return nil
+		return failure.Usage(cmd.CommandPath(), err.Error(), "usage: "+cmd.UseLine())
 	}
+}
+
+// wrongFlag says what is wrong with a flag. The flags of a mistyped command are unknown to the one above it, which reads them: then
+// the command is what is wrong.
+func wrongFlag(cmd *cobra.Command, err error) error {
+	if args := cmd.Flags().Args(); cmd.HasSubCommands() && len(args) > 0 {
+		return onlyCommands(cmd, args)
+	}
+	hint := cmd.CommandPath() + " --help"
+	if strings.Contains(err.Error(), "time: ") {
+		hint = "a time is a number with its unit: 30s, 5m or 2h"
+	}
+	return failure.Usage(cmd.CommandPath(), err.Error(), hint)
 }
 
 // onlyCommands refuses an argument of a command that only has others below it: it was meant to be one of these.

@@ -137,6 +137,9 @@ func (p *program) deleteAll(ctx context.Context, server *remote.Server, refs []r
 	var failures []error
 	for _, ref := range refs {
 		uid, err := server.Delete(ctx, ref, options)
+		if apierrors.IsConflict(err) {
+			uid, err = alreadyGoing(ctx, server, ref, err)
+		}
 		if apierrors.IsNotFound(err) && f.ignoreMissing {
 			continue
 		}
@@ -154,6 +157,16 @@ func (p *program) deleteAll(ctx context.Context, server *remote.Server, refs []r
 		}
 	}
 	return gone, p.several(failures)
+}
+
+// alreadyGoing is which object is on its way already where the server refuses to have that asked once more; otherwise the refusal
+// stays.
+func alreadyGoing(ctx context.Context, server *remote.Server, ref remote.Ref, refusal error) (types.UID, error) {
+	now, err := server.Get(ctx, ref)
+	if err != nil || now.GetDeletionTimestamp() == nil {
+		return "", refusal
+	}
+	return now.GetUID(), nil
 }
 
 // failuresShownMax bounds what is printed of failures that are alike.

@@ -68,16 +68,23 @@ func (p *program) describe(ctx context.Context, s selection.Scope, args []string
 	return nil
 }
 
+// aboutObject selects the events about an object, and about earlier ones of its name.
+func aboutObject(ref remote.Ref) string {
+	return "involvedObject.kind=" + ref.Kind.Kind + ",involvedObject.name=" + ref.Name
+}
+
 // eventsOf are the events about an object, the oldest first.
 func eventsOf(ctx context.Context, server *remote.Server, ref remote.Ref, object *unstructured.Unstructured) ([]describe.Happening, error) {
 	kind, err := server.Find(ctx, "events.v1")
 	if err != nil {
 		return nil, err
 	}
-	query := remote.Query{Kind: kind, Namespace: ref.Namespace, Fields: "involvedObject.uid=" + string(object.GetUID())}
+	query := remote.Query{Kind: kind, Namespace: ref.Namespace, Fields: aboutObject(ref)}
 	var list []describe.Happening
 	_, err = server.List(ctx, query, func(o *unstructured.Unstructured) error {
-		list = append(list, describe.HappeningOf(o))
+		if h := describe.HappeningOf(o); h.IsAbout(string(object.GetUID())) {
+			list = append(list, h)
+		}
 		return nil
 	})
 	describe.SortHappenings(list)

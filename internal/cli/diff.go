@@ -16,7 +16,7 @@ import (
 type diffFlags struct {
 	files
 	inSet
-	force bool
+	ownership
 }
 
 func (p *program) newDiff() *cobra.Command {
@@ -35,7 +35,7 @@ What is secret is never shown, only that it changes.`,
 	}
 	f.files.addTo(cmd)
 	f.inSet.addTo(cmd)
-	cmd.Flags().BoolVar(&f.force, "force-conflicts", false, "show what applying with --force-conflicts would change")
+	f.ownership.addTo(cmd)
 	return cmd
 }
 
@@ -61,11 +61,14 @@ func (p *program) diff(ctx context.Context, f *diffFlags) error {
 	if err != nil {
 		return err
 	}
+	if err := f.checkFiles(source); err != nil {
+		return err
+	}
 	server, namespace, err := p.connect()
 	if err != nil {
 		return err
 	}
-	options, err := p.planOptions(namespace, f.set, f.force)
+	options, err := p.planOptions(ctx, server, namespace, f.inSet, f.ownership)
 	if err != nil {
 		return err
 	}
@@ -77,6 +80,7 @@ func (p *program) diff(ctx context.Context, f *diffFlags) error {
 	if err != nil {
 		return err
 	}
+	p.warnOfStays(changes, options)
 	texts, err := differences(changes, leftovers)
 	if err != nil {
 		return err

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"tako.dev/tako/internal/cli/describe"
@@ -22,6 +23,7 @@ import (
 type eventsFlags struct {
 	selection.Scope
 	about   string
+	uid     string // of the object that --for names, where it is there
 	kinds   []string
 	watch   bool
 	output  string
@@ -50,7 +52,25 @@ func (p *program) newEvents() *cobra.Command {
 	return cmd
 }
 
+// eventTypes are the types that an event may have.
+var eventTypes = [...]string{"Normal", "Warning"}
+
+// settleTypes refuses types that no event has, and gives the others the letter case of the server.
+func (f *eventsFlags) settleTypes() error {
+	for i, kind := range f.kinds {
+		at := slices.IndexFunc(eventTypes[:], func(known string) bool { return strings.EqualFold(known, kind) })
+		if at < 0 {
+			return failure.Usage("read --types="+kind, "no event has this type", "write Normal or Warning")
+		}
+		f.kinds[i] = eventTypes[at]
+	}
+	return nil
+}
+
 func (p *program) events(ctx context.Context, f *eventsFlags) error {
+	if err := f.settleTypes(); err != nil {
+		return err
+	}
 	format, err := output.Parse(f.output)
 	if err != nil {
 		return err
@@ -87,7 +107,16 @@ func (f *eventsFlags) eventsQuery(ctx context.Context, server *remote.Server, na
 		if len(about[0].Names) != 1 {
 			return query, failure.Usage("read --for "+f.about, "it is not KIND/NAME", "")
 		}
-		fields = append(fields, "involvedObject.kind="+about[0].Kind.Kind, "involvedObject.name="+about[0].Names[0])
+		ref := about[0].Refs()[0]
+		fields = append(fields, aboutObject(ref))
+		// Where the object is there, an earlier one of its name is not meant; where it is gone, its events are what is left of it.
+		object, err := server.Get(ctx, ref)
+		if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsForbidden(err) {
+			return query, failure.Of(err, "get "+ref.Long())
+		}
+		if err == nil {
+			f.uid = string(object.GetUID())
+		}
 		if about[0].Namespace == "" {
 			query.Namespace = "" // events about what is in no namespace may stand in any
 		}
@@ -127,6 +156,9 @@ func (p *program) eventObjects(ctx context.Context, server *remote.Server, query
 
 // shows reports whether an event is of a type that is asked for.
 func (f *eventsFlags) shows(h describe.Happening) bool {
+	if !h.IsAbout(f.uid) {
+		return false
+	}
 	return len(f.kinds) == 0 || slices.ContainsFunc(f.kinds, func(k string) bool { return strings.EqualFold(k, h.Kind) })
 }
 

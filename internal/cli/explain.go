@@ -52,11 +52,7 @@ func (p *program) explain(ctx context.Context, args []string, recursive bool) er
 	if err != nil {
 		return failure.Of(err, "ask which kinds there are")
 	}
-	path := "/openapi/v3/apis/" + kind.GroupVersion().String()
-	if kind.Group == "" {
-		path = "/openapi/v3/api/" + kind.Version
-	}
-	text, err := server.Raw(ctx, path)
+	text, err := server.Description(ctx, kind.GroupVersion())
 	if apierrors.IsNotFound(err) {
 		return failure.NotFound("explain "+name, "the server does not describe "+kind.GroupVersion().String(), "")
 	}

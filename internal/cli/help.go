@@ -2,17 +2,13 @@ package cli
 
 import (
 	"io"
-	"os"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/cobra/doc"
 
 	"tako.dev/tako/internal/cli/failure"
 	"tako.dev/tako/internal/cli/settings"
 	"tako.dev/tako/internal/present"
-	"tako.dev/tako/internal/reason"
 )
 
 // helpTemplate begins with what is read most: one line, and examples.
@@ -41,12 +37,13 @@ Flags of every command:
 // newHelp is help with pages for codes beside those for commands.
 func (p *program) newHelp() *cobra.Command {
 	return &cobra.Command{
-		Use:   "help [COMMAND | CODE | codes | config]",
+		Use:   "help [COMMAND | CODE | codes | exit-codes | config]",
 		Short: "Explain a command, a code such as TK0412, or the settings",
 		Example: `  tako help apply
   tako help TK0412
-  tako help codes     every code with its title
-  tako help config    how tako finds its server`,
+  tako help codes       every code with its title
+  tako help exit-codes  what each exit code means
+  tako help config      how tako finds its server`,
 		RunE: func(cmd *cobra.Command, args []string) error { return p.help(cmd.Root(), args) },
 	}
 }
@@ -70,27 +67,4 @@ func (p *program) help(root *cobra.Command, args []string) error {
 		return failure.Usage("help "+strings.Join(args, " "), "there is no such command or topic", "tako help lists the commands")
 	}
 	return about.Help()
-}
-
-func (p *program) newMan() *cobra.Command {
-	return &cobra.Command{
-		Use:   "man DIRECTORY",
-		Short: "Write the manual pages",
-		Example: `  tako man /usr/local/share/man/man1
-  tako man . && man ./tako-apply.1`,
-		Args: taking(cobra.ExactArgs(1)),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := os.MkdirAll(args[0], 0o755); err != nil {
-				return &reason.Error{Code: reason.SystemCallFailed, Doing: "write the manual pages", Cause: err}
-			}
-			root := cmd.Root()
-			root.DisableAutoGenTag = true // pages of one version are the same bytes on every day
-			day := time.Unix(0, 0).UTC()
-			header := &doc.GenManHeader{Title: "TAKO", Section: "1", Source: "tako", Manual: "tako", Date: &day}
-			if err := doc.GenManTree(root, header, args[0]); err != nil {
-				return &reason.Error{Code: reason.SystemCallFailed, Doing: "write the manual pages", Cause: err}
-			}
-			return nil
-		},
-	}
 }

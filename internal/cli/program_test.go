@@ -160,7 +160,7 @@ subjects: [{apiGroup: rbac.authorization.k8s.io, kind: Group, name: readers}]
 		return fmt.Sprintf("exit %d: %s%s", exit, out, errs), exit == reason.ExitOK && strings.Contains(out, "namespace/default")
 	})
 	_, errs, exit := person.run(t.Context(), in("apiVersion: v1\nkind: Namespace\nmetadata: {name: mine}\n"), "apply", "-f", "-")
-	if exit != reason.ExitNotAllowed || !strings.Contains(errs, "Ann@example.org") || !strings.Contains(errs, "<stdin>:1:1") {
+	if exit != reason.ExitNotAllowed || !strings.Contains(errs, "Ann@example.org") || !strings.Contains(errs, "<stdin>:3:18") {
 		t.Errorf("what is not allowed: exit %d: %s", exit, errs)
 	}
 	if _, errs, exit = c.run(t.Context(), in(""), "token", "revoke", "reader"); exit != reason.ExitOK {
@@ -340,10 +340,87 @@ func TestManualPages(t *testing.T) {
 	if _, errs, exit := c.run(t.Context(), strings.NewReader(""), "man", dir); exit != reason.ExitOK {
 		t.Fatalf("exit %d: %s", exit, errs)
 	}
-	for _, name := range []string{"tako.1", "tako-apply.1", "tako-token-create-join.1"} {
-		if text, err := os.ReadFile(filepath.Join(dir, name)); err != nil || !strings.Contains(string(text), ".SH EXAMPLE") {
-			t.Errorf("%s has no examples (%v)", name, err)
+	for _, name := range []string{"tako", "tako-apply", "tako-token-create-join", "tako-edit"} {
+		text, err := os.ReadFile(filepath.Join(dir, name+".1"))
+		if err != nil {
+			t.Fatal(err)
 		}
+		for _, want := range []string{".TH \"" + strings.ToUpper(name) + "\" \"1\" \"\"", ".SH EXAMPLE", ".SH EXIT STATUS\n.EX\n0  done", ".SH ENVIRONMENT", ".SH FILES"} {
+			if !strings.Contains(string(text), want) {
+				t.Errorf("%s.1 has no %q", name, want)
+			}
+		}
+		for _, not := range []string{"[=", "=[]", `=""`} {
+			if strings.Contains(string(text), not) {
+				t.Errorf("%s.1 has %q", name, not)
+			}
+		}
+		groff, err := exec.LookPath("groff")
+		if err != nil {
+			t.Log("needs groff: the pages are not formatted")
+			continue
+		}
+		if out, err := exec.CommandContext(t.Context(), groff, "-ww", "-man", "-Tutf8", "-z", filepath.Join(dir, name+".1")).CombinedOutput(); err != nil || len(out) > 0 {
+			t.Errorf("%s.1: %v: %s", name, err, out)
+		}
+	}
+	if _, errs, exit := c.run(t.Context(), strings.NewReader(""), "man", filepath.Join(c.dir, "no", "such")); exit != reason.ExitFailed || !strings.Contains(errs, "no such") {
+		t.Errorf("exit %d: %s", exit, errs)
+	}
+	if _, err := os.Stat(filepath.Join(c.dir, "no")); err == nil {
+		t.Error("a mistyped path was made")
+	}
+}
+
+// TestEditMeanwhile: what somebody else changes while the editor is open is not overwritten, and how to carry on is said.
+func TestEditMeanwhile(t *testing.T) {
+	c := newConsole(t)
+	must := func(text string, args ...string) {
+		t.Helper()
+		if out, errs, exit := c.run(t.Context(), strings.NewReader(text), args...); exit != reason.ExitOK {
+			t.Fatalf("%v: exit %d: %s%s", args, exit, out, errs)
+		}
+	}
+	t.Setenv("TMPDIR", c.dir) // what is refused stays there
+	object := func(color string) string {
+		return "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: meanwhile}\ndata: {color: " + color + "}\n"
+	}
+	must(object("red"), "apply", "-f", "-")
+	t.Cleanup(func() { c.run(context.Background(), strings.NewReader(""), "delete", "configmap/meanwhile") })
+	open, done := filepath.Join(c.dir, "open"), filepath.Join(c.dir, "done")
+	script := fmt.Sprintf("#!/bin/sh\ntouch %s\nuntil [ -e %s ]; do sleep 0.01; done\nsed -i s/red/blue/ \"$1\"\n", open, done)
+	editor := filepath.Join(c.dir, "editor")
+	if err := os.WriteFile(editor, []byte(script), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	c.env["EDITOR"] = editor
+	type answer struct {
+		errs string
+		exit reason.Exit
+	}
+	ended := make(chan answer, 1)
+	go func() {
+		_, errs, exit := c.run(t.Context(), strings.NewReader(""), "edit", "configmap/meanwhile")
+		ended <- answer{errs, exit}
+	}()
+	waitUntil(t, func() (string, bool) {
+		_, err := os.Stat(open)
+		return fmt.Sprint(err), err == nil
+	})
+	must(object("green"), "apply", "-f", "-")
+	if err := os.WriteFile(done, nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case a := <-ended:
+		if a.exit != reason.ExitConflict || !strings.Contains(a.errs, "TK1104") || !strings.Contains(a.errs, "tako apply --force-conflicts -f "+c.dir) {
+			t.Errorf("exit %d: %s", a.exit, a.errs)
+		}
+	case <-time.After(20 * time.Second):
+		t.Fatal("the edit has not ended")
+	}
+	if out, _, _ := c.run(t.Context(), strings.NewReader(""), "get", "configmap", "meanwhile", "-o", "jsonpath={.data.color}"); out != "green\n" {
+		t.Errorf("it is %q now", out)
 	}
 }
 

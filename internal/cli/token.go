@@ -26,7 +26,7 @@ func (p *program) newToken() *cobra.Command {
 		Use:   "token",
 		Short: "Make, list and revoke tokens with which hosts join and people work",
 		Example: `  tako token create join --environment web --pattern 'web-*' --count 10 --expires 1h
-  tako token create user ann --group operators --expires 720h
+  tako token create user ann --group operators --expires 30d
   tako token list
   tako token revoke ann-x7k2m`,
 		Args: onlyCommands,
@@ -47,13 +47,14 @@ func (p *program) newToken() *cobra.Command {
 // tokenFlags are those that both types of tokens have.
 type tokenFlags struct {
 	id      string
-	expires time.Duration
+	expires lifetime
 	output  string
 }
 
 func (f *tokenFlags) addTo(cmd *cobra.Command, expires time.Duration) {
 	cmd.Flags().StringVar(&f.id, "id", "", "name of the Token object, which is no secret (default made up)")
-	cmd.Flags().DurationVar(&f.expires, "expires", expires, "how long the token is good for; 0 means until it is revoked")
+	f.expires = lifetime{expires}
+	cmd.Flags().Var(&f.expires, "expires", "how long the token is good for, such as 90m or 30d; never means until it is revoked")
 	cmd.Flags().StringVarP(&f.output, "output", "o", "", "json: the whole Token object, with the token in status.token")
 	complete(cmd, "output", "json")
 }
@@ -91,7 +92,7 @@ func (p *program) newTokenUser() *cobra.Command {
 		Use:   "user NAME",
 		Short: "Make a token with which a person or program works",
 		Example: `  tako token create user ann --group operators
-  tako token create user ci --group deployers --expires 0`,
+  tako token create user ci --group deployers --expires never`,
 		Args: taking(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			user.Name = args[0]
@@ -127,8 +128,8 @@ func (p *program) createToken(ctx context.Context, start string, spec v1alpha1.T
 	if token.Name = f.id; token.Name == "" {
 		token.Name = start + "-" + strings.ToLower(rand.Text()[:5])
 	}
-	if f.expires > 0 {
-		end := metav1.NewTime(time.Now().Add(f.expires).Truncate(time.Second))
+	if f.expires.Duration > 0 {
+		end := metav1.NewTime(time.Now().Add(f.expires.Duration).Truncate(time.Second))
 		token.Spec.Expires = &end
 	}
 	fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&token)
@@ -153,7 +154,9 @@ func (p *program) createToken(ctx context.Context, start string, spec v1alpha1.T
 // showToken writes the secret, which nobody can ask for again.
 func (p *program) showToken(made *unstructured.Unstructured, f *tokenFlags) error {
 	if f.output == "json" {
-		return json.NewEncoder(p.Out).Encode(output.Clean(made).Object)
+		encoder := json.NewEncoder(p.Out)
+		encoder.SetIndent("", "  ")
+		return encoder.Encode(output.Clean(made).Object)
 	}
 	secret, _, _ := unstructured.NestedString(made.Object, "status", "token")
 	if secret == "" {

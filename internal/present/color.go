@@ -62,7 +62,7 @@ func TerminalWidth(f *os.File) int {
 // Style says how to write. The zero Style is plain.
 type Style struct {
 	Color bool
-	// Width is the columns of the terminal; 0 means no terminal: nothing is truncated, and columns are cut by tabs.
+	// Width is the columns of the terminal; 0 means no terminal: nothing is truncated.
 	Width int
 }
 

@@ -2,6 +2,7 @@ package present
 
 import (
 	"bytes"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -56,5 +57,27 @@ func TestHelpTopic(t *testing.T) {
 	_, ok, err := HelpTopic("TK9999", "tako-agent")
 	if !ok || !reason.Is(err, reason.UnknownCode) || !strings.Contains(reason.Of(err).Hint, "`tako-agent help codes`") {
 		t.Errorf("a code that does not exist: %v, %v", ok, err)
+	}
+}
+
+// TestExitCodes: every exit code is explained, and each code of the set ends with one that is.
+func TestExitCodes(t *testing.T) {
+	text, ok, err := HelpTopic("exit-codes", "tako")
+	if !ok || err != nil || text != ExitCodes() {
+		t.Fatalf("%v, %v: %s", ok, err, text)
+	}
+	for _, e := range reason.All() {
+		if line := fmt.Sprintf("%d  ", e.Exit); !strings.HasPrefix(text, line) && !strings.Contains(text, "\n"+line) {
+			t.Errorf("%s ends with %d, which is not explained", e.Code, e.Exit)
+		}
+	}
+}
+
+// TestManyFaults: a file with very many mistakes does not fill a screen for ever.
+func TestManyFaults(t *testing.T) {
+	var out strings.Builder
+	if err := Faults(&out, make([]declare.Fault, 3*faultsListedMax), nil, Style{}); err != nil || strings.Count(out.String(), "\n") > 2*faultsListedMax ||
+		!strings.HasSuffix(out.String(), fmt.Sprintf("  and %d more, which are not listed\n", 2*faultsListedMax)) {
+		t.Errorf("%d lines (%v)", strings.Count(out.String(), "\n"), err)
 	}
 }

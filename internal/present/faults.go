@@ -9,8 +9,12 @@ import (
 	"tako.dev/tako/declare"
 )
 
-// faultsShownMax bounds what is printed: a person repairs the first ones and runs again.
-const faultsShownMax = 20
+// Bounds of what is printed. A person repairs the first ones; that there are more of the same is seen on one line each, and a file
+// with a thousand mistakes is another file.
+const (
+	faultsShownMax  = 20
+	faultsListedMax = 1000
+)
 
 // Faults writes faults for a person with the file open: what, where, an excerpt of the file, what to do. The source
 // returns a file's bytes, as os.ReadFile does; where it cannot, the excerpt is left out.
@@ -19,7 +23,7 @@ func Faults(w io.Writer, faults []declare.Fault, source func(file string) ([]byt
 	var b strings.Builder
 	for i, f := range faults {
 		if i == faultsShownMax {
-			fmt.Fprintf(&b, "\n%d more %s\n", len(faults)-i, plural(len(faults)-i, "error"))
+			listFaults(&b, faults[i:], style)
 			break
 		}
 		if i > 0 {
@@ -29,6 +33,18 @@ func Faults(w io.Writer, faults []declare.Fault, source func(file string) ([]byt
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
+}
+
+// listFaults writes a line for each fault.
+func listFaults(b *strings.Builder, faults []declare.Fault, style Style) {
+	fmt.Fprintf(b, "\n%d more %s:\n", len(faults), plural(len(faults), "error"))
+	for i, f := range faults {
+		if i == faultsListedMax-faultsShownMax {
+			fmt.Fprintf(b, "  and %d more, which are not listed\n", len(faults)-i)
+			break
+		}
+		b.WriteString("  " + style.paint(blue, placeText(f.Place())) + ": " + f.Code.String() + ": " + Escape(f.Message) + "\n")
+	}
 }
 
 func plural(n int, noun string) string {
@@ -69,7 +85,8 @@ func placeText(p declare.Place) string {
 type excerpts struct {
 	source func(file string) ([]byte, error)
 	file   string
-	lines  []string
+	lines  []string // as they are shown
+	whole  []string // as they are
 }
 
 const (
@@ -82,13 +99,14 @@ func (x *excerpts) load(file string) {
 	if x.file == file || x.source == nil {
 		return
 	}
-	x.file, x.lines = file, nil
+	x.file, x.lines, x.whole = file, nil, nil
 	data, err := x.source(file)
 	if err != nil {
 		return
 	}
 	text := strings.TrimPrefix(string(data), "\uFEFF")
-	x.lines = strings.Split(strings.TrimSuffix(text, "\n"), "\n")
+	x.whole = strings.Split(strings.TrimSuffix(text, "\n"), "\n")
+	x.lines = hideSecrets(x.whole)
 }
 
 func (x *excerpts) write(b *strings.Builder, file string, line, column int, style Style) {
@@ -96,6 +114,7 @@ func (x *excerpts) write(b *strings.Builder, file string, line, column int, styl
 	if line < 1 || line > len(x.lines) {
 		return
 	}
+	column = shownColumn(x.whole[line-1], x.lines[line-1], column)
 	first, last := max(line-excerptBefore, 1), min(line+excerptBefore, len(x.lines))
 	digits := len(fmt.Sprint(last))
 	gutter := func(number string) string {
@@ -108,6 +127,17 @@ func (x *excerpts) write(b *strings.Builder, file string, line, column int, styl
 			b.WriteString(gutter("") + strings.Repeat(" ", caret) + style.paint(red, strings.Repeat("^", length)) + "\n")
 		}
 	}
+}
+
+// shownColumn is where the character of a column stands in a line in which something before it may be hidden. A column within
+// what is hidden stays as it is.
+func shownColumn(whole, shown string, column int) int {
+	at := byteOfColumn(whole, column)
+	word := whole[at : at+wordLength(whole[at:])]
+	if strings.HasPrefix(shown, whole[:at]) || word == "" || strings.Count(shown, word) != 1 {
+		return column
+	}
+	return utf8.RuneCountInString(shown[:strings.Index(shown, word)]) + 1
 }
 
 // clipLine makes a line fit and finds where the caret stands in it, in columns of the terminal from 0, and how long it is.

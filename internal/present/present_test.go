@@ -120,7 +120,7 @@ func TestFaultsStyles(t *testing.T) {
 	}
 	golden(t, "faults.txt", out.String())
 	out.Reset()
-	if err := Faults(&out, make([]declare.Fault, 25), nil, Style{}); err != nil || !strings.HasSuffix(out.String(), "\n5 more errors\n") {
+	if err := Faults(&out, make([]declare.Fault, 25), nil, Style{}); err != nil || !strings.HasSuffix(out.String(), "\n5 more errors:\n"+strings.Repeat("  : TK0000: \n", 5)) {
 		t.Errorf("of 25 faults the end is %q, %v", out.String()[max(out.Len()-40, 0):], err)
 	}
 }

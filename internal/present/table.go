@@ -2,11 +2,12 @@ package present
 
 import (
 	"io"
+	"math"
 	"strings"
 )
 
-// Table is rows of cells under a header. A terminal gets aligned columns, and lines cut to its width; anything else gets
-// one tab between cells and nothing cut, so that cut(1) and awk(1) read it.
+// Table is rows of cells under a header, in aligned columns. A terminal gets lines cut to its width; anywhere else, as in less(1),
+// nothing is cut, and awk(1) finds the same columns.
 type Table struct {
 	Header []string
 	rows   []row
@@ -47,28 +48,12 @@ func (t *Table) Write(w io.Writer, style Style) error {
 		rows = append([]row{header}, rows...)
 	}
 	var b strings.Builder
-	if style.Width == 0 {
-		for _, r := range rows {
-			r.writeTabs(&b, style)
-		}
-	} else {
-		widths := columnWidths(rows)
-		for _, r := range rows {
-			r.writeAligned(&b, widths, style)
-		}
+	widths := columnWidths(rows)
+	for _, r := range rows {
+		r.write(&b, widths, style)
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
-}
-
-func (r row) writeTabs(b *strings.Builder, style Style) {
-	for i, c := range r {
-		if i > 0 {
-			b.WriteByte('\t')
-		}
-		b.WriteString(style.paint(c.color, Escape(c.text)))
-	}
-	b.WriteByte('\n')
 }
 
 func columnWidths(rows []row) []int {
@@ -87,8 +72,11 @@ func columnWidths(rows []row) []int {
 // columnGap is the space between columns.
 const columnGap = 2
 
-func (r row) writeAligned(b *strings.Builder, widths []int, style Style) {
+func (r row) write(b *strings.Builder, widths []int, style Style) {
 	left := style.Width
+	if left == 0 {
+		left = math.MaxInt
+	}
 	pending := 0 // spaces before the next text, so that no line ends with any
 	for i, c := range r {
 		text := Escape(c.text)

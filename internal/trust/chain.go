@@ -161,10 +161,24 @@ func checkSignatures(s *Signed, roots ...Root) error {
 		return &reason.Error{
 			Code: reason.SignaturesMissing, Doing: fmt.Sprintf("verify trust document %d", s.Document.Number),
 			Cause: errors.New(strings.Join(missing, "; ")),
-			Hint:  "sign copies of the document where the other keys are, and merge the signatures",
+			Hint:  "have it signed where the other keys are: `tako trust sign FILE --key KEY`, then `tako trust accept FILE`",
 		}
 	}
 	return nil
+}
+
+// Relevant returns the document with the signatures of those alone who may sign it after this chain, and names the others. A key
+// that was taken by mistake has not spoilt anything then. Whether a signature is right is found out by Extend.
+func (c *Chain) Relevant(s Signed) (kept Signed, others []KeyID) {
+	kept = s.with()
+	kept.Signatures = slices.DeleteFunc(kept.Signatures, func(v Signature) bool {
+		if slices.Contains(c.current().Root.Keys, v.Key) || slices.Contains(s.Document.Root.Keys, v.Key) {
+			return false
+		}
+		others = append(others, v.Key.ID())
+		return true
+	})
+	return kept, others
 }
 
 // missing says how many signatures are missing, and of whom, or nothing when the threshold is reached.

@@ -2,6 +2,7 @@ package trust
 
 import (
 	"bytes"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -107,7 +108,10 @@ func TestRootGoesOffline(t *testing.T) {
 	if err := CreatePrivate(state, c.root.EncodePEM()); err != nil {
 		t.Fatal(err)
 	}
-	if err := MoveKey(state, stick, true); err != nil {
+	if err := SaveSigningKey(c.root, stick); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Remove(state); err != nil {
 		t.Fatal(err)
 	}
 	a, err := LoadSigningKey(stick)
@@ -427,4 +431,53 @@ func TestChainCannotBeChanged(t *testing.T) {
 			t.Errorf("the chain was changed from outside (%v)", err)
 		}
 	}
+}
+
+// TestSignatureByMistake: a wrong key that has signed too is told, and spoils nothing; whoever holds it is told when signing.
+func TestSignatureByMistake(t *testing.T) {
+	c := newTestChain(t)
+	wrong, fresh := NewSigningKey(), NewSigningKey()
+	proposal, err := c.Next(testTime, RotateRoot(c.root.Public().ID(), fresh.Public()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	wantCode(t, proposal.CheckSigner(wrong.Public()), reason.TrustRefused)
+	for _, key := range []*SigningKey{c.root, wrong, fresh} {
+		if key != wrong && proposal.CheckSigner(key.Public()) != nil {
+			t.Errorf("%v: %v", key, proposal.CheckSigner(key.Public()))
+		}
+		if proposal, err = proposal.Sign(key); err != nil {
+			t.Fatal(err)
+		}
+	}
+	_, err = c.Extend([]Signed{proposal})
+	wantCode(t, err, reason.TrustRefused)
+	kept, others := c.Relevant(proposal)
+	if !slices.Equal(others, []KeyID{wrong.Public().ID()}) || len(kept.Signatures) != 2 {
+		t.Errorf("left out %v, %d kept", others, len(kept.Signatures))
+	}
+	two, err := c.Extend([]Signed{kept})
+	if err != nil {
+		t.Fatal(err)
+	}
+	// What was rotated away has no say any more.
+	later, err := two.Next(testTime.Add(time.Minute), BumpEpoch())
+	if err != nil {
+		t.Fatal(err)
+	}
+	wantCode(t, later.CheckSigner(c.root.Public()), reason.TrustRefused)
+}
+
+// TestPin: only who has the cluster's keys can say what its trust documents begin with.
+func TestPin(t *testing.T) {
+	c := newTestChain(t)
+	sealed := c.keys.SealPin(c.Pin())
+	if pin, err := c.keys.OpenPin(sealed); err != nil || pin != c.Pin() {
+		t.Errorf("%v, %v", pin, err)
+	}
+	_, err := testKeys(t).OpenPin(sealed)
+	wantCode(t, err, reason.SealKeyUnknown)
+	sealed[len(sealed)-1] ^= 1
+	_, err = c.keys.OpenPin(sealed)
+	wantCode(t, err, reason.SealBroken)
 }

@@ -91,6 +91,24 @@ func (k *Keys) Seal(secret *Ring) ([]byte, error) {
 	return secret.Seal(PurposeClusterKeys, "", b), nil
 }
 
+// SealPin encrypts the hash of trust document 1, for the store: who can write there and has no key cannot put trust documents of his
+// own into the place of the cluster's.
+func (k *Keys) SealPin(pin Hash) []byte {
+	return k.atRest.Seal(PurposeTrustPin, string(k.cluster), pin[:])
+}
+
+// OpenPin decrypts what SealPin made. Errors: SealKeyUnknown and SealBroken.
+func (k *Keys) OpenPin(sealed []byte) (Hash, error) {
+	b, _, err := k.atRest.Open(PurposeTrustPin, string(k.cluster), sealed)
+	if err != nil {
+		return Hash{}, err
+	}
+	if len(b) != len(Hash{}) {
+		return Hash{}, &reason.Error{Code: reason.SealBroken, Doing: "open the pin of the trust documents", Cause: fmt.Errorf("it has %d bytes", len(b))}
+	}
+	return Hash(b), nil
+}
+
 // OpenKeys decrypts what Keys.Seal made. stale says that the machine secret was rotated since, so the keys should be sealed and
 // stored again. Errors: SealKeyUnknown when it was done with another machine secret, SealBroken when it was damaged, StateNewer when
 // another version of tako wrote it.

@@ -22,6 +22,7 @@ type Purpose string
 // The purposes. Their texts are part of what is on disk: a changed one makes everything sealed for it unreadable.
 const (
 	PurposeClusterKeys Purpose = "cluster-keys" // Keys, under the machine secret
+	PurposeTrustPin    Purpose = "trust-pin"    // the pin of the trust documents, under the key for Secrets at rest; its name is the cluster
 	PurposeObject      Purpose = "object"       // an object in the store, under the key for Secrets at rest; its name is the storage key
 )
 

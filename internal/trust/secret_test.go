@@ -181,35 +181,94 @@ func TestPrivateFiles(t *testing.T) {
 	}
 }
 
-func TestMoveKey(t *testing.T) {
-	dir := t.TempDir()
-	from, to := filepath.Join(dir, "from"), filepath.Join(dir, "to")
+func TestSaveSigningKey(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "key")
 	key := NewSigningKey()
-	if err := CreatePrivate(from, key.EncodePEM()); err != nil {
+	if err := SaveSigningKey(key, path); err != nil {
 		t.Fatal(err)
 	}
-	if err := MoveKey(from, to, false); err != nil {
+	if k, err := LoadSigningKey(path); err != nil || k.Public() != key.Public() {
+		t.Errorf("%v, %v", k, err)
+	}
+	err := SaveSigningKey(NewSigningKey(), path)
+	wantCode(t, err, reason.StateUnwritable)
+	if k, err := LoadSigningKey(path); err != nil || k.Public() != key.Public() {
+		t.Errorf("a key was written over: %v, %v", k, err)
+	}
+}
+
+// nobody is a user that is not this one.
+const nobody = 65534
+
+// TestRootReads: root reads the keys of a server in that server's directory, and nobody else's; it is told no command that would take
+// the file away from the server.
+func TestRootReads(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("needs root, to give files away")
+	}
+	for name, c := range map[string]struct {
+		directory, file int
+		mode            fs.FileMode
+		good            bool
+	}{
+		"the server's":                {nobody, nobody, 0o600, true},
+		"root's in the server's":      {nobody, 0, 0o600, true},
+		"another's in the server's":   {nobody, nobody - 1, 0o600, false},
+		"another's in root's":         {0, nobody, 0o600, false},
+		"the server's, for its group": {nobody, nobody, 0o640, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			path := filepath.Join(dir, "key")
+			if err := CreatePrivate(path, NewSigningKey().EncodePEM()); err != nil {
+				t.Fatal(err)
+			}
+			if err := errors.Join(os.Chmod(path, c.mode), os.Chown(path, c.file, -1), os.Chown(dir, c.directory, -1)); err != nil {
+				t.Fatal(err)
+			}
+			_, err := LoadSigningKey(path)
+			if c.good {
+				if err != nil {
+					t.Error(err)
+				}
+				return
+			}
+			wantCode(t, err, reason.KeyFileUnsafe)
+			if hint := reason.Of(err).Hint; hint == "" || strings.Contains(hint, "chown") {
+				t.Errorf("hint %q", hint)
+			}
+		})
+	}
+}
+
+// TestRootWrites: what root writes into the directory of a server is that server's, and nothing is written where a link in it leads to.
+func TestRootWrites(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("needs root, to give files away")
+	}
+	dir, elsewhere := t.TempDir(), t.TempDir()
+	if err := errors.Join(os.Symlink(elsewhere, filepath.Join(dir, "trust")), os.Chown(dir, nobody, nobody)); err != nil {
 		t.Fatal(err)
 	}
-	for _, path := range []string{from, to} {
-		if k, err := LoadSigningKey(path); err != nil || k.Public() != key.Public() {
-			t.Errorf("%s: %v, %v", path, k, err)
-		}
-	}
-	wantCode(t, MoveKey(from, to, true), reason.StateUnwritable)
-	if _, err := os.Stat(from); err != nil {
-		t.Errorf("the key was removed although its copy could not be written: %v", err)
-	}
-	if err := MoveKey(from, to+"2", true); err != nil {
+	in, err := os.OpenRoot(dir)
+	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := os.Stat(from); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("the key is still there: %v", err)
+	defer in.Close()
+	if err := WritePrivateIn(in, "key", []byte("one")); err != nil {
+		t.Fatal(err)
 	}
-	if k, err := LoadSigningKey(to + "2"); err != nil || k.Public() != key.Public() {
-		t.Errorf("the moved key: %v, %v", k, err)
+	st, err := os.Stat(filepath.Join(dir, "key"))
+	if err != nil {
+		t.Fatal(err)
 	}
-	wantCode(t, MoveKey(from, to+"3", true), reason.KeyFileDamaged)
+	if owner, _ := ownerOf(st); owner != nobody || st.Mode().Perm() != 0o600 {
+		t.Errorf("user %d, mode %v", owner, st.Mode())
+	}
+	wantCode(t, WritePrivateIn(in, "trust/key", []byte("one")), reason.StateUnwritable)
+	if left, err := os.ReadDir(elsewhere); err != nil || len(left) != 0 {
+		t.Errorf("%v was written elsewhere (%v)", left, err)
+	}
 }
 
 func FuzzDecodeSecret(f *testing.F) {

@@ -50,6 +50,24 @@ func (s Signed) Sign(key *SigningKey) (Signed, error) {
 	return s.with(Signature{key.Public(), key.Sign(b)}), nil
 }
 
+// CheckSigner says whether a key is one of the root keys that the document names, or that it removes: one of those may have to sign
+// it, and no other. Errors: TrustRefused.
+func (s Signed) CheckSigner(key PublicKey) error {
+	d := &s.Document
+	removed := slices.ContainsFunc(d.Revoked, func(r Revocation) bool { return r.Key == key && r.At.Equal(d.Issued) })
+	if removed || slices.Contains(d.Root.Keys, key) {
+		return nil
+	}
+	ids := make([]string, 0, len(d.Root.Keys))
+	for _, k := range d.Root.Keys {
+		ids = append(ids, string(k.ID()))
+	}
+	return &reason.Error{
+		Code: reason.TrustRefused, Doing: fmt.Sprintf("sign trust document %d", d.Number),
+		Cause: fmt.Errorf("key %s is no root key, neither before it nor after it", key.ID()), Hint: "sign with one of " + strings.Join(ids, ", "),
+	}
+}
+
 // Merge returns the document with the signatures of both. Errors: TrustRefused when they are not of the same document.
 func (s Signed) Merge(other Signed) (Signed, error) {
 	mine, err := s.Document.Hash()

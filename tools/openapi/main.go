@@ -5,6 +5,8 @@
 //
 // A root is the import path of a package, for all its types, or import path, dot and type. What a root's definition refers to is
 // kept, and so on. The file is rewritten in place.
+//
+// It also takes out that numbers of our own types default to 0: openapi-gen says so of every number that must be given.
 package main
 
 import (
@@ -17,6 +19,7 @@ import (
 	"go/token"
 	"maps"
 	"os"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -65,7 +68,18 @@ func filter(src []byte, roots []string) ([]byte, error) {
 	if f, err = parse(f.without(drop)); err != nil {
 		return nil, err
 	}
-	return format.Source(f.without(f.unusedImports()))
+	out, err := format.Source(f.without(f.unusedImports()))
+	return withoutZeros(out), err
+}
+
+// ourDefinition is the function of a definition of ours, and zero a default of 0 in it.
+var (
+	ourDefinition = regexp.MustCompile(`(?ms)^func schema_takodev_.*?^}`)
+	zero          = regexp.MustCompile(`(?m)^\s*Default: +0,\n`)
+)
+
+func withoutZeros(src []byte) []byte {
+	return ourDefinition.ReplaceAllFunc(src, func(f []byte) []byte { return zero.ReplaceAll(f, nil) })
 }
 
 // source is a parsed file.

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apiserver/pkg/admission"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
+	"k8s.io/apiserver/pkg/warning"
 	"k8s.io/component-helpers/auth/rbac/validation"
 
 	"tako.dev/tako/api/v1alpha1"
@@ -23,6 +24,8 @@ type Roles interface {
 	Rules(who user.Info, namespace string) []rbac.PolicyRule
 	// RoleRules are the rules of a role, if there is one; namespace is that of the binding.
 	RoleRules(ref rbac.RoleRef, namespace string) (rules []rbac.PolicyRule, known bool)
+	// HasRole says whether there is a role, as of now.
+	HasRole(ctx context.Context, ref rbac.RoleRef, namespace string) (bool, error)
 }
 
 // Rights lets nobody give a right that he does not have: not by a role, not by a binding, not by a token.
@@ -41,6 +44,7 @@ func NewRights(roles Roles, a authorizer.Authorizer) *Rights {
 
 // Validate compares what is given with what its giver has.
 func (r *Rights) Validate(ctx context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
+	r.warn(ctx, a)
 	if a.GetSubresource() != "" || slices.Contains(a.GetUserInfo().GetGroups(), user.SystemPrivilegedGroup) {
 		return nil
 	}
@@ -73,6 +77,23 @@ func (r *Rights) Validate(ctx context.Context, a admission.Attributes, _ admissi
 		return r.impersonates(ctx, a, o)
 	}
 	return nil
+}
+
+// warn tells who makes a binding that its role is not there: it gives nothing yet, and perhaps its name is a mistake.
+func (r *Rights) warn(ctx context.Context, a admission.Attributes) {
+	var ref rbac.RoleRef
+	switch o := a.GetObject().(type) {
+	case *rbac.RoleBinding:
+		ref = o.RoleRef
+	case *rbac.ClusterRoleBinding:
+		ref = o.RoleRef
+	default:
+		return
+	}
+	// What was made just before is perhaps not among the rules yet.
+	if is, err := r.roles.HasRole(ctx, ref, a.GetNamespace()); err == nil && !is {
+		warning.AddWarning(ctx, "", fmt.Sprintf("there is no %s %q: the binding gives nothing until there is one", ref.Kind, ref.Name))
+	}
 }
 
 func resourceOf(ref rbac.RoleRef) string { return strings.ToLower(ref.Kind) + "s" }

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apiserver/pkg/admission"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
+	"k8s.io/apiserver/pkg/warning"
 	"k8s.io/component-helpers/auth/rbac/validation"
 
 	"tako.dev/tako/api/v1alpha1"
@@ -30,6 +31,11 @@ func (b book) Rules(who user.Info, _ string) []rbac.PolicyRule { return b.rules[
 func (b book) RoleRules(ref rbac.RoleRef, namespace string) ([]rbac.PolicyRule, bool) {
 	rules, known := b.roles[ref.Kind+" "+namespace+"/"+ref.Name]
 	return rules, known
+}
+
+func (b book) HasRole(_ context.Context, ref rbac.RoleRef, namespace string) (bool, error) {
+	_, known := b.RoleRules(ref, namespace)
+	return known, nil
 }
 
 // Authorize allows what a rule of the user allows.
@@ -165,6 +171,37 @@ func TestRights(t *testing.T) {
 		err := plugin.Validate(t.Context(), attributes(&user.DefaultInfo{Name: c.by, Groups: c.groups}, c.sub, c.obj, c.old), nil)
 		if c.refused == "" && err != nil || c.refused != "" && (!apierrors.IsForbidden(err) || !strings.Contains(err.Error(), c.refused)) {
 			t.Errorf("%s, by %s: %v, want %q", c.what, c.by, err, c.refused)
+		}
+	}
+}
+
+// said keeps warnings.
+type said []string
+
+// AddWarning keeps one.
+func (s *said) AddWarning(_, text string) { *s = append(*s, text) }
+
+// TestRightsWarn: who binds a role that is not there is told so, an administrator too.
+func TestRightsWarn(t *testing.T) {
+	b := holders()
+	plugin := NewRights(b, authorizer.AuthorizerFunc(b.Authorize))
+	for _, c := range []struct {
+		obj  runtime.Object
+		want string
+	}{
+		{binding("ClusterRole", "readers", "eve"), ""},
+		{binding("Role", "local", "eve"), ""},
+		{binding("Role", "typo", "eve"), `there is no Role "typo": the binding gives nothing until there is one`},
+		{clusterBinding("typo", "eve"), `there is no ClusterRole "typo": the binding gives nothing until there is one`},
+		{role(readRule()), ""},
+	} {
+		var warnings said
+		ctx := warning.WithWarningRecorder(t.Context(), &warnings)
+		if err := plugin.Validate(ctx, attributes(&user.DefaultInfo{Name: "x", Groups: []string{user.SystemPrivilegedGroup}}, "", c.obj, nil), nil); err != nil {
+			t.Error(err)
+		}
+		if got := strings.Join(warnings, "\n"); got != c.want {
+			t.Errorf("warned %q, want %q", got, c.want)
 		}
 	}
 }

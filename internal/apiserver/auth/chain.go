@@ -31,18 +31,32 @@ func Authenticators(ca *trust.CA, tokens *Tokens, now func() time.Time) authenti
 	for _, p := range healthPaths() {
 		conditions = append(conditions, apiserver.AnonymousAuthCondition{Path: p})
 	}
-	certificates := timed{requestx509.New(options, requestx509.CommonNameUserConversion), options, now}
+	certificates := timed{newVerified(requestx509.New(options, requestx509.CommonNameUserConversion), now), options, now}
 	known := group.NewAuthenticatedGroupAdder(union.New(certificates, bearertoken.New(tokens)))
 	return union.New(known, anonymous.NewAuthenticator(conditions))
 }
 
 // Authorizers decide what a user may do: administrators everything, anybody the health paths, the rest what roles say.
 func Authorizers(roles *RBAC) (authorizer.Authorizer, error) {
-	return unionauthorizer.New(
+	all, err := unionauthorizer.New(
 		unionauthorizer.NamedAuthorizer{AuthorizerName: "administrators", Authorizer: authorizerfactory.NewPrivilegedGroups(user.SystemPrivilegedGroup)},
 		unionauthorizer.NamedAuthorizer{AuthorizerName: "health", Authorizer: authorizer.AuthorizerFunc(health)},
 		unionauthorizer.NamedAuthorizer{AuthorizerName: "roles", Authorizer: authorizer.AuthorizerFunc(roles.Authorize)},
 	)
+	return noted{all}, err
+}
+
+// noted notes what is allowed within a request: what goes on for long is asked about again, see Watches.
+type noted struct{ authorizer.Authorizer }
+
+// Authorize asks the authorizer.
+func (n noted) Authorize(ctx context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
+	decision, why, err := n.Authorizer.Authorize(ctx, a)
+	if err == nil && decision == authorizer.DecisionAllow {
+		note := noteOf(ctx)
+		note.allowed = append(note.allowed, a)
+	}
+	return decision, why, err
 }
 
 // health allows to ask whether the server lives and is ready. With ?verbose, or when it is not, the answer names all checks and which of

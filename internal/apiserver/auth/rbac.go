@@ -4,10 +4,15 @@ import (
 	"context"
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	rbac "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metainternal "k8s.io/apimachinery/pkg/apis/meta/internalversion"
+	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
+	"k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/component-helpers/auth/rbac/validation"
 )
@@ -18,6 +23,8 @@ type Sources struct{ Roles, RoleBindings, ClusterRoles, ClusterRoleBindings Sour
 // RBAC decides by roles and bindings.
 type RBAC struct {
 	roles, roleBindings, clusterRoles, clusterRoleBindings cache.SharedIndexInformer
+	stored                                                 Sources
+	changes                                                atomic.Uint64 // that roles and bindings have gone through
 }
 
 var (
@@ -28,11 +35,26 @@ var (
 // NewRBAC makes the authorizer; it knows nothing before Run.
 func NewRBAC(s Sources) *RBAC {
 	byNamespace := cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc}
-	return &RBAC{
+	r := &RBAC{
 		roles: follow(s.Roles, nil), roleBindings: follow(s.RoleBindings, byNamespace),
 		clusterRoles: follow(s.ClusterRoles, nil), clusterRoleBindings: follow(s.ClusterRoleBindings, nil),
+		stored: s,
 	}
+	changed := func() { r.changes.Add(1) }
+	for _, i := range r.informers() {
+		_, err := i.AddEventHandler(cache.ResourceEventHandlerFuncs{
+			AddFunc: func(any) { changed() }, UpdateFunc: func(any, any) { changed() }, DeleteFunc: func(any) { changed() },
+		})
+		if err != nil {
+			panic(err) // only an informer that has stopped refuses
+		}
+	}
+	return r
 }
+
+// Changes counts what has changed in roles and bindings. An answer of Authorize holds at least until the count is another one than
+// it was before the question.
+func (r *RBAC) Changes() uint64 { return r.changes.Load() }
 
 func (r *RBAC) informers() []cache.SharedIndexInformer {
 	return []cache.SharedIndexInformer{r.roles, r.roleBindings, r.clusterRoles, r.clusterRoleBindings}
@@ -55,6 +77,7 @@ func (r *RBAC) Ready() bool {
 // Authorize allows what some rule allows. It never denies: other authorizers may know more.
 func (r *RBAC) Authorize(ctx context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
 	if !r.Ready() {
+		noteOf(ctx).later = true
 		return authorizer.DecisionNoOpinion, "roles have not been read yet: try again in a moment", nil
 	}
 	wanted := asRule(a)
@@ -142,6 +165,24 @@ func (r *RBAC) RoleRules(ref rbac.RoleRef, namespace string) (rules []rbac.Polic
 		rules = o.(*rbac.ClusterRole).Rules
 	}
 	return rules, known
+}
+
+// HasRole says whether a role is stored now, also when RoleRules does not know it yet.
+func (r *RBAC) HasRole(ctx context.Context, ref rbac.RoleRef, namespace string) (bool, error) {
+	from := r.stored.ClusterRoles
+	if ref.Kind == "Role" {
+		from = r.stored.Roles
+	} else {
+		namespace = ""
+	}
+	if _, known := r.RoleRules(ref, namespace); known {
+		return true, nil
+	}
+	list, err := from.List(request.WithNamespace(ctx, namespace), &metainternal.ListOptions{FieldSelector: fields.OneTermEqualSelector("metadata.name", ref.Name)})
+	if err != nil {
+		return false, err
+	}
+	return meta.LenList(list) > 0, nil
 }
 
 func applies(subjects []rbac.Subject, u user.Info) bool {

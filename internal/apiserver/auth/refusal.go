@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"strconv"
 	"sync/atomic"
 	"time"
 
@@ -16,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/apiserver/pkg/authentication/authenticator"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/apiserver/pkg/endpoints/responsewriter"
 	"k8s.io/client-go/util/flowcontrol"
 
@@ -27,34 +29,46 @@ const (
 	// Refused clients are told of in the log this often a second, and this often at once: enough to see that somebody tries, and
 	// too little to fill a disk.
 	refusalsPerSecond, refusalsAtOnce = 1, 10
+	// laterSeconds is when a client may try again who came too early: tokens and roles are read in a few milliseconds.
+	laterSeconds = 1
 )
 
-// refusal is why a request is refused, in words that its client may read.
-type refusal struct{ words string }
+// note is what authenticators and authorizers leave about one request, beside their answer.
+type note struct {
+	words   string                  // why the client is refused, which he may read
+	later   bool                    // who knows him has not been read yet
+	holds   func() bool             // whether what he was admitted by is still good; nil when nothing ends it
+	allowed []authorizer.Attributes // what he was allowed: the request, and to act as somebody else where he does
+}
 
-type refusalKey struct{}
+type noteKey struct{}
+
+// noteOf is the note about the request of a context; one that nobody reads for what is no request.
+func noteOf(ctx context.Context) *note {
+	if n, is := ctx.Value(noteKey{}).(*note); is {
+		return n
+	}
+	return &note{}
+}
 
 // WithWords lets the answer 401 say why, where an authenticator has said that the client may know. To everybody else it says only
-// that he is not known. It is to be around everything else.
+// that he is not known. As long as tokens and roles have not been read, nobody can know, and the answer is 503. It is to be around
+// everything else.
 func WithWords(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		said := &refusal{}
-		r = r.WithContext(context.WithValue(r.Context(), refusalKey{}, said))
-		next.ServeHTTP(responsewriter.WrapForHTTP1Or2(&wordedWriter{ResponseWriter: w, said: said}), r)
+		n := &note{}
+		r = r.WithContext(context.WithValue(r.Context(), noteKey{}, n))
+		next.ServeHTTP(responsewriter.WrapForHTTP1Or2(&wordedWriter{ResponseWriter: w, note: n}), r)
 	})
 }
 
 // mayKnow notes why a client is refused who has shown a secret that we made, so that he learns nothing that he could use.
-func mayKnow(ctx context.Context, words string) {
-	if said, is := ctx.Value(refusalKey{}).(*refusal); is {
-		said.words = words
-	}
-}
+func mayKnow(ctx context.Context, words string) { noteOf(ctx).words = words }
 
-// wordedWriter writes an answer of its own in the place of a 401 without words.
+// wordedWriter writes an answer of its own in the place of a 401 without words, or of one that is too early.
 type wordedWriter struct {
 	http.ResponseWriter
-	said     *refusal
+	note     *note
 	replaced bool
 }
 
@@ -65,12 +79,25 @@ func (w *wordedWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
 // WriteHeader begins the answer.
 func (w *wordedWriter) WriteHeader(code int) {
-	if code != http.StatusUnauthorized || w.said.words == "" {
+	switch {
+	case w.note.later && (code == http.StatusUnauthorized || code == http.StatusForbidden):
+		w.Header().Set("Retry-After", strconv.Itoa(laterSeconds))
+		answer := apierrors.NewServiceUnavailable("the server has just started and has not read tokens and roles yet: try again in a moment").Status()
+		answer.Details = &metav1.StatusDetails{RetryAfterSeconds: laterSeconds}
+		w.replace(answer)
+	case code == http.StatusUnauthorized && w.note.words != "":
+		if warning, err := utilnet.NewWarningHeader(299, "-", w.note.words); err == nil {
+			w.Header().Set("Warning", warning)
+		}
+		w.replace(apierrors.NewUnauthorized(w.note.words).Status())
+	default:
 		w.ResponseWriter.WriteHeader(code)
-		return
 	}
+}
+
+// replace writes an answer in the place of the one that has begun.
+func (w *wordedWriter) replace(status metav1.Status) {
 	w.replaced = true
-	status := apierrors.NewUnauthorized(w.said.words).Status()
 	status.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}
 	body, err := json.Marshal(status)
 	if err != nil {
@@ -78,10 +105,7 @@ func (w *wordedWriter) WriteHeader(code int) {
 	}
 	w.Header().Set("Content-Type", runtime.ContentTypeJSON)
 	w.Header().Del("Content-Length")
-	if warning, err := utilnet.NewWarningHeader(299, "-", w.said.words); err == nil {
-		w.Header().Set("Warning", warning)
-	}
-	w.ResponseWriter.WriteHeader(code)
+	w.ResponseWriter.WriteHeader(int(status.Code))
 	_, _ = w.ResponseWriter.Write(body) // if the client is gone, nobody reads it
 }
 
@@ -135,6 +159,10 @@ type timed struct {
 func (t timed) AuthenticateRequest(r *http.Request) (*authenticator.Response, bool, error) {
 	response, ok, err := t.Request.AuthenticateRequest(r)
 	if err == nil {
+		if ok {
+			until := r.TLS.PeerCertificates[0].NotAfter
+			noteOf(r.Context()).holds = func() bool { return !t.now().After(until) }
+		}
 		return response, ok, nil
 	}
 	words, is := trust.ExplainCertificate("check the client's certificate", err, t.now())

@@ -70,6 +70,13 @@ func (s *shelf) Watch(_ context.Context, options *metainternal.ListOptions) (wat
 	return w, nil
 }
 
+// isWatched says whether somebody watches.
+func (s *shelf) isWatched() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.watches) > 0
+}
+
 // remove takes an object away.
 func (s *shelf) remove(o runtime.Object) {
 	s.mu.Lock()

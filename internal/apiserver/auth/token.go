@@ -71,23 +71,47 @@ func (t *Tokens) AuthenticateToken(ctx context.Context, text string) (*authentic
 	if shown.Kind() != trust.TokenUser {
 		return nil, false, &reason.Error{Code: reason.TokenMalformed, Doing: "log in with token " + string(shown.ID()), Hint: "a join token is for hosts: `tako token create user` makes one for people"}
 	}
-	// The index is by a keyed hash: how long a lookup takes tells nothing about the token.
-	found, err := t.all.GetIndexer().ByIndex(hashIndex, t.hash(shown))
-	if err != nil || len(found) == 0 {
+	if !t.Ready() {
+		noteOf(ctx).later = true
+		return nil, false, nil
+	}
+	hash := t.hash(shown)
+	token, err := t.find(hash)
+	if err != nil || token == nil {
 		return nil, false, err
 	}
-	token := found[0].(*v1alpha1.Token)
-	var until time.Time
-	if token.Spec.Expires != nil {
-		until = token.Spec.Expires.Time
-	}
-	now := t.now()
-	if err := trust.CheckTokenTime(shown.ID(), token.CreationTimestamp.Time, until, now); err != nil {
-		mayKnow(ctx, timeWords(reason.Of(err), until, now)+"; `tako token create user` makes a new one")
+	if err := inTime(token, shown.ID(), t.now()); err != nil {
+		mayKnow(ctx, timeWords(reason.Of(err), end(token), t.now())+"; `tako token create user` makes a new one")
 		return nil, false, err
 	}
 	if token.Spec.User == nil {
 		return nil, false, nil
 	}
+	noteOf(ctx).holds = func() bool {
+		token, err := t.find(hash)
+		return err == nil && token != nil && inTime(token, shown.ID(), t.now()) == nil
+	}
 	return &authenticator.Response{User: &user.DefaultInfo{Name: token.Spec.User.Name, Groups: token.Spec.User.Groups, UID: string(token.UID)}}, true, nil
+}
+
+// find is the token with a hash, nil if there is none. The index is by a keyed hash: how long a lookup takes tells nothing about the
+// token.
+func (t *Tokens) find(hash string) (*v1alpha1.Token, error) {
+	found, err := t.all.GetIndexer().ByIndex(hashIndex, hash)
+	if err != nil || len(found) == 0 {
+		return nil, err
+	}
+	return found[0].(*v1alpha1.Token), nil
+}
+
+// end is when a token ends; zero is never.
+func end(t *v1alpha1.Token) time.Time {
+	if t.Spec.Expires == nil {
+		return time.Time{}
+	}
+	return t.Spec.Expires.Time
+}
+
+func inTime(t *v1alpha1.Token, id trust.TokenID, now time.Time) error {
+	return trust.CheckTokenTime(id, t.CreationTimestamp.Time, end(t), now)
 }

@@ -109,11 +109,7 @@ func TestRevokedToken(t *testing.T) {
 	if !known("ann") || !known("bob") {
 		t.Fatal("they are not known from the start")
 	}
-	eventually(t, "somebody watches", func() bool {
-		p.shelf.mu.Lock()
-		defer p.shelf.mu.Unlock()
-		return len(p.shelf.watches) > 0
-	})
+	eventually(t, "somebody watches", p.shelf.isWatched)
 	p.shelf.remove(p.stored["ann"])
 	eventually(t, "ann's token is revoked", func() bool { return !known("ann") })
 	if !known("bob") {

@@ -13,15 +13,25 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// UTF8 refuses bodies of JSON and YAML that are not UTF-8. The library's decoders would keep other characters in the place of
-// what they cannot read, and nobody would know.
+// UTF8 refuses bodies of JSON and YAML that are not UTF-8, and JSON with escapes that are half of a character. The library's
+// decoders would keep other characters in the place of what they cannot read, and nobody would know.
 func UTF8(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.Body != nil && r.Body != http.NoBody && !isBinary(r.Header.Get("Content-Type")) {
+		if kind := r.Header.Get("Content-Type"); r.Body != nil && r.Body != http.NoBody && !isBinary(kind) {
 			r.Body = &utf8Body{ReadCloser: r.Body}
+			if isJSON(kind) {
+				r.Body = &escapesBody{ReadCloser: r.Body}
+			}
 		}
 		next.ServeHTTP(w, r)
 	})
+}
+
+// isJSON says whether a media type is JSON, which is also what no type is taken for. In YAML a backslash is one in most places, and
+// its decoder refuses halves itself.
+func isJSON(contentType string) bool {
+	kind, _, err := mime.ParseMediaType(contentType)
+	return contentType == "" || err == nil && (kind == runtime.ContentTypeJSON || strings.HasSuffix(kind, "+json"))
 }
 
 // isBinary says whether a media type is one of the two of the library that are not text, in any of their forms.

@@ -3,6 +3,10 @@ package etcd
 import (
 	"context"
 	"crypto/tls"
+	"errors"
+	"fmt"
+	"net/url"
+	"slices"
 	"strings"
 	"time"
 
@@ -29,6 +33,26 @@ type Connection struct {
 	CAFile    string   // PEM; needed with https
 	CertFile  string   // PEM, with KeyFile: what the cluster knows this server by
 	KeyFile   string
+}
+
+// Validate says what is wrong with it by itself, in words about flags; nothing when there is none. Errors: Usage.
+func (c Connection) Validate() error {
+	bad := func(cause error, hint string) error {
+		return &reason.Error{Code: reason.Usage, Doing: "find the etcd cluster", Cause: cause, Hint: hint}
+	}
+	if len(c.Endpoints) == 0 && (c.CAFile != "" || c.CertFile != "" || c.KeyFile != "") {
+		return bad(errors.New("--etcd-ca, --etcd-cert and --etcd-key say how a cluster is entered, and there is no --etcd-servers"), "name the cluster: --etcd-servers https://HOST:2379")
+	}
+	if (c.CertFile == "") != (c.KeyFile == "") {
+		return bad(errors.New("of --etcd-cert and --etcd-key there is one"), "give both, or neither")
+	}
+	for _, e := range c.Endpoints {
+		u, err := url.Parse(e)
+		if err != nil || !slices.Contains([]string{"https", "http", "unix"}, u.Scheme) || u.Host+u.Path == "" || u.Scheme != "unix" && u.Port() == "" {
+			return bad(fmt.Errorf("--etcd-servers: %q is no URL of a member", e), "it looks like https://10.0.0.1:2379; several are separated by commas")
+		}
+	}
+	return nil
 }
 
 // Connect connects to a cluster and proves that it answers.

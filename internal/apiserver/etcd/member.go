@@ -34,6 +34,9 @@ const (
 	socketPathMax = 90
 )
 
+// socketName is the socket of clients in the directory of the sockets.
+const socketName = "client.sock"
+
 // MemberName is what a member calls itself. It is part of the data: another name is another member.
 const MemberName = "tako"
 
@@ -89,7 +92,7 @@ func Start(ctx context.Context, opts Options) (*Member, error) {
 	if err != nil {
 		return nil, fault("make a directory for sockets", opts.Dir, err)
 	}
-	m.client = url.URL{Scheme: "unix", Path: filepath.Join(sockets, "client.sock")}
+	m.client = url.URL{Scheme: "unix", Path: filepath.Join(sockets, socketName)}
 	m.peer = url.URL{Scheme: "unix", Path: filepath.Join(sockets, "peer.sock")}
 	m.calls.ended, m.calls.mu = m.Err, newLock()
 	m.calls.mu.Lock()
@@ -190,14 +193,18 @@ func config(opts Options, client, peer url.URL, log *zap.Logger) *embed.Config {
 	return c
 }
 
-// socketDir is the directory of the sockets: that of the data, unless its path is too long for a socket.
+// socketDir is the directory of the sockets: that of the data, unless its path is too long for a socket. A link in the place of the
+// socket leads to it then.
 func (m *Member) socketDir(dir string) (string, error) {
 	if len(dir) <= socketPathMax {
 		return dir, nil
 	}
 	var err error
-	m.sockets, err = os.MkdirTemp("", "tako-etcd-")
-	return m.sockets, err
+	if m.sockets, err = os.MkdirTemp("", "tako-etcd-"); err != nil {
+		return "", err
+	}
+	link := filepath.Join(dir, socketName)
+	return m.sockets, errors.Join(remove(link), os.Symlink(filepath.Join(m.sockets, socketName), link))
 }
 
 // Endpoints are where a client of this host reaches the member.

@@ -6995,7 +6995,6 @@ func schema_takodev_tako_api_v1alpha1_AppliedHead(ref common.ReferenceCallback) 
 					"epoch": {
 						SchemaProps: spec.SchemaProps{
 							Description: "Epoch is the fleet's epoch at the time of signing. It grows when the fleet is restored from a backup.",
-							Default:     0,
 							Type:        []string{"integer"},
 							Format:      "int64",
 						},
@@ -7003,7 +7002,6 @@ func schema_takodev_tako_api_v1alpha1_AppliedHead(ref common.ReferenceCallback) 
 					"version": {
 						SchemaProps: spec.SchemaProps{
 							Description: "Version grows with every change within an epoch.",
-							Default:     0,
 							Type:        []string{"integer"},
 							Format:      "int64",
 						},
@@ -7452,7 +7450,9 @@ func schema_takodev_tako_api_v1alpha1_NodeConfigStatus(ref common.ReferenceCallb
 								"x-kubernetes-list-map-keys": []interface{}{
 									"type",
 								},
-								"x-kubernetes-list-type": "map",
+								"x-kubernetes-list-type":       "map",
+								"x-kubernetes-patch-merge-key": "type",
+								"x-kubernetes-patch-strategy":  "merge",
 							},
 						},
 						SchemaProps: spec.SchemaProps{
@@ -7644,7 +7644,9 @@ func schema_takodev_tako_api_v1alpha1_NodeStatus(ref common.ReferenceCallback) c
 								"x-kubernetes-list-map-keys": []interface{}{
 									"type",
 								},
-								"x-kubernetes-list-type": "map",
+								"x-kubernetes-list-type":       "map",
+								"x-kubernetes-patch-merge-key": "type",
+								"x-kubernetes-patch-strategy":  "merge",
 							},
 						},
 						SchemaProps: spec.SchemaProps{
@@ -7887,7 +7889,9 @@ func schema_takodev_tako_api_v1alpha1_RevisionSpec(ref common.ReferenceCallback)
 								"x-kubernetes-list-map-keys": []interface{}{
 									"name",
 								},
-								"x-kubernetes-list-type": "map",
+								"x-kubernetes-list-type":       "map",
+								"x-kubernetes-patch-merge-key": "name",
+								"x-kubernetes-patch-strategy":  "merge",
 							},
 						},
 						SchemaProps: spec.SchemaProps{
@@ -7953,7 +7957,7 @@ func schema_takodev_tako_api_v1alpha1_Token(ref common.ReferenceCallback) common
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "Token lets a host join the fleet, or a person use the API. The secret itself is in the answer to the request that creates the Token and nowhere else: what is stored is its hash. Whoever may create tokens may act as anybody; deleting a Token revokes it.",
+				Description: "Token lets a host join the fleet, or a person use the API. The secret itself is in the answer to the request that creates the Token and nowhere else: what is stored is its hash. A token for somebody else is made by who may impersonate him; deleting a Token revokes it.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"kind": {
@@ -8335,7 +8339,9 @@ func schema_takodev_tako_declare_NodeConfigSpec(ref common.ReferenceCallback) co
 								"x-kubernetes-list-map-keys": []interface{}{
 									"name",
 								},
-								"x-kubernetes-list-type": "map",
+								"x-kubernetes-list-type":       "map",
+								"x-kubernetes-patch-merge-key": "name",
+								"x-kubernetes-patch-strategy":  "merge",
 							},
 						},
 						SchemaProps: spec.SchemaProps{
@@ -8411,31 +8417,31 @@ func schema_takodev_tako_declare_Resource(ref common.ReferenceCallback) common.O
 					},
 					"file": {
 						SchemaProps: spec.SchemaProps{
-							Description: "File is a regular file with given content.",
+							Description: "File makes the resource a file.",
 							Ref:         ref(declare.File{}.OpenAPIModelName()),
 						},
 					},
 					"directory": {
 						SchemaProps: spec.SchemaProps{
-							Description: "Directory is a directory itself, not its content.",
+							Description: "Directory makes the resource a directory.",
 							Ref:         ref(declare.Directory{}.OpenAPIModelName()),
 						},
 					},
 					"symlink": {
 						SchemaProps: spec.SchemaProps{
-							Description: "Symlink is a symbolic link.",
+							Description: "Symlink makes the resource a link.",
 							Ref:         ref(declare.Symlink{}.OpenAPIModelName()),
 						},
 					},
 					"package": {
 						SchemaProps: spec.SchemaProps{
-							Description: "Package is a package of the host's package manager.",
+							Description: "Package makes the resource a package.",
 							Ref:         ref(declare.Package{}.OpenAPIModelName()),
 						},
 					},
 					"service": {
 						SchemaProps: spec.SchemaProps{
-							Description: "Service is the run state of a systemd unit.",
+							Description: "Service makes the resource a unit.",
 							Ref:         ref(declare.Service{}.OpenAPIModelName()),
 						},
 					},

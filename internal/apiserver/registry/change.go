@@ -10,6 +10,8 @@ import (
 	"k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/apiserver/pkg/registry/rest"
 	"k8s.io/apiserver/pkg/storage"
+
+	"tako.dev/tako/internal/apiserver/misfit"
 )
 
 // Update writes an object.
@@ -24,7 +26,7 @@ type change struct{ rest.UpdatedObjectInfo }
 // UpdatedObject makes the changed object.
 func (c change) UpdatedObject(ctx context.Context, old runtime.Object) (runtime.Object, error) {
 	o, err := c.UpdatedObjectInfo.UpdatedObject(ctx, old)
-	if err = misfit(err); err == nil || isAnswer(err) || ctx.Err() != nil {
+	if err = misfit.Of(err); err == nil || isAnswer(err) || ctx.Err() != nil {
 		return o, err
 	}
 	info, known := request.RequestInfoFrom(ctx)
@@ -46,16 +48,5 @@ type changes struct{ storage.Interface }
 
 // GuaranteedUpdate writes an object.
 func (c changes) GuaranteedUpdate(ctx context.Context, key string, to runtime.Object, ignoreNotFound bool, preconditions *storage.Preconditions, try storage.UpdateFunc, cached runtime.Object) error {
-	return misfit(c.Interface.GuaranteedUpdate(ctx, key, to, ignoreNotFound, preconditions, try, cached))
-}
-
-// misfit turns the library's error about an applied object that is not of the form of its kind into an answer that says so. It
-// has no type that says more than its text.
-func misfit(err error) error {
-	if err == nil || !strings.HasPrefix(err.Error(), "failed to create typed patch object (") {
-		return err
-	}
-	_, mistakes, _ := strings.Cut(err.Error(), "): ")
-	mistakes = strings.TrimPrefix(mistakes, "errors:\n  ") // before a list
-	return apierrors.NewBadRequest("the object does not have the form of its kind: " + strings.ReplaceAll(mistakes, "\n  ", "; "))
+	return misfit.Of(c.Interface.GuaranteedUpdate(ctx, key, to, ignoreNotFound, preconditions, try, cached))
 }

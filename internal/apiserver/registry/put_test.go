@@ -10,7 +10,6 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	"go.etcd.io/etcd/client/v3/kubernetes"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/apiserver/pkg/registry/rest"
@@ -89,26 +88,6 @@ func TestLargestPut(t *testing.T) {
 	}
 }
 
-func TestMisfit(t *testing.T) {
-	plain := errors.New("something else")
-	for _, c := range []struct {
-		err  error
-		want string // "" is the error as it is
-	}{
-		{nil, ""},
-		{plain, ""},
-		{errors.New("failed to create typed live object (qa/a; v1, Kind=X): .spec.a: field not declared in schema"), ""},
-		{errors.New("failed to create typed patch object (qa/a; tako.dev/v1alpha1, Kind=NodeConfig): .spec.a: field not declared in schema"), "the object does not have the form of its kind: .spec.a: field not declared in schema"},
-		{errors.New("failed to create typed patch object (/a; v1, Kind=X): errors:\n  .spec.a: field not declared in schema\n  .spec.b: expected list, got map"),
-			"the object does not have the form of its kind: .spec.a: field not declared in schema; .spec.b: expected list, got map"},
-	} {
-		got := misfit(c.err)
-		if c.want == "" && got != c.err || c.want != "" && (!apierrors.IsBadRequest(got) || got.Error() != c.want) {
-			t.Errorf("%v: %v, want %q", c.err, got, c.want)
-		}
-	}
-}
-
 // TestChange: what a patch cannot do is told to its sender, what goes wrong elsewhere is not his.
 func TestChange(t *testing.T) {
 	ended, cancel := context.WithCancel(t.Context())
@@ -134,8 +113,5 @@ func TestChange(t *testing.T) {
 		if c.want == "" && err != c.err || c.want != "" && (!apierrors.IsBadRequest(err) || err.Error() != c.want) {
 			t.Errorf("%s: %v, want %q", c.what, err, c.want)
 		}
-	}
-	if status := misfit(errors.New("failed to create typed patch object (a): b")).(apierrors.APIStatus).Status(); status.Reason != metav1.StatusReasonBadRequest {
-		t.Errorf("%+v", status)
 	}
 }

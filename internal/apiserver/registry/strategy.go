@@ -3,6 +3,7 @@ package registry
 import (
 	"context"
 	"reflect"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -13,6 +14,8 @@ import (
 	"k8s.io/apiserver/pkg/registry/rest"
 	"k8s.io/apiserver/pkg/storage/names"
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
+
+	"tako.dev/tako/internal/apiserver/misfit"
 )
 
 // strategy is how objects of one kind are created, updated and deleted.
@@ -95,7 +98,17 @@ func (s strategy) Validate(ctx context.Context, obj runtime.Object) field.ErrorL
 	if s.kind.Validate != nil {
 		errs = append(errs, s.kind.Validate(ctx, obj, nil)...)
 	}
-	return errs
+	return atMost(errs)
+}
+
+// atMost keeps the first mistakes, and says how many more there are.
+func atMost(errs field.ErrorList) field.ErrorList {
+	if len(errs) <= misfit.MistakesMax {
+		return errs
+	}
+	at, _, _ := strings.Cut(errs[misfit.MistakesMax].Field, ".")
+	more := &field.Error{Type: field.ErrorTypeInvalid, Field: at, BadValue: field.OmitValueType{}, Detail: misfit.More(len(errs) - misfit.MistakesMax)}
+	return append(errs[:misfit.MistakesMax:misfit.MistakesMax], more)
 }
 
 // ValidateUpdate returns every mistake of a changed object.
@@ -105,7 +118,7 @@ func (s strategy) ValidateUpdate(ctx context.Context, obj, old runtime.Object) f
 	if s.kind.Validate != nil {
 		errs = append(errs, s.kind.Validate(ctx, obj, old)...)
 	}
-	return errs
+	return atMost(errs)
 }
 
 func (s strategy) validName() apivalidation.ValidateNameFunc {

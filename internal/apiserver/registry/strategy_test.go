@@ -2,6 +2,7 @@ package registry
 
 import (
 	"encoding/json"
+	"fmt"
 	"reflect"
 	"strings"
 	"testing"
@@ -9,8 +10,11 @@ import (
 	core "k8s.io/api/core/v1"
 	rbac "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/apiserver/pkg/storage/names"
+
+	"tako.dev/tako/internal/apiserver/misfit"
 )
 
 // kindOf finds a kind by its plural.
@@ -310,5 +314,20 @@ func TestSelectable(t *testing.T) {
 		if _, _, err := k.selectable("metadata.namespace", "x"); (err == nil) != k.Namespaced {
 			t.Errorf("%s by namespace: %v", k.Names.Plural, err)
 		}
+	}
+}
+
+// TestManyMistakes: an answer has the first of them, and how many there are beside.
+func TestManyMistakes(t *testing.T) {
+	var errs field.ErrorList
+	for i := range 5000 {
+		errs = append(errs, field.Invalid(field.NewPath("spec", fmt.Sprintf("f%d", i)), i, "bad"))
+	}
+	some := atMost(errs)
+	if last := some[len(some)-1]; len(some) != misfit.MistakesMax+1 || last.Error() != "spec: Invalid value: and 4900 more mistakes" || some[99].Field != "spec.f99" {
+		t.Errorf("%d mistakes, the last is %v", len(some), last)
+	}
+	if got := atMost(errs[:misfit.MistakesMax]); len(got) != misfit.MistakesMax {
+		t.Errorf("%d of %d are told", len(got), misfit.MistakesMax)
 	}
 }

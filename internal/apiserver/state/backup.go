@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"os"
+	"path/filepath"
 	"time"
 
 	"tako.dev/tako/internal/apiserver/state/archive"
@@ -58,13 +59,14 @@ func check(f *os.File) error {
 
 // write writes the two parts. The snapshot comes over the wire, so its length is known only when it is there: it waits in a
 // file without a name.
-func (a *Admin) write(ctx context.Context, f io.Writer, m *archive.Manifest) error {
+func (a *Admin) write(ctx context.Context, f *os.File, m *archive.Manifest) error {
 	snapshot, err := a.client.Snapshot(ctx)
 	if err != nil {
 		return err
 	}
 	defer snapshot.Close()
-	spool, err := os.CreateTemp(a.dir.path, "backup-")
+	// Beside the backup: the file system of the database has to keep room for the database.
+	spool, err := os.CreateTemp(filepath.Dir(f.Name()), ".tako-backup-")
 	if err != nil {
 		return err
 	}

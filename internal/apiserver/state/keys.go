@@ -2,6 +2,7 @@ package state
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -12,7 +13,7 @@ import (
 
 const (
 	// keysKey is where the cluster's keys are in etcd, sealed under the machine secret. It is beside what the API stores.
-	keysKey = "/tako-trust/keys"
+	keysKey = trustPrefix + "keys"
 	// secretName is the machine secret in the data directory.
 	secretName = "machine-secret"
 	// keysMax bounds one exchange with etcd about them.
@@ -48,6 +49,21 @@ func ClusterKeys(ctx context.Context, etcd *clientv3.Client, secret *trust.Ring,
 		}
 		return keys, nil
 	}
+}
+
+// readKeys reads the cluster's keys, and makes none.
+func readKeys(ctx context.Context, etcd *clientv3.Client, secret *trust.Ring) (*trust.Keys, error) {
+	ctx, cancel := context.WithTimeout(ctx, keysMax)
+	defer cancel()
+	got, err := etcd.Get(ctx, keysKey)
+	if err != nil {
+		return nil, keysFault("read", err)
+	}
+	if len(got.Kvs) == 0 {
+		return nil, &reason.Error{Code: reason.StateCorrupt, Doing: "read the cluster's keys", Cause: errors.New("there are none"), Hint: "start the server once"}
+	}
+	keys, _, err := trust.OpenKeys(secret, got.Kvs[0].Value)
+	return keys, err
 }
 
 // MachineSecret reads the machine secret, and makes one for a new cluster. Where there are keys already, a fresh secret would not

@@ -2,14 +2,18 @@ package state
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"io/fs"
 	"maps"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"tako.dev/tako/internal/apiserver/etcd"
 	"tako.dev/tako/internal/reason"
@@ -69,7 +73,7 @@ func TestBackupAndRestore(t *testing.T) {
 
 	secret, root := filepath.Join(s.dir, secretName), filepath.Join(s.dir, trustDir, rootKeyName)
 	dir := filepath.Join(t.TempDir(), "new")
-	_, err = Restore{From: file, Dir: dir, Secret: secret, Root: root}.Run(t.Context(), time.Now())
+	_, err = Restore{From: file, Dir: dir, Secret: secret, Roots: []string{root}}.Run(t.Context(), time.Now())
 	must(t, err)
 	again := start(t, dir)
 	if again.keys.Cluster() != s.keys.Cluster() {
@@ -82,6 +86,33 @@ func TestBackupAndRestore(t *testing.T) {
 	c, err := again.admin.Chain(t.Context())
 	if err != nil || c.Current().Epoch != 2 || c.Current().Number != 2 {
 		t.Errorf("trust: %+v, %v", c, err)
+	}
+}
+
+// TestRestoreIsNotThePast: nobody who remembers what was after the backup takes the restored store for a continuation.
+func TestRestoreIsNotThePast(t *testing.T) {
+	s := start(t, t.TempDir())
+	file := filepath.Join(t.TempDir(), "backup")
+	_, err := s.admin.Backup(t.Context(), file, time.Now())
+	must(t, err)
+	later, err := s.admin.client.KV.Put(t.Context(), "/tako/object", "lost")
+	must(t, err)
+	dir := filepath.Join(t.TempDir(), "new")
+	_, err = Restore{From: file, Dir: dir, Secret: filepath.Join(s.dir, secretName), Roots: []string{filepath.Join(s.dir, trustDir, rootKeyName)}}.Run(t.Context(), time.Now())
+	must(t, err)
+	again := start(t, dir)
+	for _, from := range []int64{2, later.Header.Revision, later.Header.Revision + 1, later.Header.Revision + 1_000_000} {
+		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+		got := <-again.admin.client.Watch(ctx, "/tako/", clientv3.WithPrefix(), clientv3.WithRev(from))
+		cancel()
+		if got.CompactRevision == 0 {
+			t.Errorf("a watch from %d goes on: %+v", from, got)
+		}
+	}
+	put, err := again.admin.client.KV.Put(t.Context(), "/tako/object", "new")
+	must(t, err)
+	if put.Header.Revision <= later.Header.Revision+revisionBump/2 {
+		t.Errorf("revision %d after %d", put.Header.Revision, later.Header.Revision)
 	}
 }
 
@@ -103,30 +134,34 @@ func TestRestoreRefused(t *testing.T) {
 		r    Restore
 		want reason.Code
 	}{
-		"no machine secret":         {Restore{From: file, Root: root}, reason.KeyFileDamaged},
+		"no machine secret":         {Restore{From: file, Roots: []string{root}}, reason.KeyFileDamaged},
 		"no root key":               {Restore{From: file, Secret: secret}, reason.KeyFileDamaged},
-		"another's root key":        {Restore{From: file, Secret: secret, Root: other}, reason.TrustRefused},
-		"another's secret":          {Restore{From: file, Secret: anotherSecret(t), Root: root}, reason.SealKeyUnknown},
-		"no backup":                 {Restore{From: secret, Secret: secret, Root: root}, reason.BackupUnusable},
-		"not there":                 {Restore{From: file + "x", Secret: secret, Root: root}, reason.BackupUnusable},
-		"empty":                     {Restore{From: damaged(t, nil), Secret: secret, Root: root}, reason.BackupUnusable},
-		"half a backup":             {Restore{From: damaged(t, whole[:len(whole)/2]), Secret: secret, Root: root}, reason.BackupUnusable},
-		"without its last byte":     {Restore{From: damaged(t, whole[:len(whole)-tarEnd-1]), Secret: secret, Root: root}, reason.BackupUnusable},
-		"one bit in the middle":     {Restore{From: damaged(t, flipped(whole, len(whole)/2)), Secret: secret, Root: root}, reason.BackupUnusable},
-		"one bit at the end":        {Restore{From: damaged(t, flipped(whole, len(whole)-tarEnd-1)), Secret: secret, Root: root}, reason.BackupUnusable},
-		"one bit in the manifest":   {Restore{From: damaged(t, flipped(whole, 512)), Secret: secret, Root: root}, reason.BackupUnusable},
-		"of a later version":        {Restore{From: damaged(t, bytes.Replace(whole, []byte(`"format": 1`), []byte(`"format": 9`), 1)), Secret: secret, Root: root}, reason.StateNewer},
-		"over what is in use":       {Restore{From: file, Secret: secret, Root: root, Dir: s.dir}, reason.AnotherServer},
-		"over what was stopped":     {Restore{From: file, Secret: secret, Root: root, Dir: stopped}, reason.TypeInTheWay},
-		"over another's secret":     {Restore{From: file, Secret: secret, Root: root, Dir: ready}, reason.TypeInTheWay},
-		"with another's documents":  {Restore{From: file, Secret: secret, Root: root, Trust: anotherTrust(t)}, reason.TrustRefused},
-		"with documents of nothing": {Restore{From: file, Secret: secret, Root: root, Trust: secret}, reason.TrustRefused},
+		"a root key of no use":      {Restore{From: file, Secret: secret, Roots: []string{secret}}, reason.KeyFileDamaged},
+		"a secret of no use":        {Restore{From: file, Secret: file, Roots: []string{root}}, reason.KeyFileDamaged},
+		"into another's directory":  {Restore{From: file, Secret: secret, Roots: []string{root}, Dir: filled(t, "notes.txt")}, reason.DirectoryNotEmpty},
+		"another's root key":        {Restore{From: file, Secret: secret, Roots: []string{other}}, reason.TrustRefused},
+		"another's secret":          {Restore{From: file, Secret: anotherSecret(t), Roots: []string{root}}, reason.SealKeyUnknown},
+		"no backup":                 {Restore{From: secret, Secret: secret, Roots: []string{root}}, reason.BackupUnusable},
+		"not there":                 {Restore{From: file + "x", Secret: secret, Roots: []string{root}}, reason.BackupUnusable},
+		"empty":                     {Restore{From: damaged(t, nil), Secret: secret, Roots: []string{root}}, reason.BackupUnusable},
+		"half a backup":             {Restore{From: damaged(t, whole[:len(whole)/2]), Secret: secret, Roots: []string{root}}, reason.BackupUnusable},
+		"without its last byte":     {Restore{From: damaged(t, whole[:len(whole)-tarEnd-1]), Secret: secret, Roots: []string{root}}, reason.BackupUnusable},
+		"one bit in the middle":     {Restore{From: damaged(t, flipped(whole, len(whole)/2)), Secret: secret, Roots: []string{root}}, reason.BackupUnusable},
+		"one bit at the end":        {Restore{From: damaged(t, flipped(whole, len(whole)-tarEnd-1)), Secret: secret, Roots: []string{root}}, reason.BackupUnusable},
+		"one bit in the manifest":   {Restore{From: damaged(t, flipped(whole, 512)), Secret: secret, Roots: []string{root}}, reason.BackupUnusable},
+		"of a later version":        {Restore{From: damaged(t, bytes.Replace(whole, []byte(`"format": 1`), []byte(`"format": 9`), 1)), Secret: secret, Roots: []string{root}}, reason.StateNewer},
+		"over what is in use":       {Restore{From: file, Secret: secret, Roots: []string{root}, Dir: s.dir}, reason.AnotherServer},
+		"over what was stopped":     {Restore{From: file, Secret: secret, Roots: []string{root}, Dir: stopped}, reason.TypeInTheWay},
+		"over another's secret":     {Restore{From: file, Secret: secret, Roots: []string{root}, Dir: ready}, reason.TypeInTheWay},
+		"with another's documents":  {Restore{From: file, Secret: secret, Roots: []string{root}, Trust: anotherTrust(t)}, reason.TrustRefused},
+		"with documents of nothing": {Restore{From: file, Secret: secret, Roots: []string{root}, Trust: secret}, reason.TrustRefused},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if c.r.Dir == "" {
 				c.r.Dir = filepath.Join(t.TempDir(), "new")
 			}
 			before := contents(t, c.r.Dir)
+			_, missing := os.Stat(c.r.Dir)
 			if _, err := c.r.Run(t.Context(), time.Now()); !reason.Is(err, c.want) {
 				t.Errorf("%v, want %v", err, c.want)
 			}
@@ -134,10 +169,9 @@ func TestRestoreRefused(t *testing.T) {
 				return // its server writes
 			}
 			after := contents(t, c.r.Dir)
-			delete(after, "lock")
-			delete(after, "format")
-			delete(before, "lock")
-			delete(before, "format")
+			if _, err := os.Stat(c.r.Dir); (err == nil) != (missing == nil) {
+				t.Errorf("the directory: %v, was %v", err, missing)
+			}
 			if !maps.Equal(before, after) {
 				t.Errorf("there was %v, and there is %v", slices.Sorted(maps.Keys(before)), slices.Sorted(maps.Keys(after)))
 			}
@@ -167,6 +201,13 @@ func contents(t *testing.T, dir string) map[string]string {
 	})
 	must(t, err)
 	return files
+}
+
+// filled is a directory with a file.
+func filled(t *testing.T, name string) string {
+	dir := t.TempDir()
+	must(t, os.WriteFile(filepath.Join(dir, name), []byte("mine"), 0o600))
+	return dir
 }
 
 // stoppedDir is the data directory of a server that does not run.
@@ -216,7 +257,7 @@ func TestRestoreOfAnotherYear(t *testing.T) {
 			newer := filepath.Join(t.TempDir(), "trust.json")
 			must(t, os.WriteFile(newer, documents, 0o600))
 			dir := filepath.Join(t.TempDir(), "new")
-			_, err = Restore{From: file, Dir: dir, Secret: filepath.Join(s.dir, secretName), Root: filepath.Join(s.dir, trustDir, rootKeyName), Trust: newer}.Run(t.Context(), now)
+			_, err = Restore{From: file, Dir: dir, Secret: filepath.Join(s.dir, secretName), Roots: []string{filepath.Join(s.dir, trustDir, rootKeyName)}, Trust: newer}.Run(t.Context(), now)
 			must(t, err)
 			again := start(t, dir)
 			c, err = again.admin.Chain(t.Context())
@@ -241,7 +282,7 @@ func TestRestoreAfterOneThatWasCutOff(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "new")
 	must(t, os.MkdirAll(filepath.Join(dir, unfinishedName, "member"), 0o700))
 	must(t, os.WriteFile(filepath.Join(dir, unfinishedName, "snapshot"), []byte("half"), 0o600))
-	_, err = Restore{From: file, Dir: dir, Secret: filepath.Join(s.dir, secretName), Root: filepath.Join(s.dir, trustDir, rootKeyName)}.Run(t.Context(), time.Now())
+	_, err = Restore{From: file, Dir: dir, Secret: filepath.Join(s.dir, secretName), Roots: []string{filepath.Join(s.dir, trustDir, rootKeyName)}}.Run(t.Context(), time.Now())
 	must(t, err)
 	if _, err := os.Lstat(filepath.Join(dir, unfinishedName)); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("%s is there: %v", unfinishedName, err)
@@ -289,7 +330,8 @@ func TestLostMachineSecret(t *testing.T) {
 func TestTrustGoesOffline(t *testing.T) {
 	s := start(t, t.TempDir())
 	now := time.Now()
-	must(t, s.admin.RotateRoot(t.Context(), now))
+	_, err := s.admin.RotateRoot(t.Context(), now)
+	must(t, err)
 	first, err := trust.LoadSigningKey(filepath.Join(s.dir, trustDir, rootKeyName))
 	must(t, err)
 	second := trust.NewSigningKey()
@@ -299,9 +341,11 @@ func TestTrustGoesOffline(t *testing.T) {
 	}
 	proposal, err = proposal.Sign(second)
 	must(t, err)
-	must(t, s.admin.Accept(t.Context(), proposal, now))
+	_, err = s.admin.Accept(t.Context(), proposal, now)
+	must(t, err)
 	offline := filepath.Join(t.TempDir(), "root-key")
-	must(t, s.admin.ExportRoot(offline, true))
+	_, err = s.admin.ExportRoot(t.Context(), offline, true)
+	must(t, err)
 	if _, err := os.Stat(filepath.Join(s.dir, trustDir, rootKeyName)); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("the root key is still there: %v", err)
 	}
@@ -313,9 +357,44 @@ func TestTrustGoesOffline(t *testing.T) {
 		proposal, err = proposal.Sign(key)
 		must(t, err)
 	}
-	must(t, s.admin.Accept(t.Context(), proposal, now))
+	_, err = s.admin.Accept(t.Context(), proposal, now)
+	must(t, err)
 	c, err := s.admin.Chain(t.Context())
 	if err != nil || c.Current().Epoch != 2 || c.Current().Number != 4 || c.Current().Root.Threshold != 2 {
 		t.Errorf("%+v, %v", c.Current(), err)
+	}
+}
+
+// TestRestoreByTwo: where two root keys must sign, both sign the new epoch, and neither comes to the server.
+func TestRestoreByTwo(t *testing.T) {
+	s := start(t, t.TempDir())
+	now, dir := time.Now(), t.TempDir()
+	second, offline := filepath.Join(dir, "second"), filepath.Join(dir, "first")
+	key := trust.NewSigningKey()
+	must(t, trust.SaveSigningKey(key, second))
+	proposal, err := s.admin.Change(t.Context(), now, trust.AddRoot(key.Public(), 2))
+	if !reason.Is(err, reason.SignaturesMissing) {
+		t.Fatal(err)
+	}
+	proposal, err = proposal.Sign(key)
+	must(t, err)
+	_, err = s.admin.Accept(t.Context(), proposal, now)
+	must(t, err)
+	_, err = s.admin.ExportRoot(t.Context(), offline, true)
+	must(t, err)
+	file := filepath.Join(dir, "backup")
+	_, err = s.admin.Backup(t.Context(), file, now)
+	must(t, err)
+	r := Restore{From: file, Dir: filepath.Join(dir, "new"), Secret: filepath.Join(s.dir, secretName), Roots: []string{offline}}
+	if _, err = r.Run(t.Context(), now); !reason.Is(err, reason.SignaturesMissing) || !strings.Contains(reason.Of(err).Hint, "--root-key") {
+		t.Fatalf("signed by one of two: %v", err)
+	}
+	r.Roots = append(r.Roots, second)
+	_, err = r.Run(t.Context(), now)
+	must(t, err)
+	for path := range contents(t, r.Dir) {
+		if filepath.Base(path) == rootKeyName {
+			t.Errorf("there is %s", path)
+		}
 	}
 }

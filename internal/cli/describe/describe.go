@@ -31,7 +31,7 @@ func Object(object *unstructured.Unstructured, happened []Happening, now time.Ti
 	line("Kind", object.GetKind()+" ("+object.GetAPIVersion()+")")
 	line("Created", since(object.GetCreationTimestamp().Time, now))
 	if end := object.GetDeletionTimestamp(); end != nil {
-		line("Deletion", "asked for "+since(end.Time, now)+"; waits for "+strings.Join(object.GetFinalizers(), ", "))
+		line("Deletion", "asked for "+since(end.Time, now)+"; "+waitsFor(object))
 	}
 	if generation := object.GetGeneration(); generation > 0 {
 		line("Generation", fmt.Sprint(generation))
@@ -51,6 +51,19 @@ func Object(object *unstructured.Unstructured, happened []Happening, now time.Ti
 		return "", err
 	}
 	return b.String(), nil
+}
+
+// waitsFor says what an object that goes waits for. What keeps a namespace stands in its spec and in its conditions.
+func waitsFor(object *unstructured.Unstructured) string {
+	finalizers := object.GetFinalizers()
+	more, _, _ := unstructured.NestedStringSlice(object.Object, "spec", "finalizers")
+	switch finalizers = append(finalizers, more...); {
+	case len(finalizers) > 0:
+		return "waits for " + strings.Join(finalizers, ", ")
+	case object.GetKind() == "Namespace":
+		return "waits until what is in it is gone"
+	}
+	return "it goes any moment"
 }
 
 func since(t, now time.Time) string {

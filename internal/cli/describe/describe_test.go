@@ -39,6 +39,26 @@ func TestHappeningOf(t *testing.T) {
 	}
 }
 
+func TestIsAbout(t *testing.T) {
+	h := HappeningOf(object(t, `{"kind": "Event", "involvedObject": {"kind": "A", "name": "a", "uid": "1"}}`))
+	if !h.IsAbout("1") || !h.IsAbout("") || h.IsAbout("2") || !(Happening{}).IsAbout("1") {
+		t.Errorf("an event about the object of uid %q", h.UID)
+	}
+}
+
+func TestWaitsFor(t *testing.T) {
+	for text, want := range map[string]string{
+		`{"kind": "A", "metadata": {"finalizers": ["x/hold", "y"]}}`:    "waits for x/hold, y",
+		`{"kind": "Namespace", "spec": {"finalizers": ["kubernetes"]}}`: "waits for kubernetes",
+		`{"kind": "Namespace", "metadata": {"name": "a"}}`:              "waits until what is in it is gone",
+		`{"kind": "A", "metadata": {"name": "a"}}`:                      "it goes any moment",
+	} {
+		if got := waitsFor(object(t, text)); got != want {
+			t.Errorf("%s: %q, want %q", text, got, want)
+		}
+	}
+}
+
 func TestObject(t *testing.T) {
 	now := time.Date(2026, 1, 2, 5, 0, 0, 0, time.UTC)
 	o := object(t, `{"apiVersion": "tako.dev/v1alpha1", "kind": "NodeConfig",
@@ -56,7 +76,7 @@ func TestObject(t *testing.T) {
 	for _, want := range []string{
 		"Name:         web\n", "Namespace:    prod\n", "Kind:         NodeConfig (tako.dev/v1alpha1)\n", "Created:      2026-01-02T03:00:00Z (2h ago)\n",
 		"waits for x/hold\n", "Generation:   3\n", "Labels:       a=\\x1b[2J\n              b=2\n", "Owner:        Source/main\n",
-		"content: (secret)\n", "observedGeneration: 2\n", "  Ready\tFalse\t1h\tBroken\ta\\x1b[2Jb\n", "  1m\tWarning\tBroken\t2\tit broke\n",
+		"content: (secret)\n", "observedGeneration: 2\n", "  Ready      False   1h     Broken  a\\x1b[2Jb\n", "  1m         Warning  Broken  2      it broke\n",
 	} {
 		if !strings.Contains(text, want) {
 			t.Errorf("it does not say %q:\n%s", want, text)

@@ -18,7 +18,11 @@ type Happening struct {
 	Subject   string // KIND/NAME
 	Message   string
 	Count     int64
+	UID       string // of the object that it is about; empty where that is not said
 }
+
+// IsAbout reports whether it is about the object of a uid, and not about an earlier one of the same name.
+func (h Happening) IsAbout(uid string) bool { return uid == "" || h.UID == "" || h.UID == uid }
 
 // HappeningOf reads an Event. Which of its times is set depends on who wrote it.
 func HappeningOf(o *unstructured.Unstructured) Happening {
@@ -30,7 +34,7 @@ func HappeningOf(o *unstructured.Unstructured) Happening {
 		n, _, _ := unstructured.NestedInt64(o.Object, path...)
 		return n
 	}
-	h := Happening{Namespace: o.GetNamespace(), Kind: word("type"), Reason: word("reason"), Message: word("message"),
+	h := Happening{Namespace: o.GetNamespace(), Kind: word("type"), Reason: word("reason"), Message: word("message"), UID: word("involvedObject", "uid"),
 		Subject: strings.ToLower(word("involvedObject", "kind")) + "/" + word("involvedObject", "name"),
 		Count:   max(number("count"), number("series", "count"), 1), Last: o.GetCreationTimestamp().Time}
 	for _, path := range [][]string{{"series", "lastObservedTime"}, {"lastTimestamp"}, {"eventTime"}} {

@@ -28,7 +28,12 @@ func (d *Document) Kind() schema.GroupVersionKind { return d.Object.GroupVersion
 
 // Place returns where a field stands, or its nearest parent that does. The path may be in the words of this project,
 // spec.resources[3].file.mode, or in those of the API server: .spec.resources[name="web"].file.mode, data[a.b].
-func (d *Document) Place(path string) declare.Place {
+func (d *Document) Place(path string) declare.Place { return d.place(path, false) }
+
+// PlaceOfKey returns where the key of a field stands, for what is wrong with the key and not with its value.
+func (d *Document) PlaceOfKey(path string) declare.Place { return d.place(path, true) }
+
+func (d *Document) place(path string, ofKey bool) declare.Place {
 	steps := resolve(parsePath(path), d.Object.Object)
 	place := declare.Place{File: d.File, Path: path}
 	if d.declared != nil && d.declared.Positions != nil {
@@ -43,7 +48,7 @@ func (d *Document) Place(path string) declare.Place {
 		place.Line = d.section.line // what Kubernetes can read and this parser cannot
 		return place
 	}
-	line, column := find(tree.Docs[0].Body, append(d.within[:len(d.within):len(d.within)], steps...))
+	line, column := find(tree.Docs[0].Body, append(d.within[:len(d.within):len(d.within)], steps...), ofKey)
 	place.Line, place.Column = d.section.line+line-1, column
 	return place
 }
@@ -65,15 +70,15 @@ func (d *Document) Locate(faults []declare.Fault) []declare.Fault {
 	return faults
 }
 
-// find walks down a tree as far as the steps lead, and returns where that is, from 1.
-func find(node ast.Node, steps []step) (line, column int) {
+// find walks down a tree as far as the steps lead, and returns where that is, from 1: of the key where that is asked for.
+func find(node ast.Node, steps []step, ofKey bool) (line, column int) {
 	at := firstToken(node)
 	line, column = 1, 1
 	if at != nil && at.Position != nil {
 		line, column = at.Position.Line, at.Position.Column
 	}
-	for _, s := range steps {
-		child, token := descend(node, s)
+	for i, s := range steps {
+		child, token := descend(node, s, ofKey && i == len(steps)-1)
 		if token == nil || token.Position == nil {
 			break
 		}

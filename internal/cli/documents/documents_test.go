@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"pgregory.net/rapid"
 
 	"tako.dev/tako/declare"
@@ -99,6 +100,43 @@ func TestPlace(t *testing.T) {
 	}
 }
 
+func TestPlaceOfKey(t *testing.T) {
+	list := read(t, site)
+	for path, want := range map[string][2]int{"metadata.name": {18, 3}, "data[a.b]": {21, 3}, "metadata.labels['a.b/c']": {19, 12}, "data": {20, 1}} {
+		if p := list[1].PlaceOfKey(path); p.Line != want[0] || p.Column != want[1] {
+			t.Errorf("the key of %q is at %s, want %v", path, p, want)
+		}
+	}
+}
+
+// TestServerFields: what `tako get -o yaml` writes is applied as it is, and what is a mistake is still one.
+func TestServerFields(t *testing.T) {
+	const metadata = "metadata:\n  name: web\n  uid: x\n  creationTimestamp: null\n  generation: 3\n  resourceVersion: '7'\n  managedFields: []\n"
+	for _, text := range []string{
+		"apiVersion: tako.dev/v1alpha1\nkind: NodeConfig\n" + metadata + "spec: {resources: []}\nstatus: {revision: x}\n",
+		"apiVersion: tako.dev/v1alpha1\nkind: Node\n" + metadata + "status: {lastHeard: x}\n",
+		"apiVersion: v1\nkind: ConfigMap\n" + metadata,
+		"apiVersion: v1\nkind: List\nitems:\n- apiVersion: tako.dev/v1alpha1\n  kind: NodeConfig\n  metadata: {name: web, uid: x}\n  spec: {resources: []}\n  status: {}\n",
+	} {
+		list := read(t, text)
+		for _, field := range serverFields {
+			if _, ok, _ := unstructured.NestedFieldNoCopy(list[0].Object.Object, "metadata", field); ok {
+				t.Errorf("metadata.%s is sent:\n%s", field, text)
+			}
+		}
+		if list[0].Object.Object["status"] != nil || list[0].Object.GetName() != "web" {
+			t.Errorf("it is sent as %v:\n%s", list[0].Object.Object, text)
+		}
+	}
+	if list := read(t, "apiVersion: example.org/v1\nkind: Widget\nmetadata: {name: w}\nstatus: {a: b}\n"); list[0].Object.Object["status"] == nil {
+		t.Error("the status of a kind of others is lost")
+	}
+	_, faults := Read("f", []byte("apiVersion: tako.dev/v1alpha1\nkind: NodeConfig\n"+metadata+"  uidd: y\nspec: {resources: [{name: a, status: {}}]}\n"))
+	if len(faults) < 2 {
+		t.Errorf("mistakes are hidden: %v", faults)
+	}
+}
+
 func TestReadFaults(t *testing.T) {
 	for _, c := range []struct {
 		text string
@@ -114,6 +152,10 @@ func TestReadFaults(t *testing.T) {
 		{"[1, 2]\n", reason.WrongType, 1},
 		{"apiVersion: v1\nkind: List\nitems: [3]\n", reason.WrongType, 3},
 		{"apiVersion: v1\nkind: List\nitems:\n- apiVersion: tako.dev/v1alpha1\n  kind: NodeConfig\n  metadata: {name: x}\n  spec:\n    resources: [{name: a}]\n", reason.NotExactlyOneType, 8},
+		{"apiVersion: v1\nkind: Node\nmetadata: {name: n}\n", reason.WrongType, 3},
+		{"apiVersion: v1\nkind: Secret\nmetadata: {name: s}\ndata:\n  good: YQ==\n  bad: hunter2!\n", reason.InvalidValue, 6},
+		{"apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: a\n   labels: x\n", reason.MalformedYAML, 4},
+		{"apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: \"a\ndata: {}\n", reason.MalformedYAML, 4},
 		{"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: \xff}\n", reason.MalformedYAML, 3},
 		{`{"apiVersion": "tako.dev/v1alpha1", "kind": "NodeConfig", "metadata": {"name": "x"}, "spec": {"resorces": []}}`, reason.UnknownField, 1},
 	} {
@@ -183,6 +225,30 @@ func TestLoad(t *testing.T) {
 	var faults declare.Faults
 	if !errors.As(err, &faults) || faults[0].Code != reason.DuplicateDeclaration || faults[0].Line != 7 || faults[0].Related[0].Line != 3 {
 		t.Errorf("one object twice: %v", err)
+	}
+}
+
+// TestBelow: what a directory has below it and was not read is known.
+func TestBelow(t *testing.T) {
+	dir := t.TempDir()
+	object := []byte("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: x}\n")
+	for _, name := range []string{"a.yaml", "with/b.yaml", "deep/er/c.json", ".git/d.yaml", "text/notes.txt", "deep/.hidden/e.yaml"} {
+		if err := errors.Join(os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o755), os.WriteFile(filepath.Join(dir, name), object, 0o644)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, c := range []struct {
+		recursive bool
+		paths     []string
+		want      []string
+	}{
+		{false, []string{dir}, []string{filepath.Join(dir, "deep"), filepath.Join(dir, "with")}},
+		{false, []string{filepath.Join(dir, "a.yaml")}, nil},
+	} {
+		source, err := Load(c.paths, c.recursive, nil)
+		if err != nil || !slices.Equal(source.Below, c.want) {
+			t.Errorf("below %v is %v (%v), want %v", c.paths, source.Below, err, c.want)
+		}
 	}
 }
 

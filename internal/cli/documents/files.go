@@ -20,7 +20,9 @@ const Stdin = "<stdin>"
 // Source is what was read: the documents, and the bytes of standard input for excerpts.
 type Source struct {
 	Documents []Document
-	stdin     []byte
+	// Below are directories with documents that were not read, because they are below a directory that was meant alone.
+	Below []string
+	stdin []byte
 }
 
 // Bytes returns the content of a file by the name that a Document has; it serves excerpts.
@@ -56,7 +58,8 @@ func Load(paths []string, recursive bool, stdin io.Reader) (*Source, error) {
 			seen[Stdin] = true
 			continue
 		}
-		files, err := list(path, recursive)
+		files, below, err := list(path, recursive)
+		source.Below = append(source.Below, below...)
 		if err != nil {
 			faults = append(faults, unread(path, err))
 		}
@@ -108,18 +111,23 @@ func unread(name string, err error) declare.Fault {
 	return declare.Fault{Code: reason.DeclarationUnread, File: name, Message: fmt.Sprintf("cannot be read: %v", err), Hint: hint}
 }
 
-func list(path string, recursive bool) ([]string, error) {
+// list returns the files of documents of a directory, and which directories right in it have some that are left out.
+func list(path string, recursive bool) (files, below []string, err error) {
 	info, err := os.Stat(path)
 	if err != nil || !info.IsDir() {
-		return []string{path}, nil // what cannot be read is said by reading it
+		return []string{path}, nil, nil // what cannot be read is said by reading it
 	}
-	var files []string
 	err = filepath.WalkDir(path+string(filepath.Separator), func(name string, entry fs.DirEntry, err error) error {
 		switch root := filepath.Clean(name) == filepath.Clean(path); {
 		case err != nil:
 			return err
 		case root:
-		case strings.HasPrefix(entry.Name(), ".") && entry.IsDir(), entry.IsDir() && !recursive:
+		case strings.HasPrefix(entry.Name(), ".") && entry.IsDir():
+			return fs.SkipDir
+		case entry.IsDir() && !recursive:
+			if hasDocuments(name) {
+				below = append(below, name)
+			}
 			return fs.SkipDir
 		case isDocumentFile(entry):
 			files = append(files, name)
@@ -127,7 +135,24 @@ func list(path string, recursive bool) ([]string, error) {
 		return nil
 	})
 	slices.Sort(files)
-	return files, err
+	return files, below, err
+}
+
+// hasDocuments tells whether a file of a document is anywhere below a directory. What cannot be looked into may hold one.
+func hasDocuments(path string) bool {
+	found := errors.New("found")
+	err := filepath.WalkDir(path, func(name string, entry fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case entry.IsDir() && strings.HasPrefix(entry.Name(), ".") && name != path:
+			return fs.SkipDir
+		case isDocumentFile(entry):
+			return found
+		}
+		return nil
+	})
+	return err != nil
 }
 
 func isDocumentFile(entry fs.DirEntry) bool {

@@ -2,9 +2,12 @@ package documents
 
 import (
 	"bytes"
+	"encoding/base64"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -13,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/yaml"
 
+	"tako.dev/tako/api/v1alpha1"
 	"tako.dev/tako/declare"
 	"tako.dev/tako/internal/reason"
 )
@@ -62,6 +66,7 @@ func readSection(file string, s section) ([]Document, []declare.Fault) {
 	if items, ok := object["items"].([]any); ok && strings.HasSuffix(fmt.Sprint(object["kind"]), "List") {
 		return readItems(file, s, items)
 	}
+	withoutServerFields(object)
 	d := Document{File: file, Object: &unstructured.Unstructured{Object: object}, section: s}
 	return []Document{d}, d.check()
 }
@@ -101,6 +106,7 @@ func mistakes(d *declare.Document) []declare.Fault {
 
 func readDeclaration(file string, s section) ([]Document, []declare.Fault) {
 	declared, faults := declare.Read(file, []byte(s.text))
+	faults = slices.DeleteFunc(faults, isOfServer)
 	for i := range declared {
 		faults = append(faults, mistakes(&declared[i])...)
 	}
@@ -115,6 +121,40 @@ func readDeclaration(file string, s section) ([]Document, []declare.Fault) {
 		return nil, []declare.Fault{{Code: reason.InternalFault, File: file, Line: s.line, Column: 1, Message: err.Error()}}
 	}
 	return []Document{{File: file, Object: object, section: s, declared: &declared[0]}}, nil
+}
+
+// serverFields are what the server writes into the metadata of every object. A file that was made by `tako get -o yaml` has them,
+// and whoever applies it means none of them.
+var serverFields = []string{"uid", "creationTimestamp", "resourceVersion", "generation", "managedFields", "selfLink", "deletionTimestamp", "deletionGracePeriodSeconds"}
+
+// isOfServer tells whether package declare refuses what the server has written.
+func isOfServer(f declare.Fault) bool {
+	field, ok := strings.CutPrefix(f.Path, "metadata.")
+	return f.Code == reason.UnknownField && (f.Path == "status" || ok && slices.Contains(serverFields, field))
+}
+
+// withoutServerFields takes out of an object what the server has written. The status of a kind that is not ours stays: whether
+// it is declared or observed is for its server to say.
+func withoutServerFields(object map[string]any) {
+	for _, field := range serverFields {
+		unstructured.RemoveNestedField(object, "metadata", field)
+	}
+	if version, _ := object["apiVersion"].(string); strings.HasPrefix(version, v1alpha1.GroupName+"/") {
+		delete(object, "status")
+	}
+}
+
+// CopyServerFields gives an object that was read what the server has written into the one that it replaces, so that an update is
+// refused when that one has changed since.
+func CopyServerFields(to, from *unstructured.Unstructured) {
+	for _, field := range serverFields {
+		if value, ok, _ := unstructured.NestedFieldCopy(from.Object, "metadata", field); ok && field != "managedFields" {
+			_ = unstructured.SetNestedField(to.Object, value, "metadata", field) // every object has metadata
+		}
+	}
+	if status, ok := from.Object["status"]; ok && to.Object["status"] == nil {
+		to.Object["status"] = status
+	}
 }
 
 // shift moves a fault from lines of a section to those of the file.
@@ -155,10 +195,12 @@ func readObject(file string, s section) (map[string]any, *declare.Fault) {
 			fault.Line = s.line + min(max(line, 1), s.lines()) - 1
 			words = words[strings.Index(words, m[0])+len(m[0]):]
 		}
+		fault.Message = strings.TrimSpace(strings.TrimPrefix(words, "yaml: "))
 		if strings.Contains(words, "already set in map") {
 			fault.Code = reason.DuplicateKey
+		} else if better := malformed(file, s); better != nil {
+			return nil, better
 		}
-		fault.Message = strings.TrimSpace(strings.TrimPrefix(words, "yaml: "))
 		return nil, fault
 	}
 	object := &unstructured.Unstructured{}
@@ -179,6 +221,19 @@ func readObject(file string, s section) (map[string]any, *declare.Fault) {
 	return object.Object, nil
 }
 
+// malformed asks package declare, which says the place of what is no YAML to the column and how to put it right; nil where it
+// takes the text for YAML.
+func malformed(file string, s section) *declare.Fault {
+	_, faults := declare.Read(file, []byte(s.text))
+	for i := range faults {
+		if faults[i].Code == reason.MalformedYAML {
+			shift(&faults[i], s.line-1)
+			return &faults[i]
+		}
+	}
+	return nil
+}
+
 // readItems takes a List apart, as `tako get -o yaml` writes one.
 func readItems(file string, s section, items []any) ([]Document, []declare.Fault) {
 	var documents []Document
@@ -191,6 +246,7 @@ func readItems(file string, s section, items []any) ([]Document, []declare.Fault
 			faults = append(faults, d.Locate([]declare.Fault{{Code: reason.WrongType, Message: "an object must stand here"}})...)
 			continue
 		}
+		withoutServerFields(object)
 		d.Object = &unstructured.Unstructured{Object: object}
 		fs := d.check()
 		if len(fs) == 0 && isDeclared(d.Object.GetAPIVersion(), d.Object.GetKind()) {
@@ -241,8 +297,32 @@ func (d *Document) check() []declare.Fault {
 		faults = append(faults, declare.Fault{Code: reason.UnknownAPIVersion, Path: "apiVersion",
 			Message: fmt.Sprintf("unknown apiVersion %q", d.Object.GetAPIVersion()), Hint: "it is VERSION or GROUP/VERSION"})
 	}
+	switch name, _, _ := unstructured.NestedFieldNoCopy(d.Object.Object, "metadata", "name"); name.(type) {
+	case string, nil:
+	default:
+		faults = append(faults, declare.Fault{Code: reason.WrongType, Path: "metadata.name", Message: fmt.Sprintf("a text must stand here, and YAML reads %v", name),
+			Hint: "put it in quotes"})
+		return d.Locate(faults)
+	}
 	if d.Object.GetName() == "" {
 		missing("metadata.name", "what is applied has a name, so that applying it again changes the same object")
 	}
-	return d.Locate(faults)
+	return d.Locate(append(faults, d.checkSecret()...))
+}
+
+// checkSecret says which data of a Secret is no base64: the server would name neither the key nor the line.
+func (d *Document) checkSecret() []declare.Fault {
+	data, _ := d.Object.Object["data"].(map[string]any)
+	if d.Object.GetAPIVersion() != "v1" || d.Object.GetKind() != "Secret" {
+		return nil
+	}
+	var faults []declare.Fault
+	for _, key := range slices.Sorted(maps.Keys(data)) {
+		text, ok := data[key].(string)
+		if _, err := base64.StdEncoding.DecodeString(text); ok && err != nil {
+			faults = append(faults, declare.Fault{Code: reason.InvalidValue, Path: "data[" + key + "]",
+				Message: fmt.Sprintf("the value of %q is not base64", key), Hint: "put plain text under stringData"})
+		}
+	}
+	return faults
 }

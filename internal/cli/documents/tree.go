@@ -6,8 +6,8 @@ import (
 )
 
 // descend takes one step down from a node. It returns the child and where it is said to stand: a scalar where its value
-// is, anything larger where its key is. Without such a child both are nil.
-func descend(node ast.Node, s step) (ast.Node, *token.Token) {
+// is, unless its key is asked for, anything larger where its key is. Without such a child both are nil.
+func descend(node ast.Node, s step, ofKey bool) (ast.Node, *token.Token) {
 	node = plain(node)
 	if list, ok := node.(*ast.SequenceNode); ok {
 		if s.kind != stepIndex || s.index >= len(list.Values) {
@@ -21,7 +21,7 @@ func descend(node ast.Node, s step) (ast.Node, *token.Token) {
 			continue
 		}
 		value := plain(pair.Value)
-		if isScalar(value) {
+		if isScalar(value) && !ofKey {
 			return value, value.GetToken()
 		}
 		return value, pair.Key.GetToken()

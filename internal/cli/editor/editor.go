@@ -68,7 +68,10 @@ func (e *Editing) Run(ctx context.Context) error {
 		}
 		refused, err := e.save(ctx, edited)
 		if err != nil {
-			e.Say("what you wrote is in " + e.file)
+			e.Say("what you wrote is in " + e.file + "; to carry on, look at what there is now, put yours into it, and apply it:\n" +
+				"  tako get " + e.Ref.Argument() + " -o yaml\n" +
+				"  tako diff --force-conflicts -f " + e.file + "\n" +
+				"  tako apply --force-conflicts -f " + e.file)
 			return err
 		}
 		if refused == "" {
@@ -117,7 +120,7 @@ func (e *Editing) open(ctx context.Context, remarks string, text []byte) ([]byte
 	editor := exec.CommandContext(ctx, words[0], append(words[1:], e.file)...)
 	editor.Stdin, editor.Stdout, editor.Stderr = e.In, e.Out, e.Err
 	if err := editor.Run(); err != nil {
-		return nil, &failure.Error{Code: reason.Usage, Exit: reason.ExitFailed, Doing: "run the editor " + words[0], Cause: err, Hint: "set $EDITOR"}
+		return nil, notRun(words[0], err)
 	}
 	edited, err := os.ReadFile(e.file)
 	if err != nil {
@@ -127,6 +130,16 @@ func (e *Editing) open(ctx context.Context, remarks string, text []byte) ([]byte
 		_, edited, _ = bytes.Cut(edited, []byte("\n"))
 	}
 	return edited, nil
+}
+
+// notRun is the failure of an editor: one that cannot be started is wrong usage, one that ends with an error has failed.
+func notRun(command string, err error) error {
+	exit := reason.ExitUsage
+	var ended *exec.ExitError
+	if errors.As(err, &ended) {
+		exit = reason.ExitFailed
+	}
+	return &failure.Error{Code: reason.Usage, Exit: exit, Doing: "run the editor " + command, Cause: err, Hint: "set $EDITOR"}
 }
 
 // save sends what was edited. What is wrong with it comes back as text for the top of the file; the error is any other.
@@ -143,6 +156,7 @@ func (e *Editing) save(ctx context.Context, edited []byte) (refused string, err 
 	if e.isDeclared() {
 		fresh = e.merge(fresh)
 	}
+	documents.CopyServerFields(fresh, e.object)
 	if fresh.GroupVersionKind() != e.object.GroupVersionKind() || fresh.GetName() != e.object.GetName() || fresh.GetNamespace() != e.object.GetNamespace() {
 		return "kind, name and namespace cannot be changed; what has others is another object", nil
 	}

@@ -15,6 +15,7 @@ import (
 	"fmt"
 	"io/fs"
 	"net"
+	"net/http"
 	"net/url"
 	"strings"
 	"syscall"
@@ -131,6 +132,20 @@ func rowOf(why metav1.StatusReason) row {
 	return row{reason.InternalFault, reason.ExitFailed, "the server has failed", ""}
 }
 
+// rowOfCode is what an answer means that has a number and no reason of the table: one of 4xx is about what was asked.
+func rowOfCode(s metav1.Status) row {
+	r := rowOf(s.Reason)
+	switch {
+	case r.code != reason.InternalFault:
+		return r
+	case s.Code == http.StatusRequestEntityTooLarge:
+		return rowOf(metav1.StatusReasonRequestEntityTooLarge)
+	case s.Code >= http.StatusBadRequest && s.Code < http.StatusInternalServerError:
+		return row{reason.Usage, reason.ExitUsage, "", ""}
+	}
+	return r
+}
+
 // Of returns the failure that an error is. Doing says what was tried, for errors that do not say it themselves; nil
 // stays nil.
 func Of(err error, doing string) *Error {
@@ -177,7 +192,7 @@ func ofUnknownKind(unknown *remote.UnknownKind) *Error {
 }
 
 func ofStatus(s metav1.Status, doing string) *Error {
-	r := rowOf(s.Reason)
+	r := rowOfCode(s)
 	e := &Error{Code: r.code, Exit: r.exit, Doing: doing, Words: r.words, Hint: r.hint}
 	message := strings.TrimSpace(s.Message)
 	if code := codeOfStatus(s); code != 0 {
@@ -185,11 +200,23 @@ func ofStatus(s metav1.Status, doing string) *Error {
 		e.Code, e.Exit, e.Words, e.Hint = code, row.Exit, "", moreAbout(code)
 		_, message = codeSaid(metav1.StatusCause{Message: message})
 	}
-	// That credentials are refused is all there is to say about them; any other message is worth reading.
-	if message != "" && s.Reason != metav1.StatusReasonUnauthorized {
+	if s.Reason == metav1.StatusReasonUnauthorized {
+		return ofUnauthorized(e, message)
+	}
+	if message != "" {
 		e.Cause = errors.New(message)
 	} else if e.Words == "" {
 		e.Words = cmp.Or(string(s.Reason), fmt.Sprintf("status %d", s.Code))
+	}
+	return e
+}
+
+// ofUnauthorized adds why credentials are refused where the server says it: its words say what to do too. A server that knows
+// nobody says the bare word, and the client library has a sentence of its own for an answer that it has not read.
+func ofUnauthorized(e *Error, message string) *Error {
+	const bare, unread = "Unauthorized", "the server has asked for the client to provide credentials"
+	if message != "" && message != bare && !strings.HasPrefix(message, unread) {
+		e.Cause, e.Hint = errors.New(message), ""
 	}
 	return e
 }

@@ -44,6 +44,8 @@ func TestOf(t *testing.T) {
 		{"internal", apierrors.NewInternalError(errors.New("no")), reason.ExitFailed},
 		{"the server's code", saying("TK0807", ""), reason.ExitNotAllowed},
 		{"the server's code in words", saying("", "TK0807: root is needed"), reason.ExitNotAllowed},
+		{"too large for the server, without a reason", &apierrors.StatusError{ErrStatus: metav1.Status{Code: 413, Message: "no"}}, reason.ExitUsage},
+		{"refused without a reason", &apierrors.StatusError{ErrStatus: metav1.Status{Code: 422, Message: "no"}}, reason.ExitUsage},
 		{"a kind that is not known", &remote.UnknownKind{Text: "nods", Near: "nodes"}, reason.ExitUsage},
 		{"a code of ours", &reason.Error{Code: reason.NotAllowed, Doing: "x"}, reason.ExitNotAllowed},
 		{"a failure", Stalled("x", "y", ""), reason.ExitStalled},
@@ -72,6 +74,20 @@ func TestOf(t *testing.T) {
 	}
 }
 
+// TestOfUnauthorized: why credentials are refused is shown where the server says it, and where it does not, what may be the case.
+func TestOfUnauthorized(t *testing.T) {
+	for _, c := range []struct{ message, want, hint string }{
+		{"Unauthorized", "get x: the server does not accept these credentials", "the token or certificate may have expired or been revoked"},
+		{"the server has asked for the client to provide credentials", "get x: the server does not accept these credentials", "the token or certificate may have expired or been revoked"},
+		{"the token ended a year ago", "get x: the server does not accept these credentials: the token ended a year ago", ""},
+	} {
+		f := Of(apierrors.NewUnauthorized(c.message), "get x")
+		if f.Code != reason.NotAuthenticated || f.Error() != c.want || f.Hint != c.hint {
+			t.Errorf("%q became %s %q with hint %q", c.message, f.Code, f, f.Hint)
+		}
+	}
+}
+
 // saying is an answer of the server that says a code.
 func saying(cause, message string) error {
 	return &apierrors.StatusError{ErrStatus: metav1.Status{Code: 507, Reason: "InsufficientStorage", Message: message,
@@ -85,12 +101,17 @@ func (page) Place(path string) declare.Place {
 	return declare.Place{File: "f", Line: len(path) + 1, Column: 1, Path: path}
 }
 
+func (p page) PlaceOfKey(path string) declare.Place { return p.Place(path) }
+
 func TestFaults(t *testing.T) {
 	conflict := apierrors.NewApplyConflict([]metav1.StatusCause{{Type: metav1.CauseTypeFieldManagerConflict, Field: ".data.a", Message: `conflict with "bob"`}}, "Apply failed")
 	coded := apierrors.NewInvalid(schema.GroupKind{Kind: "A"}, "a", field.ErrorList{field.Invalid(field.NewPath("spec"), 1, "no")})
 	coded.ErrStatus.Details.Causes[0].Type = "TK0424"
 	worded := apierrors.NewInvalid(schema.GroupKind{Kind: "A"}, "a", field.ErrorList{
 		{Type: field.ErrorTypeInvalid, Field: "spec.a", BadValue: field.OmitValueType{}, Detail: "TK0426: two of them; keep one"}})
+	twice := apierrors.NewInvalid(schema.GroupKind{Kind: "A"}, "a", field.ErrorList{
+		{Type: field.ErrorTypeInvalid, Field: "spec", BadValue: field.OmitValueType{}, Detail: "TK0415: the spec never changes"}})
+	twice.ErrStatus.Details.Causes[0].Type = "TK0414"
 	later := apierrors.NewInvalid(schema.GroupKind{Kind: "A"}, "a", field.ErrorList{
 		{Type: field.ErrorTypeInvalid, Field: "spec.a", BadValue: field.OmitValueType{}, Detail: "TK9999: not known here"}})
 	for _, c := range []struct {
@@ -108,8 +129,10 @@ func TestFaults(t *testing.T) {
 		{"strict decoding", apierrors.NewBadRequest(`strict decoding error: unknown field "spec.x", unknown field "y"`), "spec.x y", reason.UnknownField, reason.ExitUsage},
 		{"server-side apply, unknown", apierrors.NewInternalError(errors.New("failed to create typed patch object (a/b; v1, Kind=A): .spec.foo: field not declared in schema")), "spec.foo", reason.UnknownField, reason.ExitUsage},
 		{"server-side apply, types", apierrors.NewBadRequest("errors:\n  .data.a: expected string, got &value{1}\n  .b: expected list, got x"), "data.a b", reason.WrongType, reason.ExitUsage},
-		{"conflict", conflict, "data.a", reason.ConcurrentEdit, reason.ExitConflict},
-		{"not allowed", apierrors.NewForbidden(schema.GroupResource{Resource: "things"}, "a", errors.New("no")), "", reason.NotAllowed, reason.ExitNotAllowed},
+		{"conflict", conflict, "data.a", reason.Conflict, reason.ExitConflict},
+		{"not allowed", apierrors.NewForbidden(schema.GroupResource{Resource: "things"}, "a", errors.New("no")), "metadata.name", reason.NotAllowed, reason.ExitNotAllowed},
+		{"two codes", twice, "spec", reason.FieldNotAllowed, reason.ExitUsage},
+		{"two items of one key", apierrors.NewBadRequest(`the form: .spec.taints: duplicate entries for key [effect="NoSchedule",key="a"]`), "spec.taints", reason.DuplicateName, reason.ExitUsage},
 	} {
 		faults, exit, ok := Faults(c.err, "apply it", page{})
 		if !ok || exit != c.exit {

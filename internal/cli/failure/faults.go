@@ -16,6 +16,7 @@ import (
 // placer finds a field path of the server in a file.
 type placer interface {
 	Place(path string) declare.Place
+	PlaceOfKey(path string) declare.Place
 }
 
 // Faults returns what the server has against a document: a fault for each field that it names, otherwise one about the
@@ -48,10 +49,14 @@ func Faults(err error, doing string, document placer) (faults []declare.Fault, e
 	}
 	if len(faults) == 0 {
 		e := ofStatus(s, doing)
-		faults = []declare.Fault{{Code: e.Code, Message: e.Error(), Hint: e.Hint}}
+		// It is about the object, and the name is what a person knows it by.
+		faults = []declare.Fault{{Code: e.Code, Path: "metadata.name", Message: e.Error(), Hint: e.Hint}}
 	}
 	for i := range faults {
 		p := document.Place(faults[i].Path)
+		if faults[i].Code == reason.UnknownField || faults[i].Code == reason.DuplicateKey {
+			p = document.PlaceOfKey(faults[i].Path)
+		}
 		faults[i].File, faults[i].Line, faults[i].Column = p.File, p.Line, p.Column
 	}
 	return faults, r.exit, true
@@ -86,18 +91,17 @@ var saidCode = regexp.MustCompile(`^(?:Invalid value: )?(TK\d{4}): `)
 // words, with the words behind it; 0 for none.
 func codeSaid(cause metav1.StatusCause) (reason.Code, string) {
 	message := oneLine(cause.Message)
+	// The words come from nearer to the mistake than the type: the library wraps them into a cause of its own.
+	if m := saidCode.FindStringSubmatch(message); m != nil {
+		if code, err := reason.ParseCode(m[1]); err == nil {
+			return code, message[len(m[0]):]
+		}
+		return 0, message // of a later version
+	}
 	if code, err := reason.ParseCode(string(cause.Type)); err == nil {
 		return code, message
 	}
-	m := saidCode.FindStringSubmatch(message)
-	if m == nil {
-		return 0, message
-	}
-	code, err := reason.ParseCode(m[1])
-	if err != nil {
-		return 0, message // of a later version
-	}
-	return code, message[len(m[0]):]
+	return 0, message
 }
 
 // moreAbout is the hint where the server has said what to do in its own words already.
@@ -121,7 +125,7 @@ func codeOf(cause metav1.CauseType) reason.Code {
 	case metav1.CauseTypeFieldValueNotFound:
 		return reason.DanglingReference
 	case metav1.CauseTypeFieldManagerConflict:
-		return reason.ConcurrentEdit
+		return reason.Conflict
 	}
 	return reason.InvalidValue
 }
@@ -131,6 +135,7 @@ var (
 	unknownField = regexp.MustCompile(`unknown field "([^"]+)"`)
 	duplicateKey = regexp.MustCompile(`duplicate field "([^"]+)"`)
 	notDeclared  = regexp.MustCompile(`(\.[^\s:]+): field not declared in schema`)
+	twiceInList  = regexp.MustCompile(`(\.[^\s:]+): duplicate entries for key (\[[^\]]*\])`)
 	wrongType    = regexp.MustCompile(`(?:^|[\s;(:])(\.[^\s:]+): (expected [^;,\n]+)`)
 )
 
@@ -149,6 +154,10 @@ func schemaFaults(message string) []declare.Fault {
 	}
 	for _, m := range duplicateKey.FindAllStringSubmatch(message, -1) {
 		faults = append(faults, declare.Fault{Code: reason.DuplicateKey, Path: m[1], Message: fmt.Sprintf("field %q is given twice", m[1]), Hint: "keep one of them"})
+	}
+	for _, m := range twiceInList.FindAllStringSubmatch(message, -1) {
+		path := strings.TrimPrefix(m[1], ".")
+		faults = append(faults, declare.Fault{Code: reason.DuplicateName, Path: path, Message: fmt.Sprintf("%s has two items with %s", path, m[2]), Hint: "keep one of them"})
 	}
 	for _, m := range wrongType.FindAllStringSubmatch(message, -1) {
 		path := strings.TrimPrefix(m[1], ".")

@@ -119,10 +119,10 @@ func TestTables(t *testing.T) {
 		options TableOptions
 		want    string
 	}{
-		{TableOptions{}, "NAME\tDATA\na\t1000000\nb\t1000000\n"},
-		{TableOptions{Wide: true}, "NAME\tDATA\tMORE\na\t1000000\t-\nb\t1000000\t-\n"},
-		{TableOptions{Namespace: true, Labels: true}, "NAMESPACE\tNAME\tDATA\tLABELS\nns\ta\t1000000\tx=y\nns\tb\t1000000\tx=y\n"},
-		{TableOptions{NoHeader: true, Prefix: "thing/"}, "thing/a\t1000000\nthing/b\t1000000\n"},
+		{TableOptions{}, "NAME  DATA\na     1000000\nb     1000000\n"},
+		{TableOptions{Wide: true}, "NAME  DATA     MORE\na     1000000  -\nb     1000000  -\n"},
+		{TableOptions{Namespace: true, Labels: true}, "NAMESPACE  NAME  DATA     LABELS\nns         a     1000000  x=y\nns         b     1000000  x=y\n"},
+		{TableOptions{NoHeader: true, Prefix: "thing/"}, "thing/a  1000000\nthing/b  1000000\n"},
 	} {
 		table := NewTables(c.options)
 		table.Add(part)
@@ -133,7 +133,7 @@ func TestTables(t *testing.T) {
 		b.Reset()
 		table.Add(remote.Table{Rows: part.Rows[:1]})
 		table.Mark("(deleted)")
-		if err := table.Write(&b, present.Style{}); err != nil || strings.Contains(b.String(), "NAME") || !strings.HasSuffix(b.String(), "\t(deleted)\n") {
+		if err := table.Write(&b, present.Style{}); err != nil || strings.Contains(b.String(), "NAME") || !strings.HasSuffix(b.String(), "  (deleted)\n") {
 			t.Errorf("%+v: a change is written as %q (%v)", c.options, b.String(), err)
 		}
 	}

@@ -122,7 +122,7 @@ func (c *Change) apply(ctx context.Context, server *remote.Server, options Optio
 			return err
 		}
 	}
-	after, err := server.Apply(ctx, c.Ref, c.document.Object, remote.ApplyOptions{Force: options.Force})
+	after, err := server.Apply(ctx, c.Ref, c.document.Object, remote.ApplyOptions{Force: options.Force, Manager: options.Manager})
 	if err != nil {
 		return err
 	}

@@ -26,6 +26,8 @@ type Options struct {
 	Only bool
 	// Set is what the documents are put into. Default none.
 	Set prune.Set
+	// Manager is under whose name the documents are applied. It must be set.
+	Manager string
 	// Force takes over fields and objects that others own. Default false: they are a conflict.
 	Force bool
 }
@@ -193,7 +195,7 @@ func (c *Change) ask(ctx context.Context, server *remote.Server, options Options
 	}
 	var err error
 	if c.Before, err = server.Get(ctx, c.Ref); err != nil && !apierrors.IsNotFound(err) {
-		return c.refuse(err, "look up "+c.Ref.Long())
+		return c.refuse(ctx, server, err, "look up "+c.Ref.Long())
 	}
 	if err != nil {
 		c.Before = nil
@@ -203,23 +205,24 @@ func (c *Change) ask(ctx context.Context, server *remote.Server, options Options
 		c.faults, c.exit = c.document.Locate([]declare.Fault{*fault}), row.Exit
 		return nil
 	}
-	c.After, err = server.Apply(ctx, c.Ref, c.document.Object, remote.ApplyOptions{DryRun: true, Force: options.Force})
+	c.After, err = server.Apply(ctx, c.Ref, c.document.Object, remote.ApplyOptions{DryRun: true, Force: options.Force, Manager: options.Manager})
 	if apierrors.IsNotFound(err) && b.namespaces[c.Ref.Namespace] {
 		c.Unchecked = "its namespace is declared in the same run"
 		return nil
 	}
 	if err != nil {
-		return c.refuse(err, "check "+c.Ref.Long())
+		return c.refuse(ctx, server, err, "check "+c.Ref.Long())
 	}
 	return nil
 }
 
 // refuse keeps what the server has against the document; any other error ends the plan.
-func (c *Change) refuse(err error, doing string) error {
+func (c *Change) refuse(ctx context.Context, server *remote.Server, err error, doing string) error {
 	faults, exit, ok := failure.Faults(err, doing, c.document)
 	if !ok {
 		return failure.Of(err, doing)
 	}
+	suggest(ctx, server, c.Ref.Kind, faults)
 	c.faults, c.exit = faults, exit
 	return nil
 }

@@ -67,8 +67,8 @@ func (r *Report) Preview(changes []*Change, leftovers []prune.Leftover) error {
 }
 
 // Undo says on standard error what has been applied before a failure, and how each is taken back. What was
-// before is saved in the directory.
-func (r *Report) Undo(changes []*Change, directory string) {
+// before is saved in the directory. Manager is under whose name it was applied, so that undoing gives up what that one owns.
+func (r *Report) Undo(changes []*Change, directory, manager string) {
 	var changed []*Change
 	for _, c := range changes {
 		if c.Applied && c.Verb() != "unchanged" {
@@ -87,7 +87,7 @@ func (r *Report) Undo(changes []*Change, directory string) {
 		case c.Before == nil:
 			fmt.Fprintf(r.Err, "  %s was created: tako delete %s\n", c.Ref, c.Ref.Argument())
 		case err == nil:
-			fmt.Fprintf(r.Err, "  %s was configured: tako apply --force-conflicts -f %s\n", c.Ref, file)
+			fmt.Fprintf(r.Err, "  %s was configured: tako apply --force-conflicts --field-manager=%s -f %s\n", c.Ref, shellWord(manager), file)
 		default:
 			fmt.Fprintf(r.Err, "  %s was configured, and what it was could not be saved: %v\n", c.Ref, err)
 		}

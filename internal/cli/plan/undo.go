@@ -3,6 +3,7 @@ package plan
 import (
 	"bytes"
 	"os"
+	"strings"
 
 	"sigs.k8s.io/yaml"
 
@@ -39,4 +40,12 @@ func saveBefore(changes []*Change, directory string) (string, error) {
 		return "", err
 	}
 	return file.Name(), file.Close()
+}
+
+// shellWord writes a text so that a shell reads it as one word. Names of users may be anything.
+func shellWord(text string) string {
+	if strings.Trim(text, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.:@/+=~") == "" {
+		return text
+	}
+	return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'"
 }

@@ -93,6 +93,9 @@ func (s Set) members(ctx context.Context, server *remote.Server, kinds []remote.
 			warn(fmt.Sprintf("%s are not looked through: not allowed to list them", kind.Resource))
 			continue
 		}
+		if apierrors.IsNotFound(err) {
+			continue // the definition of the kind has gone since the server was asked which there are, and all objects with it
+		}
 		if err != nil {
 			return nil, failure.Of(err, "list the "+kind.Resource+" of set "+s.value)
 		}

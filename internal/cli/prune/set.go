@@ -1,6 +1,7 @@
 package prune
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -21,7 +22,11 @@ import (
 const Label = "tako.dev/set"
 
 // Set is what is applied together. The zero Set is none.
-type Set struct{ value string }
+type Set struct {
+	value    string
+	manager  string // who owns what is applied as the set; empty is remote.FieldManager
+	personal string // who owns what the same person has applied without a set
+}
 
 // ParseSet returns the set of a name in a namespace, the zero Set for an empty name. Errors are *failure.Error of wrong usage.
 func ParseSet(namespace, name string) (Set, error) {
@@ -36,7 +41,13 @@ func ParseSet(namespace, name string) (Set, error) {
 	if over := len(value) - validation.LabelValueMaxLength; over > 0 {
 		return Set{}, failure.Usage(doing, fmt.Sprintf("it is %d letters too long: with its namespace it is the label value %s", over, value), "take a shorter name")
 	}
-	return Set{value}, nil
+	return Set{value: value}, nil
+}
+
+// By returns the set as it is applied under the name of a manager, by somebody with another one for what is in no set.
+func (s Set) By(manager, personal string) Set {
+	s.manager, s.personal = manager, personal
+	return s
 }
 
 // String is NAMESPACE.NAME, empty for no set.
@@ -82,7 +93,7 @@ func (s Set) Fault(before, declared *unstructured.Unstructured) *declare.Fault {
 	case have != "" && have != want:
 		return &declare.Fault{Code: reason.Conflict, Path: "metadata.name", Message: fmt.Sprintf("it is of set %q, and would be of set %q", have, want),
 			Hint: "declare it in one of them, or take it over with --force-conflicts"}
-	case before != nil && madeByOthers(before):
+	case before != nil && s.madeByOthers(before):
 		return &declare.Fault{Code: reason.Conflict, Path: "metadata.name", Message: fmt.Sprintf("it was made by others, and set %q would delete it one day", want),
 			Hint: "leave it out, or take it into the set with --force-conflicts"}
 	}
@@ -91,8 +102,9 @@ func (s Set) Fault(before, declared *unstructured.Unstructured) *declare.Fault {
 
 // madeByOthers reports whether somebody declares the object, and this command line does not. One without any field that
 // could be declared, such as a bare namespace, is nobody's.
-func madeByOthers(object *unstructured.Unstructured) bool {
-	return ownFields(object) == nil && slices.ContainsFunc(object.GetManagedFields(), func(m metav1.ManagedFieldsEntry) bool { return m.Subresource == "" })
+func (s Set) madeByOthers(object *unstructured.Unstructured) bool {
+	ours := ownFields(object, cmp.Or(s.manager, remote.FieldManager)) != nil || ownFields(object, s.personal) != nil
+	return !ours && slices.ContainsFunc(object.GetManagedFields(), func(m metav1.ManagedFieldsEntry) bool { return m.Subresource == "" })
 }
 
 // holds reports whether an object is of the set, and by an apply of ours: a label that was copied is not.
@@ -105,17 +117,17 @@ func (s Set) holds(object *unstructured.Unstructured) bool {
 			Labels map[string]json.RawMessage `json:"f:labels"`
 		} `json:"f:metadata"`
 	}
-	if json.Unmarshal(ownFields(object), &owned) != nil {
+	if json.Unmarshal(ownFields(object, cmp.Or(s.manager, remote.FieldManager)), &owned) != nil {
 		return false // nothing is owned, or in a form that nobody knows
 	}
 	_, ok := owned.Metadata.Labels["f:"+Label]
 	return ok
 }
 
-// ownFields are the fields of an object that this command line owns by apply, as the server writes them; nil for none.
-func ownFields(object *unstructured.Unstructured) []byte {
+// ownFields are the fields of an object that a manager owns by apply, as the server writes them; nil for none.
+func ownFields(object *unstructured.Unstructured, manager string) []byte {
 	for _, m := range object.GetManagedFields() {
-		if m.Manager == remote.FieldManager && m.Operation == metav1.ManagedFieldsOperationApply && m.Subresource == "" && m.FieldsV1 != nil {
+		if m.Manager == manager && m.Operation == metav1.ManagedFieldsOperationApply && m.Subresource == "" && m.FieldsV1 != nil {
 			return m.FieldsV1.GetRawBytes()
 		}
 	}

@@ -177,15 +177,28 @@ func (s *Server) KindOf(ctx context.Context, gvk schema.GroupVersionKind) (Kind,
 	return Kind{}, &UnknownKind{Text: text, Near: near}
 }
 
-// nearest returns the plural that a misspelt text may mean: at most two letters away, and one in four.
+// nearest returns the plural that a misspelt text may mean.
 func nearest(kinds []Kind, text string) string {
 	text, _, _ = strings.Cut(strings.ToLower(text), ".")
-	best, bestDistance := "", min(2, len(text)/4)+1
+	plurals := map[string]string{}
+	var names []string
 	for _, k := range kinds {
 		for _, name := range []string{k.Resource, k.single()} {
-			if d := distance(text, name); d < bestDistance {
-				best, bestDistance = k.Resource, d
+			if _, there := plurals[name]; !there {
+				plurals[name] = k.Resource
+				names = append(names, name)
 			}
+		}
+	}
+	return plurals[Near(text, names)]
+}
+
+// Near returns the name that a misspelt text may mean: one letter in four may be wrong, and two at most; "" for none.
+func Near(text string, names []string) string {
+	best, bestDistance := "", min(2, (len(text)+1)/4)+1
+	for _, name := range names {
+		if d := distance(text, name); d < bestDistance {
+			best, bestDistance = name, d
 		}
 	}
 	return best

@@ -1,6 +1,7 @@
 package remote
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -86,6 +87,8 @@ func (s *Server) Get(ctx context.Context, ref Ref) (*unstructured.Unstructured, 
 type ApplyOptions struct {
 	DryRun bool // change nothing, but answer as if
 	Force  bool // take over fields that others own
+	// Manager is who owns the fields afterwards. Default FieldManager.
+	Manager string
 }
 
 // Apply sends what a person has declared of an object as server-side apply, and returns the object as it is then.
@@ -95,11 +98,23 @@ func (s *Server) Apply(ctx context.Context, ref Ref, declared *unstructured.Unst
 		return nil, fmt.Errorf("write %s: %w", ref, err)
 	}
 	request := s.client.Patch(types.ApplyPatchType).AbsPath(ref.path()...).Body(body).
-		Param("fieldManager", FieldManager).Param("fieldValidation", metav1.FieldValidationStrict)
+		Param("fieldManager", cmp.Or(options.Manager, FieldManager)).Param("fieldValidation", metav1.FieldValidationStrict)
 	if options.Force {
 		request = request.Param("force", "true")
 	}
 	return s.ask(ctx, dryRun(request, options.DryRun))
+}
+
+// WhoAmI asks the server for the name of the user as whom it is asked.
+func (s *Server) WhoAmI(ctx context.Context) (string, error) {
+	const question = `{"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}`
+	answer, err := s.ask(ctx, s.client.Post().AbsPath("/apis/authentication.k8s.io/v1/selfsubjectreviews").
+		SetHeader("Content-Type", "application/json").Body([]byte(question)))
+	if err != nil {
+		return "", err
+	}
+	name, _, err := unstructured.NestedString(answer.Object, "status", "userInfo", "username")
+	return name, err
 }
 
 // Create makes a new object.
@@ -119,7 +134,7 @@ func (s *Server) Update(ctx context.Context, ref Ref, object *unstructured.Unstr
 		return nil, fmt.Errorf("write %s: %w", ref, err)
 	}
 	return s.ask(ctx, s.client.Put().AbsPath(ref.path()...).SetHeader("Content-Type", "application/json").Body(body).
-		Param("fieldManager", FieldManager).Param("fieldValidation", metav1.FieldValidationStrict))
+		Param("fieldManager", EditManager).Param("fieldValidation", metav1.FieldValidationStrict))
 }
 
 // DeleteOptions say how to delete.

@@ -4,20 +4,30 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"net/http"
 	"sync"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/apimachinery/pkg/version"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/rest"
 )
 
-// FieldManager is under whose name fields are owned that this command line has applied.
-const FieldManager = "tako"
+// The names under which fields are owned that this command line has written.
+const (
+	// FieldManager owns what is applied as a set, whoever applies it: the set declares it.
+	FieldManager = "tako"
+	// PersonalManager and a user's name own what that user applies by hand.
+	PersonalManager = "tako:"
+	// EditManager owns what was changed in an editor.
+	EditManager = "tako-edit"
+)
 
 // Options say how to speak to a server.
 type Options struct {
@@ -62,6 +72,7 @@ func New(config *rest.Config, options Options) (*Server, error) {
 	config.UserAgent = options.UserAgent
 	config.QPS = -1 // a person's commands are paced by the person; the server defends itself
 	config.WarningHandlerWithContext = &warner{warn: options.Warn, seen: map[string]bool{}}
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return wordedRefusals{next} })
 	client, err := rest.UnversionedRESTClientFor(config)
 	if err != nil {
 		return nil, fmt.Errorf("set up the connection: %w", err)
@@ -90,6 +101,24 @@ func (w *warner) HandleWarningHeaderWithContext(_ context.Context, code int, _ s
 	}
 }
 
+// wordedRefusals makes the words with which a server of ours refuses credentials the error of the request. They come in a
+// Warning header, because the client library does not read the body of a refusal when it asks which kinds there are.
+type wordedRefusals struct{ next http.RoundTripper }
+
+// RoundTrip sends a request.
+func (w wordedRefusals) RoundTrip(request *http.Request) (*http.Response, error) {
+	answer, err := w.next.RoundTrip(request)
+	if err != nil || answer.StatusCode != http.StatusUnauthorized {
+		return answer, err
+	}
+	warnings, _ := utilnet.ParseWarningHeaders(answer.Header["Warning"]) // one that cannot be read says nothing
+	if len(warnings) == 0 || warnings[0].Text == "" {
+		return answer, nil
+	}
+	_ = answer.Body.Close() // nothing of it is read
+	return nil, apierrors.NewUnauthorized(warnings[0].Text)
+}
+
 // within runs one request under the deadline of requests.
 func within[T any](ctx context.Context, s *Server, f func(ctx context.Context) (T, error)) (T, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.options.RequestTimeout)
@@ -115,6 +144,15 @@ func (s *Server) Raw(ctx context.Context, path string) ([]byte, error) {
 	return within(ctx, s, func(ctx context.Context) ([]byte, error) {
 		return send(ctx, s.client.Get().RequestURI(path).SetHeader("Accept", "application/json"))
 	})
+}
+
+// Description returns the server's OpenAPI version 3 description of the kinds of a group and version.
+func (s *Server) Description(ctx context.Context, gv schema.GroupVersion) ([]byte, error) {
+	path := "/openapi/v3/apis/" + gv.String()
+	if gv.Group == "" {
+		path = "/openapi/v3/api/" + gv.Version
+	}
+	return s.Raw(ctx, path)
 }
 
 // send sends a request and returns the body of the answer. The error is the status that the server answers with: Raw alone

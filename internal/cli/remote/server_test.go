@@ -153,6 +153,26 @@ func TestWarningsAreSaidOnce(t *testing.T) {
 	}
 }
 
+// TestWordedRefusal: why credentials are refused reaches the person, also from the questions which kinds there are.
+func TestWordedRefusal(t *testing.T) {
+	s, warnings := serve(t, func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Add("Warning", `299 - "ended a year ago"`)
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(http.StatusUnauthorized)
+		fmt.Fprint(w, `{"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "Unauthorized", "code": 401, "message": "Unauthorized"}`)
+	})
+	_, listed := s.Kinds(t.Context())
+	_, got := s.Get(t.Context(), Ref{Kind: things, Name: "a"})
+	for _, err := range []error{listed, got} {
+		if !apierrors.IsUnauthorized(err) || !strings.Contains(err.Error(), "ended a year ago") {
+			t.Errorf("it came as %v", err)
+		}
+	}
+	if len(*warnings) != 0 {
+		t.Errorf("said twice: %q", *warnings)
+	}
+}
+
 func TestRequestTimeout(t *testing.T) {
 	release := make(chan struct{})
 	s, _ := serve(t, func(_ http.ResponseWriter, r *http.Request) {

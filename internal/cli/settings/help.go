@@ -34,3 +34,24 @@ A server writes DIR/admin.kubeconfig for whoever runs it: export KUBECONFIG=DIR/
 
 The namespace is that of -n, TAKO_NAMESPACE, the context, or default.
 `
+
+// HelpEnvironment are the environment variables, a line each.
+func HelpEnvironment() string {
+	return `KUBECONFIG              a kubeconfig, as kubectl has
+TAKO_CONTEXT            a context of contexts.yaml, or of KUBECONFIG
+TAKO_NAMESPACE          the namespace
+XDG_CONFIG_HOME         where the settings are, default ~/.config
+XDG_STATE_HOME          where apply saves what was before, default ~/.local/state
+VISUAL, EDITOR          the editor of edit
+NO_COLOR                no colour; CLICOLOR_FORCE=1 is the opposite
+`
+}
+
+// HelpFiles are the files that a person keeps, a line each.
+func HelpFiles() string {
+	return `~/.config/tako/contexts.yaml    servers and credentials; mode 0600
+~/.config/tako/prefs.yaml       preferences: color, editor
+~/.local/state/tako/            what objects were before an apply that failed half way
+DIR/admin.kubeconfig            what "tako server --data-dir DIR" writes for whoever runs it
+`
+}

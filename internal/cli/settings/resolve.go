@@ -137,6 +137,9 @@ func fromKubeconfig(paths, context string) (*Target, error) {
 	}
 	loader := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules,
 		&clientcmd.ConfigOverrides{CurrentContext: context, ClusterInfo: clientcmdapi.Cluster{}})
+	if raw, err := loader.RawConfig(); err == nil && context != "" && raw.Contexts[context] == nil {
+		return nil, unknownContext(context, slices.Sorted(maps.Keys(raw.Contexts)), "kubeconfig "+paths)
+	}
 	config, err := loader.ClientConfig()
 	if err != nil {
 		return nil, failure.Usage("read kubeconfig "+paths, err.Error(), "`tako server --data-dir DIR` writes DIR/admin.kubeconfig, which its user may read")
