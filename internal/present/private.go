@@ -310,8 +310,9 @@ func quoted(text string) int {
 
 // isShownFlow tells whether a value is a flow mapping, {name: a, namespace: b}, all of which may be shown.
 func (h *hiding) isShownFlow(value string) bool {
-	inside, ok := strings.CutPrefix(strings.TrimSuffix(value, ","), "{")
-	if inside, ok = strings.CutSuffix(inside, "}"); !ok || strings.ContainsAny(inside, "{}[]#|>") {
+	inside, opens := strings.CutPrefix(strings.TrimSuffix(value, ","), "{")
+	inside, closes := strings.CutSuffix(inside, "}")
+	if !opens || !closes || strings.ContainsAny(inside, "{}[]#|>") {
 		return false
 	}
 	for pair := range strings.SplitSeq(inside, ",") {
