@@ -17,6 +17,7 @@ import (
 	core "k8s.io/api/core/v1"
 	rbac "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apiserver/pkg/storage/value"
@@ -166,14 +167,25 @@ func TestSpecAndStatus(t *testing.T) {
 	if code != http.StatusCreated || made.Status.Revision != "" || made.Generation != 1 {
 		t.Fatalf("created: %d, %s", code, b)
 	}
-	made.Status.Revision, made.Spec.Resources[0].File.Content = "r1", "two\n"
+	// The server writes into the status too, until the revision is made.
+	deadline := time.Now().Add(time.Minute)
+	for made.Status.Revision == "" && time.Now().Before(deadline) {
+		_, b = call(t, theSite.admin, http.MethodGet, configs+"/"+c.Name, plainJSON, nil)
+		made = decode[v1alpha1.NodeConfig](t, b)
+	}
+	revision := made.Status.Revision
+	tested := metav1.Condition{Type: "Tested", Status: metav1.ConditionTrue, Reason: "Test", LastTransitionTime: metav1.Now()}
+	made.Status.Conditions, made.Spec.Resources[0].File.Content = append(made.Status.Conditions, tested), "two\n"
 	_, b = call(t, theSite.admin, http.MethodPut, configs+"/"+c.Name+"/status", plainJSON, made)
-	if got := decode[v1alpha1.NodeConfig](t, b); got.Status.Revision != "r1" || got.Spec.Resources[0].File.Content != "one\n" || got.Generation != 1 {
+	written := func(got v1alpha1.NodeConfig) bool {
+		return meta.IsStatusConditionTrue(got.Status.Conditions, tested.Type) && got.Status.Revision == revision
+	}
+	if got := decode[v1alpha1.NodeConfig](t, b); !written(got) || got.Spec.Resources[0].File.Content != "one\n" || got.Generation != 1 {
 		t.Errorf("status written: %s", b)
 	}
-	const patch = `{"metadata":{"labels":{"a":"b"}},"status":{"revision":"r2"}}`
+	const patch = `{"metadata":{"labels":{"a":"b"}},"status":{"revision":"r2","conditions":[]}}`
 	_, b = call(t, theSite.admin, http.MethodPatch, configs+"/"+c.Name, string(types.MergePatchType), patch)
-	if got := decode[v1alpha1.NodeConfig](t, b); got.Status.Revision != "r1" || got.Generation != 1 || got.Labels["a"] != "b" {
+	if got := decode[v1alpha1.NodeConfig](t, b); !written(got) || got.Generation != 1 || got.Labels["a"] != "b" {
 		t.Errorf("labelled: %s", b)
 	}
 	_, b = call(t, theSite.admin, http.MethodPatch, configs+"/"+c.Name, string(types.MergePatchType), `{"spec":{"priority":7}}`)

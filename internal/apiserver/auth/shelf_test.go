@@ -3,6 +3,7 @@ package auth
 import (
 	"context"
 	"log/slog"
+	"os"
 	"sync"
 	"testing"
 	"time"
@@ -86,10 +87,15 @@ func (s *shelf) remove(o runtime.Object) {
 	}
 }
 
+// TestMain hears nothing of the library. Its logger is set before anything of it runs.
+func TestMain(m *testing.M) {
+	klog.SetSlogLogger(slog.New(slog.DiscardHandler))
+	os.Exit(m.Run())
+}
+
 // run runs something until the test ends.
 func run(t *testing.T, f func(context.Context)) {
 	t.Helper()
-	klog.SetSlogLogger(slog.New(slog.DiscardHandler))
 	ctx, cancel := context.WithCancel(context.Background())
 	var all sync.WaitGroup
 	all.Go(func() { f(ctx) })
