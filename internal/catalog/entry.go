@@ -19,6 +19,19 @@ type Digest [sha256.Size]byte
 // String is the digest in hexadecimal.
 func (d Digest) String() string { return hex.EncodeToString(d[:]) }
 
+// UnmarshalCBOR reads a byte string of just that length: the library would fill up a shorter one.
+func (d *Digest) UnmarshalCBOR(data []byte) error {
+	var b []byte
+	if err := decoding.Unmarshal(data, &b); err != nil {
+		return err
+	}
+	if len(b) != len(d) {
+		return fmt.Errorf("a digest of %d bytes", len(b))
+	}
+	copy(d[:], b)
+	return nil
+}
+
 // Entry is one resource that a host must have, with its references resolved to claims.
 type Entry struct {
 	Config   string        // KIND/NAME or KIND/NAMESPACE/NAME: who declares it

@@ -124,6 +124,7 @@ const (
 	KeyFileDamaged     Code = 1009
 	SealBroken         Code = 1010
 	SealKeyUnknown     Code = 1011
+	HeadRefused        Code = 1012
 
 	ServerUnreachable Code = 1101
 	NotAuthenticated  Code = 1102
@@ -256,6 +257,7 @@ var table = []Entry{
 	{KeyFileDamaged, "key file is missing or damaged", Unknown, "", Never, ExitFailed, 500},
 	{SealBroken, "sealed data cannot be opened", Unknown, "", Never, ExitFailed, 500},
 	{SealKeyUnknown, "sealed with another key", Unknown, "", Never, ExitFailed, 500},
+	{HeadRefused, "signed state refused", Unknown, "", Never, ExitNotAllowed, 403},
 
 	{ServerUnreachable, "server does not answer", Unknown, "", BackOff, ExitUnreachable, 503},
 	{NotAuthenticated, "server does not know who asks", Unknown, "", Never, ExitNotAllowed, 401},
