@@ -39,6 +39,7 @@ const (
 	MalformedExpression  Code = 428
 	BodyTooLarge         Code = 429
 	DuplicateDeclaration Code = 430
+	LaterVersion         Code = 431
 
 	NotChecked        Code = 500
 	PermissionDenied  Code = 501
@@ -172,6 +173,7 @@ var table = []Entry{
 	{MalformedExpression, "malformed expression", Unknown, "", Never, ExitUsage, 422},
 	{BodyTooLarge, "resource too large", Unknown, "", Never, ExitUsage, 422},
 	{DuplicateDeclaration, "declared twice", Unknown, "", Never, ExitUsage, 409},
+	{LaterVersion, "declared for a later version", Failed, Unsupported, Never, ExitFailed, 501},
 
 	{NotChecked, "not checked yet", Unknown, "", Soon, ExitFailed, 0},
 	{PermissionDenied, "permission denied", Failed, Denied, BackOff, ExitNotAllowed, 403},
