@@ -1,0 +1,240 @@
+package node
+
+import (
+	"fmt"
+	"time"
+
+	"tako.dev/tako/internal/catalog"
+)
+
+// Presence is whether a node is there.
+type Presence uint8
+
+// The presences.
+const (
+	Unheard Presence = iota // not yet, by this leader
+	Here
+	Silent // the host is there, the agent does not answer
+	Gone   // host or link are lost
+)
+
+var presenceNames = [...]string{"unheard", "here", "silent", "gone"}
+
+// String is the presence's name.
+func (p Presence) String() string {
+	if int(p) < len(presenceNames) {
+		return presenceNames[p]
+	}
+	return fmt.Sprintf("presence(%d)", uint8(p))
+}
+
+// ConditionStatus is True, False or Unknown, as in Kubernetes.
+type ConditionStatus string
+
+// The statuses.
+const (
+	True    ConditionStatus = "True"
+	False   ConditionStatus = "False"
+	Unknown ConditionStatus = "Unknown"
+)
+
+// The conditions of a node. All but Ready are bad when they are True.
+const (
+	Ready             = "Ready"
+	Stale             = "Stale"
+	Cloned            = "Cloned"
+	RollbackSuspected = "RollbackSuspected"
+)
+
+// The reasons of conditions that are no condition themselves.
+const (
+	ReasonAnswering   = "Answering"
+	ReasonAgentSilent = "AgentSilent"
+	ReasonHostGone    = "HostGone"
+	ReasonNeverHeard  = "NeverHeard"
+	ReasonHeadValid   = "HeadValid"
+	ReasonHeadExpired = "HeadExpired"
+	ReasonNoHead      = "NoHead"
+	ReasonOneSession  = "OneSession"
+	ReasonTwoSessions = "TwoSessions"
+	ReasonInOrder     = "InOrder"
+	ReasonWentBack    = "WentBack"
+)
+
+// Condition is one of a node's status.
+type Condition struct {
+	Type    string
+	Status  ConditionStatus
+	Reason  string
+	Message string    // for people
+	Since   time.Time // of the status
+}
+
+// View is what is stored of a node, and since when the leader leads.
+type View struct {
+	Began   time.Time    // when this leader began
+	Created time.Time    // when the node was made
+	High    catalog.Mark // the highest mark stored; zero: none
+	Was     []Condition  // the conditions stored
+}
+
+// Decision is what is to be said of a node.
+type Decision struct {
+	Presence Presence
+	// Believed is false while two agents have this identity: what one says need not be so on the other's host.
+	Believed bool
+	// Cordon keeps new instances away. What runs there stays, whatever the node's presence.
+	Cordon     bool
+	Conditions []Condition // Ready, Stale, Cloned, RollbackSuspected
+	High       catalog.Mark
+	// Store says that a status or a reason differs from what is stored, or that High has a later epoch or version.
+	Store  bool
+	WakeAt time.Time // when to decide again though nothing has happened; zero: not by itself
+}
+
+// The times of a node's life.
+const (
+	// UnheardMax is how long after a leader began a node may not have been heard: an agent finds a server again within its longest
+	// back-off, 60 s, and half as much for the herd.
+	UnheardMax = 90 * time.Second
+	// closeGrace is how long a node may be away whose connection was closed: so that, like one whose host is lost, it is told within 15 s.
+	closeGrace = 10 * time.Second
+	// unansweredMax is how many heartbeats may be unanswered.
+	unansweredMax = 2
+	// answerMax is how long the last of them waits for its answer: ours, long for a busy host and short against the 30 s between two.
+	answerMax = 10 * time.Second
+)
+
+// Decide says what follows from what is known now. The Life is to be kept for the next decision, with what happens meanwhile told to it.
+func Decide(l Life, v View, now time.Time) (Life, Decision) {
+	alarm := alarms{now: now}
+	raw := l.presence(&v, &alarm)
+	d := Decision{High: higher(v.High, l.high)}
+	d.Presence = l.shown.steady(raw, &alarm)
+	cloned := l.clonedNow(&v, &alarm)
+	d.Conditions = []Condition{l.ready(&v, d.Presence, cloned), l.stale(&v, &alarm), cloned, l.regressed(&v, d.High)}
+	d.Believed = cloned.Status != True
+	d.Cordon = !d.Believed || d.Presence == Silent || d.Presence == Gone
+	d.Store = compareMarks(d.High, v.High) > 0
+	for i := range d.Conditions {
+		c, was := &d.Conditions[i], conditionOf(v.Was, d.Conditions[i].Type)
+		d.Store = d.Store || c.Status != was.Status || c.Reason != was.Reason
+		c.Since = now
+		if c.Status == was.Status {
+			c.Since = was.Since
+		}
+	}
+	d.WakeAt = alarm.at
+	return l, d
+}
+
+// alarms finds the next moment at which time alone changes something.
+type alarms struct{ now, at time.Time }
+
+// passed reports whether a moment is over; when not, it is one to wake up at.
+func (a *alarms) passed(t time.Time) bool {
+	if !t.After(a.now) {
+		return true
+	}
+	if a.at.IsZero() || t.Before(a.at) {
+		a.at = t
+	}
+	return false
+}
+
+// presence is what is to be seen now, however it was before.
+func (l *Life) presence(v *View, alarm *alarms) Presence {
+	switch {
+	case l.heard.IsZero():
+		began := v.Began
+		if v.Created.After(began) {
+			began = v.Created
+		}
+		if alarm.passed(began.Add(UnheardMax)) {
+			return Gone
+		}
+		return Unheard
+	case !l.closed.IsZero() && (l.dead || alarm.passed(l.closed.Add(closeGrace))):
+		return Gone
+	case l.closed.IsZero() && l.unanswered >= unansweredMax && alarm.passed(l.asked.Add(answerMax)):
+		return Silent
+	}
+	return Here
+}
+
+func conditionOf(all []Condition, kind string) Condition {
+	for _, c := range all {
+		if c.Type == kind {
+			return c
+		}
+	}
+	return Condition{Type: kind}
+}
+
+// ready is Unknown where nobody knows, and False where somebody should look.
+func (l *Life) ready(v *View, p Presence, cloned Condition) Condition {
+	c := conditionOf(v.Was, Ready)
+	last := "it was never heard"
+	switch {
+	case !l.heard.IsZero():
+		last = "it was last heard at " + l.heard.UTC().Format(time.RFC3339)
+	case c.Status != "" && c.Reason != ReasonNeverHeard:
+		last = "it was not heard since this server began to lead at " + v.Began.UTC().Format(time.RFC3339)
+	}
+	switch {
+	case p == Unheard && c.Status != "":
+		return c
+	case p == Unheard, p == Gone && l.heard.IsZero() && (c.Status == "" || c.Reason == ReasonNeverHeard):
+		c.Status, c.Reason, c.Message = Unknown, ReasonNeverHeard, last
+	case p == Gone:
+		c.Status, c.Reason, c.Message = Unknown, ReasonHostGone, "host or link are lost; "+last
+	case p == Silent:
+		c.Status, c.Reason, c.Message = Unknown, ReasonAgentSilent, fmt.Sprintf("the host answers, and its agent left %d heartbeats unanswered; %s", unansweredMax, last)
+	case cloned.Status == True:
+		c.Status, c.Reason, c.Message = False, Cloned, cloned.Message
+	default:
+		c.Status, c.Reason, c.Message = True, ReasonAnswering, "the agent answers"
+	}
+	return c
+}
+
+// stale is about the highest head that the node has taken up. Before that is known the stored condition stays.
+func (l *Life) stale(v *View, alarm *alarms) Condition {
+	c := conditionOf(v.Was, Stale)
+	switch {
+	case l.accepted.IsZero() && c.Status != "":
+	case l.have.Version == 0:
+		c.Status, c.Reason, c.Message = Unknown, ReasonNoHead, "no signed state was reported yet"
+	case alarm.passed(time.Unix(l.have.Expires, 0).UTC()):
+		c.Status, c.Reason, c.Message = True, ReasonHeadExpired, "its signed state has expired; it is enforced all the same, and nothing new is begun with"
+	default:
+		c.Status, c.Reason, c.Message = False, ReasonHeadValid, "its signed state is valid"
+	}
+	return c
+}
+
+// clonedNow keeps what an earlier leader has seen for as long as that would take to be seen again.
+func (l *Life) clonedNow(v *View, alarm *alarms) Condition {
+	c := conditionOf(v.Was, Cloned)
+	seen := !l.cloned.IsZero() && !alarm.passed(l.cloned.Add(clonedQuiet))
+	if seen || c.Status == True && !alarm.passed(v.Began.Add(clonedQuiet)) {
+		c.Status, c.Reason = True, ReasonTwoSessions
+		c.Message = "two agents have the identity of this node: one of them is a copy, and has to join under its own name"
+		return c
+	}
+	c.Status, c.Reason, c.Message = False, ReasonOneSession, "one agent has this identity"
+	return c
+}
+
+func (l *Life) regressed(v *View, high catalog.Mark) Condition {
+	c := conditionOf(v.Was, RollbackSuspected)
+	switch order := compareMarks(l.have, high); {
+	case l.accepted.IsZero() && c.Status != "":
+	case !l.accepted.IsZero() && (order < 0 || l.have.Root != high.Root):
+		c.Status, c.Reason = True, ReasonWentBack
+		c.Message = fmt.Sprintf("it had taken up version %d of epoch %d, and reports less or another root: its disk is an older one, or another", high.Version, high.Epoch)
+	default:
+		c.Status, c.Reason, c.Message = False, ReasonInOrder, "it has gone forward only"
+	}
+	return c
+}

@@ -1,0 +1,208 @@
+package node
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"tako.dev/tako/internal/catalog"
+)
+
+func at(seconds float64) time.Time { return start.Add(time.Duration(seconds * float64(time.Second))) }
+
+func mark(version uint64) catalog.Mark {
+	return catalog.Mark{Epoch: 1, Version: version, Expires: at(3600).Unix()}
+}
+
+// living is a node that was heard over connection 1 at second 0, and what is stored of it then.
+func living(t *testing.T) (Life, View) {
+	t.Helper()
+	var l Life
+	l.Opened(1, at(0))
+	l.Heard(Report{Session{"a", 5}, 1, 1, mark(7)}, at(0))
+	v := View{Began: at(-600), Created: at(-6000)}
+	l, d := Decide(l, v, at(0))
+	v.Was, v.High = d.Conditions, d.High
+	want(t, d, Here, True, ReasonAnswering)
+	return l, v
+}
+
+func want(t *testing.T, d Decision, presence Presence, status ConditionStatus, reason string) {
+	t.Helper()
+	if c := conditionOf(d.Conditions, Ready); d.Presence != presence || c.Status != status || c.Reason != reason {
+		t.Errorf("it is %s and %+v; want %s, %s, %s", d.Presence, c, presence, status, reason)
+	}
+}
+
+// Loss of host or link: keepalive ends the connection, and that is told at once, with the time.
+func TestHostLost(t *testing.T) {
+	l, v := living(t)
+	l.Closed(1, true, at(14))
+	_, d := Decide(l, v, at(14))
+	want(t, d, Gone, Unknown, ReasonHostGone)
+	if c := conditionOf(d.Conditions, Ready); !d.Store || !d.Cordon || c.Since != at(14) || !strings.Contains(c.Message, "last heard at 2030-01-01T00:00:00Z") {
+		t.Errorf("%+v", d)
+	}
+}
+
+// A connection that ends by itself is one of an agent that restarts.
+func TestConnectionClosed(t *testing.T) {
+	l, v := living(t)
+	l.Closed(1, false, at(20))
+	_, d := Decide(l, v, at(29))
+	want(t, d, Here, True, ReasonAnswering)
+	if d.WakeAt != at(30) || d.Store {
+		t.Errorf("%+v", d)
+	}
+	_, d = Decide(l, v, at(30))
+	want(t, d, Gone, Unknown, ReasonHostGone)
+	l.Opened(2, at(29))
+	_, d = Decide(l, v, at(30))
+	want(t, d, Here, True, ReasonAnswering)
+	// The end of the old connection arrives after the new one has begun.
+	l.Closed(1, true, at(31))
+	_, d = Decide(l, v, at(31))
+	want(t, d, Here, True, ReasonAnswering)
+}
+
+func TestAgentSilent(t *testing.T) {
+	l, v := living(t)
+	l.Asked(1, at(30))
+	l.Asked(1, at(75))
+	_, d := Decide(l, v, at(84))
+	want(t, d, Here, True, ReasonAnswering)
+	if d.WakeAt != at(85) {
+		t.Errorf("wakes up at %v", d.WakeAt)
+	}
+	l, d = Decide(l, v, at(85))
+	want(t, d, Silent, Unknown, ReasonAgentSilent)
+	if !d.Cordon || !d.Store {
+		t.Errorf("%+v", d)
+	}
+	l.Heard(Report{Session{"a", 5}, 2, 1, mark(7)}, at(86))
+	v.Was = d.Conditions
+	_, d = Decide(l, v, at(86))
+	want(t, d, Here, True, ReasonAnswering)
+}
+
+func TestNewLeader(t *testing.T) {
+	_, v := living(t)
+	v.Began = at(100)
+	_, d := Decide(Life{}, v, at(189))
+	want(t, d, Unheard, True, ReasonAnswering)
+	if d.Store || d.Cordon || d.WakeAt != at(190) {
+		t.Errorf("%+v", d)
+	}
+	_, d = Decide(Life{}, v, at(190))
+	want(t, d, Gone, Unknown, ReasonHostGone)
+	if c := conditionOf(d.Conditions, Ready); !strings.Contains(c.Message, "since this server began to lead at 2030-01-01T00:01:40Z") {
+		t.Errorf("%+v", c)
+	}
+	// A node that nobody has heard, ever.
+	v = View{Began: at(0), Created: at(50)}
+	_, d = Decide(Life{}, v, at(139))
+	want(t, d, Unheard, Unknown, ReasonNeverHeard)
+	v.Was = d.Conditions
+	_, d = Decide(Life{}, v, at(140))
+	want(t, d, Gone, Unknown, ReasonNeverHeard)
+	if d.Store {
+		t.Errorf("stored again: %+v", d)
+	}
+}
+
+func TestStale(t *testing.T) {
+	l, v := living(t)
+	_, d := Decide(l, v, at(3599))
+	if c := conditionOf(d.Conditions, Stale); c.Status != False || d.WakeAt != at(3600) {
+		t.Errorf("%+v", d)
+	}
+	_, d = Decide(l, v, at(3600))
+	if c := conditionOf(d.Conditions, Stale); c.Status != True || c.Reason != ReasonHeadExpired || !d.Store {
+		t.Errorf("%+v", d)
+	}
+}
+
+// A disk that was put back says less than was heard; when the agent has caught up, all is well.
+func TestRollback(t *testing.T) {
+	l, v := living(t)
+	for i, c := range []struct {
+		have catalog.Mark
+		want ConditionStatus
+	}{{mark(6), True}, {catalog.Mark{}, True}, {mark(7), False}, {catalog.Mark{Epoch: 1, Version: 7, Root: catalog.Digest{1}}, True}, {mark(8), False}} {
+		l.Heard(Report{Session{"a", 6}, uint64(i), 1, c.have}, at(float64(i)))
+		_, d := Decide(l, v, at(float64(i)))
+		if got := conditionOf(d.Conditions, RollbackSuspected); got.Status != c.want {
+			t.Errorf("with %+v: %+v", c.have, got)
+		}
+		if d.High.Version != max(7, c.have.Version) {
+			t.Errorf("with %+v the highest is %+v", c.have, d.High)
+		}
+	}
+	// A report that was overtaken is none.
+	l.Heard(Report{Session{"a", 6}, 3, 1, mark(6)}, at(6))
+	if _, d := Decide(l, v, at(6)); conditionOf(d.Conditions, RollbackSuspected).Status != False {
+		t.Errorf("an old report makes it %+v", d)
+	}
+}
+
+// An agent that was put back from an old disk is no copy once the other one is not heard any more.
+func TestSessionThatWentBack(t *testing.T) {
+	l, v := living(t)
+	l.Opened(2, at(100))
+	l.Heard(Report{Session{"b", 3}, 1, 2, mark(7)}, at(100))
+	_, d := Decide(l, v, at(100))
+	want(t, d, Here, False, Cloned)
+	l.Heard(Report{Session{"b", 3}, 20, 2, mark(7)}, at(601))
+	v.Was = d.Conditions
+	if l, d = Decide(l, v, at(701)); !d.Believed {
+		t.Errorf("%+v", d)
+	}
+	l.Heard(Report{Session{"b", 3}, 21, 2, mark(7)}, at(702))
+	if _, d = Decide(l, v, at(702)); !d.Believed {
+		t.Errorf("%+v", d)
+	}
+}
+
+// Two sessions that are the same start of one agent are of two agents, at first sight.
+func TestCopyOfTheSameStart(t *testing.T) {
+	l, v := living(t)
+	l.Opened(2, at(1))
+	l.Heard(Report{Session{"b", 5}, 2, 2, mark(7)}, at(1))
+	_, d := Decide(l, v, at(1))
+	want(t, d, Here, False, Cloned)
+	if d.Believed || !d.Cordon || d.WakeAt != at(601) {
+		t.Errorf("%+v", d)
+	}
+}
+
+// The second return waits, and each one longer.
+func TestFlapping(t *testing.T) {
+	l, v := living(t)
+	now, conn := 0.0, uint64(1)
+	var d Decision
+	for i, hold := range []float64{0, 15, 30, 60, 120, 240, 300, 300} {
+		l.Closed(conn, true, at(now))
+		l, d = Decide(l, v, at(now))
+		want(t, d, Gone, Unknown, ReasonHostGone)
+		now, conn = now+1, conn+1
+		l.Opened(conn, at(now))
+		l.Heard(Report{Session{"a", 5}, conn, conn, mark(7)}, at(now))
+		l, d = Decide(l, v, at(now))
+		if hold > 0 {
+			want(t, d, Gone, Unknown, ReasonHostGone)
+			if d.WakeAt != at(now+hold) {
+				t.Errorf("return %d at %v, wakes up at %v", i, at(now), d.WakeAt)
+			}
+			now += hold
+		}
+		l, d = Decide(l, v, at(now))
+		want(t, d, Here, True, ReasonAnswering)
+		now++
+	}
+	// After ten minutes without a loss it begins anew.
+	l.Closed(conn, true, at(now+700))
+	l, _ = Decide(l, v, at(now+700))
+	l.Opened(conn+1, at(now+701))
+	_, d = Decide(l, v, at(now+701))
+	want(t, d, Here, True, ReasonAnswering)
+}

@@ -1,0 +1,325 @@
+package rollout
+
+import (
+	"bytes"
+	"cmp"
+	"crypto/sha256"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// lateAfter is how long a node may be on the way before that counts as failed: 10 minutes, as the progress deadline of a Deployment
+// of Kubernetes. It is long enough for packages over a slow line, and a node that comes later is welcome.
+const lateAfter = 10 * time.Minute
+
+// Decide returns which nodes get something else now, and how the rollout stands.
+func Decide(v View, now time.Time) Decision {
+	r := newRollout(&v, now)
+	r.prove()
+	var d Decision
+	d.Status = r.status()
+	if !now.Before(v.Quiet) {
+		d.Moves = r.moves(d.Status.Phase)
+	}
+	d.WakeAt = r.wakeAt()
+	return d
+}
+
+// state is what a node is to the rollout.
+type state uint8
+
+const (
+	left    state = iota // has something else or nothing, and nothing is under way there
+	done                 // has converged on the target
+	moving               // is on the way, to the target or elsewhere
+	failed               // has the target, and something is wrong
+	broken               // has something else, and something is wrong with that
+	silent               // is not there; may have the target
+	unheard              // is not there yet
+)
+
+// stop is a node in the rollout.
+type stop struct {
+	*Node
+	state state
+	late  bool
+	wave  int
+	hash  [sha256.Size]byte
+}
+
+func (s *stop) fresh() bool { return s.Assigned == Target{} }
+
+func (s *stop) refuses(t Target) bool { return slices.Contains(s.Refused, t) }
+
+type rollout struct {
+	*View
+	now      time.Time
+	stops    []*stop // in order
+	proven   Target
+	provenAt time.Time
+}
+
+func newRollout(v *View, now time.Time) *rollout {
+	r := &rollout{View: v, now: now, proven: v.Was.Proven, provenAt: v.Was.ProvenAt}
+	for i := range v.Nodes {
+		n := &v.Nodes[i]
+		s := &stop{Node: n, wave: r.waveOf(n), hash: sha256.Sum256([]byte(v.Config + "\x00" + n.Name))}
+		s.late = !s.fresh() && !n.Since.IsZero() && !now.Before(r.lateAt(n))
+		s.state = r.stateOf(s)
+		r.stops = append(r.stops, s)
+	}
+	slices.SortFunc(r.stops, func(a, b *stop) int {
+		return cmp.Or(cmp.Compare(a.wave, b.wave), bytes.Compare(a.hash[:], b.hash[:]), cmp.Compare(a.Name, b.Name))
+	})
+	return r
+}
+
+// lateAt is when a node that is on the way is late. A new leader knows no reports, so it begins to count when all had the time to be heard.
+func (r *rollout) lateAt(n *Node) time.Time {
+	if r.Quiet.After(n.Since) {
+		return r.Quiet.Add(lateAfter)
+	}
+	return n.Since.Add(lateAfter)
+}
+
+func (r *rollout) waveOf(n *Node) int {
+	for i := range r.Spec.Waves {
+		if r.Spec.Waves[i].Matches(n.Labels) {
+			return i
+		}
+	}
+	return len(r.Spec.Waves)
+}
+
+func (r *rollout) stateOf(s *stop) state {
+	wrong, right := broken, left
+	if s.Assigned == r.Target {
+		wrong, right = failed, done
+	}
+	switch {
+	case s.Presence == Unheard:
+		return unheard
+	case s.Presence == Silent:
+		return silent
+	case s.fresh():
+		return left
+	case s.Report.Of == s.Assigned && s.Report.Verdict == Converged:
+		return right
+	case s.Report.Of == s.Assigned && s.Report.Verdict != Pending, s.late:
+		return wrong
+	}
+	return moving
+}
+
+// settled: what became of its target on this node was known when the target was proven. What goes wrong there afterwards is that
+// node's own affair, and does not hold up those that come later.
+func (r *rollout) settled(s *stop) bool {
+	return s.Assigned == r.proven && !s.Since.After(r.provenAt)
+}
+
+// prove notes the target as proven, when all selected nodes that are heard have converged on it, but for those where it is kept out.
+// Silent nodes get it when they are back; a node that was not heard yet may be one that it broke.
+func (r *rollout) prove() {
+	anyDone := false
+	for _, s := range r.stops {
+		switch {
+		case s.state == done:
+			anyDone = true
+		case s.state == silent && s.Assigned != r.Target:
+		case r.refused(s):
+		default:
+			return
+		}
+	}
+	if anyDone && r.proven != r.Target {
+		r.proven, r.provenAt = r.Target, r.now
+	}
+}
+
+// refused: the target is kept out on this node, and nothing else is to be said of it.
+func (r *rollout) refused(s *stop) bool {
+	return (s.state == left || s.state == broken) && s.refuses(r.Target)
+}
+
+// halting are the nodes that have the target and are in a bad way.
+func (r *rollout) halting() []*stop {
+	var all []*stop
+	for _, s := range r.stops {
+		bad := s.state == failed || s.state == silent && s.Assigned == r.Target
+		if bad && !r.settled(s) {
+			all = append(all, s)
+		}
+	}
+	return all
+}
+
+// maxUnavailable is how many nodes may be unavailable at once. A percentage is rounded down as in Kubernetes, and at least one.
+func (r *rollout) maxUnavailable() int {
+	digits, percent := strings.CutSuffix(string(r.Spec.MaxUnavailableOrDefault()), "%")
+	n, err := strconv.Atoi(digits)
+	if err != nil {
+		return 1 // Validate lets nothing through that is no number
+	}
+	if percent {
+		n = n * len(r.stops) / 100
+	}
+	return max(n, 1)
+}
+
+// unavailable counts the nodes that are on the way, silent or not heard yet.
+func (r *rollout) unavailable() int {
+	n := 0
+	for _, s := range r.stops {
+		switch {
+		case s.state == moving && !r.joining(s), s.state == silent, s.state == unheard, s.state == failed && !r.settled(s):
+			n++
+		}
+	}
+	return n
+}
+
+// joining: it has got what is proven while something newer is the target, and is counted apart.
+func (r *rollout) joining(s *stop) bool {
+	return s.Assigned == r.proven && s.Assigned != r.Target
+}
+
+// lane is how a node gets something else.
+type lane uint8
+
+const (
+	none    lane = iota
+	paced        // the target, within maxUnavailable
+	counted      // the target, and it is one of those that are unavailable already
+	rescued      // back to what is proven, because what it has does not work
+	joined       // what is proven, because it has nothing
+)
+
+// moves lets nodes go on, in order.
+func (r *rollout) moves(phase Phase) []Move {
+	if r.Target.Revision == "" {
+		return nil
+	}
+	var moves []Move
+	budget, joiners := r.maxUnavailable()-r.unavailable(), r.maxUnavailable()
+	for _, s := range r.stops {
+		if s.state == moving && r.joining(s) {
+			joiners--
+		}
+	}
+	wave, frontier := r.wave(), r.frontier()
+	for i, s := range r.stops {
+		lane := r.laneOf(s, phase, s.wave <= wave, i < frontier)
+		to := r.Target
+		switch {
+		case lane == none, lane == paced && budget <= 0, lane == joined && joiners <= 0:
+			continue
+		case lane == paced:
+			budget--
+		case lane == joined:
+			joiners--
+			to = r.proven
+		}
+		moves = append(moves, Move{s.Name, to})
+	}
+	return moves
+}
+
+// laneOf finds the lane of a node. begun: its wave has; passed: a node behind it in the order has the target.
+func (r *rollout) laneOf(s *stop, phase Phase, begun, passed bool) lane {
+	on := s.state == moving && s.Assigned != r.Target
+	if s.state != left && s.state != broken && !on {
+		return none
+	}
+	going, back := phase != Halted && phase != Paused, r.Target == r.proven
+	next := going && !s.refuses(r.Target)
+	switch {
+	case back && s.state == broken && !s.refuses(r.Target) && phase != Paused:
+		return rescued
+	case s.fresh() && r.proven.Revision != "" && !back && !s.refuses(r.proven) && !(next && passed):
+		return joined
+	case next && begun && on && !r.joining(s):
+		return counted
+	case next && begun:
+		return paced
+	case phase == Paused && back && s.fresh() && !s.refuses(r.Target):
+		return paced // no rollout that could be paused: the host joins
+	}
+	return none
+}
+
+// wave is the last wave that has begun. One is over when nothing more is to come of its nodes, and at least one has converged: a wave
+// in which nobody answers has proved nothing. Those that failed are for haltOnFailed to judge.
+func (r *rollout) wave() int {
+	for wave := range r.Spec.Waves {
+		nodes, converged := 0, 0
+		for _, s := range r.stops {
+			if s.wave != wave {
+				continue
+			}
+			nodes++
+			switch {
+			case s.state == done:
+				converged++
+			case s.state == silent, s.state == failed, r.refused(s):
+			default:
+				return wave
+			}
+		}
+		if nodes > 0 && converged == 0 {
+			return wave
+		}
+	}
+	return len(r.Spec.Waves)
+}
+
+// frontier is behind the last node that has the target: whoever is new and stands before it is next, and gets it at once instead of
+// first what is proven.
+func (r *rollout) frontier() int {
+	for i := len(r.stops); i > 0; i-- {
+		if r.stops[i-1].Assigned == r.Target {
+			return i
+		}
+	}
+	return 0
+}
+
+// wakeAt is when time alone changes something: everybody had the time to be heard, or a node becomes late.
+func (r *rollout) wakeAt() time.Time {
+	var at time.Time
+	earlier := func(t time.Time) {
+		if t.After(r.now) && (at.IsZero() || t.Before(at)) {
+			at = t
+		}
+	}
+	earlier(r.Quiet)
+	for _, s := range r.stops {
+		if s.state == moving && !s.Since.IsZero() {
+			earlier(r.lateAt(s.Node))
+		}
+	}
+	return at
+}
+
+// why says what is wrong with a node.
+func (s *stop) why(target Target) Culprit {
+	c := Culprit{Node: s.Name, Since: s.Report.Since}
+	switch {
+	case s.Presence == Unheard:
+		c.Why, c.Since = "not heard yet", time.Time{}
+	case s.Presence == Silent:
+		c.Why, c.Since = "silent", time.Time{}
+	case s.refuses(target) && s.Assigned != target:
+		c.Why, c.Since = "kept out by a conflict, or for want of room", time.Time{}
+	case s.Report.Of == s.Assigned && s.Report.Verdict > Converged:
+		c.Code, c.Why = s.Report.Code, s.Report.Verdict.String()
+		if s.Report.Message != "" {
+			c.Why += ": " + s.Report.Message
+		}
+	default:
+		c.Why, c.Since = fmt.Sprintf("on the way for more than %s", lateAfter), s.Since
+	}
+	return c
+}

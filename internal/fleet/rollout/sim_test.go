@@ -1,0 +1,324 @@
+package rollout
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"reflect"
+	"slices"
+	"strconv"
+	"testing"
+	"time"
+
+	"tako.dev/tako/declare"
+)
+
+// simSeeds is how many seeds a normal run tries; TAKO_SEEDS asks for more, TAKO_SEED replays one.
+const simSeeds = 100
+
+// number reads a number from the environment.
+func number(name string, otherwise uint64) uint64 {
+	if n, err := strconv.ParseUint(os.Getenv(name), 10, 64); err == nil {
+		return n
+	}
+	return otherwise
+}
+
+var start = time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
+
+// host is what a node really is, whatever the leader knows of it.
+type host struct {
+	name     string
+	wave     string
+	assigned Target
+	since    time.Time
+	has      Target  // what it has taken up
+	verdict  Verdict // of that
+	here     bool
+	heard    bool // by this leader
+	refused  []Target
+}
+
+// known is what the leader knows of it.
+func (h *host) known() Node {
+	n := Node{Name: h.name, Labels: map[string]string{"wave": h.wave}, Assigned: h.assigned, Since: h.since, Refused: h.refused}
+	switch {
+	case !h.heard:
+	case !h.here:
+		n.Presence = Silent
+	default:
+		n.Presence = Heard
+	}
+	if h.heard {
+		n.Report = Report{Of: h.has, Verdict: h.verdict}
+	}
+	return n
+}
+
+// world is a fleet under one config.
+type world struct {
+	t      *testing.T
+	rng    *rand.Rand
+	now    time.Time
+	view   View
+	hosts  []*host
+	made   int
+	bad    map[string]bool // revisions that do not work
+	calm   bool            // nothing fails any more
+	halted int
+	rescue int
+}
+
+func newWorld(t *testing.T, rng *rand.Rand) *world {
+	w := &world{t: t, rng: rng, now: start, bad: map[string]bool{}}
+	w.view = View{Config: "NodeConfig/x/web", Quiet: start.Add(90 * time.Second)}
+	for range 1 + rng.IntN(25) {
+		w.join()
+	}
+	w.spec()
+	w.retarget()
+	return w
+}
+
+func (w *world) oneIn(n int) bool { return w.rng.IntN(n) == 0 }
+
+func (w *world) join() {
+	w.made++
+	w.hosts = append(w.hosts, &host{name: fmt.Sprint("n", w.made), wave: fmt.Sprint(w.rng.IntN(4)), here: true})
+}
+
+func (w *world) spec() {
+	pick := []declare.IntOrPercent{"", "1", "3", "10%", "35%", "100%"}
+	halt := 1 + w.rng.IntN(3)
+	w.view.Spec = declare.Rollout{MaxUnavailable: pick[w.rng.IntN(len(pick))], HaltOnFailed: &halt, Pause: w.oneIn(4)}
+	for i := range w.rng.IntN(3) {
+		w.view.Spec.Waves = append(w.view.Spec.Waves, declare.Selector{MatchLabels: map[string]string{"wave": fmt.Sprint(i)}})
+	}
+}
+
+// retarget declares something new, or goes back to what was there.
+func (w *world) retarget() {
+	switch {
+	case w.oneIn(3) && w.view.Was.Proven.Revision != "":
+		w.view.Target = w.view.Was.Proven
+	default:
+		w.view.Target = Target{fmt.Sprint("r", w.rng.IntN(8)), 100}
+		w.bad[w.view.Target.Revision] = w.oneIn(3)
+	}
+}
+
+// step is something that happens in the world.
+func (w *world) step() {
+	w.now = w.now.Add(time.Duration(w.rng.IntN(20)) * time.Second)
+	h := w.hosts[w.rng.IntN(len(w.hosts))]
+	switch k := w.rng.IntN(40); {
+	case k < 20:
+		w.work(h)
+	case k < 28:
+		h.heard = h.heard || h.here
+	case k == 28:
+		h.here = false
+	case k < 32:
+		h.here, h.heard = true, true
+	case k == 32:
+		w.spec()
+	case k == 33:
+		w.retarget()
+	case k == 34:
+		w.join()
+	case k == 35 && len(w.hosts) > 1:
+		w.hosts = slices.DeleteFunc(w.hosts, func(o *host) bool { return o == h })
+	case k == 36 && w.oneIn(3):
+		w.lead()
+	case k == 37:
+		h.refused = [][]Target{nil, {w.view.Target}, {w.view.Was.Proven}, {w.view.Target, w.view.Was.Proven}}[w.rng.IntN(4)]
+	}
+}
+
+// lead is another server that begins to lead: it has heard nobody.
+func (w *world) lead() {
+	for _, h := range w.hosts {
+		h.heard = false
+	}
+	w.view.Quiet = w.now.Add(90 * time.Second)
+}
+
+// work is what an agent does: it takes up what is assigned, and finds out whether it works.
+func (w *world) work(h *host) {
+	switch {
+	case !h.here, h.assigned == Target{}:
+	case h.has != h.assigned:
+		h.has, h.verdict = h.assigned, Pending
+	case w.bad[h.has.Revision] && !w.calm:
+		h.verdict = []Verdict{Failed, Rejected, Withheld, Quarantined}[w.rng.IntN(4)]
+	case w.oneIn(10) && !w.calm:
+		h.verdict = Failed
+	default:
+		h.verdict = Converged
+	}
+}
+
+// decide carries out a decision, and checks it against what the hosts really are.
+func (w *world) decide() Decision {
+	w.view.Nodes = nil
+	for _, h := range w.hosts {
+		w.view.Nodes = append(w.view.Nodes, h.known())
+	}
+	d := Decide(w.view, w.now)
+	shuffled := w.view
+	shuffled.Nodes = slices.Clone(w.view.Nodes)
+	w.rng.Shuffle(len(shuffled.Nodes), func(i, j int) {
+		shuffled.Nodes[i], shuffled.Nodes[j] = shuffled.Nodes[j], shuffled.Nodes[i]
+	})
+	if other := Decide(shuffled, w.now); !reflect.DeepEqual(d, other) {
+		w.t.Fatalf("in another order it is\n%+v\nnot\n%+v", other, d)
+	}
+	w.check(d)
+	w.view.Was = d.Status
+	for _, m := range d.Moves {
+		h := w.host(m.Node)
+		h.assigned, h.since = m.Target, w.now
+	}
+	return d
+}
+
+func (w *world) host(name string) *host {
+	return w.hosts[slices.IndexFunc(w.hosts, func(h *host) bool { return h.name == name })]
+}
+
+// allowed is maxUnavailable in other words.
+func (w *world) allowed() int {
+	return map[declare.IntOrPercent]int{"": max(1, len(w.hosts)/10), "1": 1, "3": 3, "10%": max(1, len(w.hosts)/10),
+		"35%": max(1, len(w.hosts)*35/100), "100%": len(w.hosts)}[w.view.Spec.MaxUnavailable]
+}
+
+// wrong: what the host has was found not to work, or it takes too long.
+func (w *world) wrong(h *host) bool {
+	settled := h.has == h.assigned && h.verdict != Pending
+	if settled || h.since.IsZero() {
+		return settled && h.verdict != Converged
+	}
+	return w.now.Sub(h.since) >= 10*time.Minute && w.now.Sub(w.view.Quiet) >= 10*time.Minute
+}
+
+// check is invariants 1 to 3.
+func (w *world) check(d Decision) {
+	proven, target := d.Status.Proven, w.view.Target
+	unavailable, joining, disturbed, joined := 0, 0, 0, 0
+	for _, h := range w.hosts {
+		onTheWay := h.assigned != Target{} && !w.wrong(h) && !(h.has == h.assigned && h.verdict == Converged)
+		old := h.assigned == proven && !h.since.After(d.Status.ProvenAt)
+		switch {
+		case !h.heard || !h.here, h.assigned == target && h.assigned != Target{} && w.wrong(h) && !old:
+			unavailable++
+		case onTheWay && h.assigned == proven && proven != target:
+			joining++
+		case onTheWay:
+			unavailable++
+		}
+	}
+	for _, m := range d.Moves {
+		h := w.host(m.Node)
+		wrong, has := w.wrong(h), h.assigned != Target{}
+		onTheWay := has && !wrong && !(h.has == h.assigned && h.verdict == Converged)
+		switch {
+		case !h.heard || !h.here || w.now.Before(w.view.Quiet):
+			w.t.Fatalf("%s gets %v and is not there, or not yet", m.Node, m.Target)
+		case h.assigned == m.Target:
+			w.t.Fatalf("%s gets %v and has it", m.Node, m.Target)
+		case slices.Contains(h.refused, m.Target):
+			w.t.Fatalf("%s gets %v, which is refused", m.Node, m.Target)
+		case m.Target != target && (m.Target != proven || has):
+			w.t.Fatalf("%s gets %v, which is neither the target nor proven, or has %v", m.Node, m.Target, h.assigned)
+		case m.Target != target:
+			joined++
+			continue
+		case target == proven && wrong:
+			w.rescue++
+			if w.view.Spec.Pause {
+				w.t.Fatalf("%s gets %v while it is paused", m.Node, m.Target)
+			}
+			continue
+		case onTheWay && h.assigned != proven:
+			// It is counted among the unavailable.
+		default:
+			disturbed++
+		}
+		if w.view.Spec.Pause && (target != proven || has) || d.Status.Phase == Halted {
+			w.t.Fatalf("%s gets %v, and it is %s", m.Node, m.Target, d.Status.Phase)
+		}
+	}
+	if disturbed > 0 && unavailable+disturbed > w.allowed() {
+		w.t.Fatalf("%d go on while %d are unavailable, of %d; allowed are %d: %+v", disturbed, unavailable, len(w.hosts), w.allowed(), d)
+	}
+	if joined > 0 && joining+joined > w.allowed() {
+		w.t.Fatalf("%d join while %d do; allowed are %d", joined, joining, w.allowed())
+	}
+	w.checkHalt(d)
+}
+
+// checkHalt: who has the target and is in a bad way halts it.
+func (w *world) checkHalt(d Decision) {
+	bad := 0
+	for _, h := range w.hosts {
+		old := h.assigned == d.Status.Proven && !h.since.After(d.Status.ProvenAt)
+		if h.assigned == w.view.Target && h.heard && (!h.here || w.wrong(h)) && !old {
+			bad++
+		}
+	}
+	if bad >= *w.view.Spec.HaltOnFailed {
+		w.halted++
+		if d.Status.Phase != Halted && !w.view.Spec.Pause {
+			w.t.Fatalf("%d are in a bad way, and it is %+v", bad, d.Status)
+		}
+	}
+	c := d.Status.Counts
+	if c.Selected != len(w.hosts) || c.Selected != c.Done+c.OnTheWay+c.Failed+c.Silent+c.Unheard+c.Refused+c.Left {
+		w.t.Fatalf("counts of %d hosts: %+v", len(w.hosts), c)
+	}
+}
+
+// heal makes the world quiet: then the rollout must end.
+func (w *world) heal() {
+	w.calm, w.view.Spec.Pause = true, false
+	for round := range 20 * (len(w.hosts) + 10) {
+		for _, h := range w.hosts {
+			h.here, h.heard, h.refused = true, true, nil
+			w.work(h)
+		}
+		w.now = w.now.Add(5 * time.Second)
+		if d := w.decide(); d.Status.Phase == Complete {
+			if len(d.Moves) > 0 || d.Status.Proven != w.view.Target {
+				w.t.Fatalf("complete, and %+v", d)
+			}
+			return
+		} else if round == 20*(len(w.hosts)+10)-1 {
+			w.t.Fatalf("it does not end: %+v", d)
+		}
+	}
+}
+
+func TestSimulation(t *testing.T) {
+	halted, rescued, moves := 0, 0, 0
+	first, last := uint64(1), max(number("TAKO_SEEDS", simSeeds), simSeeds)
+	if one := number("TAKO_SEED", 0); one != 0 {
+		first, last = one, one
+	}
+	for seed := first; seed <= last; seed++ {
+		if !t.Run(fmt.Sprintf("seed=%d", seed), func(t *testing.T) {
+			w := newWorld(t, rand.New(rand.NewPCG(seed, 1)))
+			for range 400 {
+				w.step()
+				moves += len(w.decide().Moves)
+			}
+			w.heal()
+			halted, rescued = halted+w.halted, rescued+w.rescue
+		}) {
+			t.Fatalf("replay with TAKO_SEED=%d", seed)
+		}
+	}
+	if first != last && (halted == 0 || rescued == 0 || moves == 0) {
+		t.Errorf("the simulations halted %d times, rescued %d nodes and moved %d", halted, rescued, moves)
+	}
+	t.Logf("%d decisions with a halt, %d nodes rescued, %d moves", halted, rescued, moves)
+}

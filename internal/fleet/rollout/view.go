@@ -1,0 +1,144 @@
+package rollout
+
+import (
+	"time"
+
+	"tako.dev/tako/declare"
+	"tako.dev/tako/internal/reason"
+)
+
+// Target is what a config has, or is to have, on a node. The priority goes the way of a revision: it decides who wins on a host.
+type Target struct {
+	Revision string // name; empty: nothing
+	Priority int
+}
+
+// View is one config with the nodes that it selects.
+type View struct {
+	Config string // ID, as catalog.ConfigName says
+	Spec   declare.Rollout
+	Target Target // the newest
+	// PausedBy says who has set spec.rollout.pause, where that is known.
+	PausedBy string
+	Nodes    []Node // in any order; names are different
+	// Quiet is when all nodes had the time to be heard by this leader: nothing moves before.
+	Quiet time.Time
+	Was   Status // what the last decision said; zero: there was none
+}
+
+// Node is a selected node.
+type Node struct {
+	Name     string
+	Labels   map[string]string
+	Presence Presence
+	Assigned Target    // zero: nothing
+	Since    time.Time // when that was assigned; zero: not known, long ago
+	Report   Report    // the last one that was heard, whatever it is about
+	// Refused is what package assign keeps out on this node. It is passed over as long as it is that.
+	Refused []Target
+}
+
+// Presence is what package node says about a node, as far as it matters here.
+type Presence uint8
+
+// The presences.
+const (
+	Unheard Presence = iota // not yet, by this leader
+	Heard
+	Silent // not reached, or not to be believed
+)
+
+// Report is what a node says about one config.
+type Report struct {
+	// Of is what it is about. A report on a head that is older than the assignment is about nothing, even where that head had the same:
+	// a node may have had something else in between.
+	Of      Target
+	Verdict Verdict
+	Code    reason.Code // of what went wrong
+	Message string      // for people; no secret can be in it
+	Since   time.Time   // of the verdict
+}
+
+// Verdict is what became of a target on a node.
+type Verdict uint8
+
+// The verdicts.
+const (
+	Pending Verdict = iota // not known yet: fetched, or being applied
+	Converged
+	Failed
+	Rejected    // it cannot be applied, and is not fetched again
+	Withheld    // kept back by the blast guard
+	Quarantined // it crashed the agent
+)
+
+var verdictNames = [...]string{"pending", "converged", "failed", "rejected", "withheld", "quarantined"}
+
+// String is the verdict's name.
+func (v Verdict) String() string {
+	if int(v) < len(verdictNames) {
+		return verdictNames[v]
+	}
+	return "unknown verdict"
+}
+
+// Phase says how a rollout stands.
+type Phase string
+
+// The phases.
+const (
+	Empty    Phase = "Empty"    // the config selects no node, or has no revision yet
+	Complete Phase = "Complete" // all selected nodes have converged on the target, or had when it was proven
+	Rolling  Phase = "Rolling"  // nodes are on the way, or next
+	Waiting  Phase = "Waiting"  // for nodes to be heard, or for a conflict to be resolved
+	Halted   Phase = "Halted"   // by nodes
+	Paused   Phase = "Paused"   // by people
+)
+
+// Status is how the rollout stands. Phase, Target, Since, Proven and ProvenAt are to be stored when they change; the rest is for people.
+type Status struct {
+	Phase    Phase
+	Target   Target
+	Since    time.Time // of the phase, with that target
+	Proven   Target    // zero: nothing yet. Its revision must be kept
+	ProvenAt time.Time
+	Counts   Counts
+	Why      string    // of Waiting, Halted and Paused
+	Culprits []Culprit // whom it is halted by or waits for: at most CulpritsMax, in the order of the rollout
+}
+
+// Counts are selected nodes, each counted once behind Selected.
+type Counts struct {
+	Selected int
+	Done     int // have converged on the target
+	OnTheWay int // have the target, or something else, and have not said yet what became of it
+	Failed   int // have the target, and something is wrong with it
+	Silent   int
+	Unheard  int
+	Refused  int // the target is kept out there
+	Left     int // have something else, or nothing
+}
+
+// CulpritsMax bounds the nodes that are told: ours, a list is for a person to begin with.
+const CulpritsMax = 10
+
+// Culprit is a node that holds up a rollout.
+type Culprit struct {
+	Node  string
+	Code  reason.Code // zero: none
+	Why   string
+	Since time.Time // zero: not known
+}
+
+// Move gives a node something else than it has.
+type Move struct {
+	Node   string
+	Target Target
+}
+
+// Decision is what to do.
+type Decision struct {
+	Moves  []Move // in the order of the rollout
+	Status Status
+	WakeAt time.Time // when to decide again though nothing has changed; zero: not by itself
+}
