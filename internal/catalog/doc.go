@@ -4,5 +4,11 @@
 //	             -> Root (one hash over all of them)
 //
 // An entry stands for itself: its references are claims, not names, so that it can be stored, compared and acted upon
-// without the declaration that it came from. Layers, tries and signed heads join this package when declarations travel.
+// without the declaration that it came from.
+//
+// What travels stands beside it, and nothing travels yet:
+//
+//	resources of a revision -> Compile -> items -> TrieOf: a layer with one root -> List: the layers of a host -> Head: signed
+//
+// Difference, Nodes and Descent bring a trie from one place to another; DecodeBody reads what came; Mark says which head counts.
 package catalog
