@@ -107,6 +107,8 @@ func TestWatchesOverRestarts(t *testing.T) {
 	table.awaitLines(t, "seen-0", 1)
 	objects.awaitLines(t, "seen-0", 1)
 	events.awaitLines(t, "LAST SEEN", 1)
+	// The wait says nothing meanwhile; a command that begins while there is no server ends with that.
+	must(watched)
 	for i := 1; i <= restarts; i++ {
 		if i%2 == 0 {
 			p.server.Stop(t)
@@ -141,6 +143,15 @@ func TestWatchesOverRestarts(t *testing.T) {
 		t.Errorf("the end of an object is told as %q", got)
 	}
 }
+
+// watched waits until three watches of ConfigMaps are open.
+const watched = `for i in $(seq 300); do
+	n=$(kubectl get --raw /metrics | awk '/^apiserver_longrunning_requests\{.*resource="configmaps"/ { n += $2 } END { print n+0 }')
+	[ "$n" -ge 3 ] && exit 0
+	sleep 0.1
+done
+echo "$n watches of configmaps are open, not 3"
+exit 1`
 
 func event(i int) string {
 	return fmt.Sprintf(`apiVersion: v1
