@@ -96,9 +96,7 @@ func (p *program) leftovers(ctx context.Context, server *remote.Server, s inSet,
 }
 
 type applyFlags struct {
-	files
-	inSet
-	ownership
+	declared
 	dryRun  string
 	timeout time.Duration
 	output  string
@@ -153,45 +151,25 @@ func (p *program) apply(ctx context.Context, f *applyFlags) error {
 	if err != nil {
 		return err
 	}
-	source, err := f.load(p)
+	d, err := p.decide(ctx, &f.declared)
 	if err != nil {
 		return err
 	}
-	if err := f.checkFiles(source); err != nil {
-		return err
-	}
-	server, namespace, err := p.connect()
-	if err != nil {
-		return err
-	}
-	options, err := p.planOptions(ctx, server, namespace, f.inSet, f.ownership)
-	if err != nil {
-		return err
-	}
-	changes, err := plan.Make(ctx, server, source, options)
-	if err != nil {
-		return err
-	}
-	leftovers, err := p.leftovers(ctx, server, f.inSet, options, changes)
-	if err != nil {
-		return err
-	}
-	p.warnOfStays(changes, options)
-	report := &plan.Report{Out: p.Out, Err: p.Err, Objects: output.NewObjects(p.Out, format, len(changes) == 1), Table: format.IsTable(), Warn: p.warn}
+	report := &plan.Report{Out: p.Out, Err: p.Err, Objects: output.NewObjects(p.Out, format, len(d.changes) == 1), Table: format.IsTable(), Warn: p.warn}
 	if f.dryRun == "server" {
-		return report.Preview(changes, leftovers)
+		return report.Preview(d.changes, d.leftovers)
 	}
-	for _, c := range changes {
-		if err := c.Apply(ctx, server, options, f.timeout); err != nil {
-			report.Undo(changes, settings.StateDirectory(p.Getenv), options.Manager)
-			return withSource(err, source)
+	for _, c := range d.changes {
+		if err := c.Apply(ctx, d.server, d.options, f.timeout); err != nil {
+			report.Undo(d.changes, settings.StateDirectory(p.Getenv), d.options.Manager)
+			return withSource(err, d.source)
 		}
 		if err := report.Add(c, c.Verb()); err != nil {
 			return err
 		}
 	}
-	for _, l := range leftovers {
-		deleted, err := l.Delete(ctx, server, false)
+	for _, l := range d.leftovers {
+		deleted, err := l.Delete(ctx, d.server, false)
 		if err != nil {
 			return failure.Of(err, "delete "+l.Ref.Long())
 		}

@@ -13,11 +13,7 @@ import (
 	"tako.dev/tako/internal/reason"
 )
 
-type diffFlags struct {
-	files
-	inSet
-	ownership
-}
+type diffFlags struct{ declared }
 
 func (p *program) newDiff() *cobra.Command {
 	f := &diffFlags{}
@@ -57,31 +53,11 @@ func (p *program) diff(ctx context.Context, f *diffFlags) error {
 	if err := f.inSet.check(); err != nil {
 		return err
 	}
-	source, err := f.load(p)
+	d, err := p.decide(ctx, &f.declared)
 	if err != nil {
 		return err
 	}
-	if err := f.checkFiles(source); err != nil {
-		return err
-	}
-	server, namespace, err := p.connect()
-	if err != nil {
-		return err
-	}
-	options, err := p.planOptions(ctx, server, namespace, f.inSet, f.ownership)
-	if err != nil {
-		return err
-	}
-	changes, err := plan.Make(ctx, server, source, options)
-	if err != nil {
-		return err
-	}
-	leftovers, err := p.leftovers(ctx, server, f.inSet, options, changes)
-	if err != nil {
-		return err
-	}
-	p.warnOfStays(changes, options)
-	texts, err := differences(changes, leftovers)
+	texts, err := differences(d.changes, d.leftovers)
 	if err != nil {
 		return err
 	}
