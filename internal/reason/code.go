@@ -127,6 +127,35 @@ const (
 	SealKeyUnknown     Code = 1011
 	HeadRefused        Code = 1012
 
+	ContentNeedsServer Code = 1020
+	SecretKeyMissing   Code = 1021
+	DeletionsWithheld  Code = 1022
+	StateQuarantined   Code = 1023
+
+	NameTaken          Code = 1030
+	IdentityGone       Code = 1031
+	JoinRequestInvalid Code = 1032
+
+	CallMalformed    Code = 1040
+	NotListed        Code = 1041
+	RootUnknown      Code = 1042
+	TransferBusy     Code = 1043
+	HostNotConnected Code = 1044
+	AnswerRefused    Code = 1045
+
+	TransferWrong Code = 1050
+	WrongCluster  Code = 1051
+
+	HostJoined      Code = 1060
+	HostNotJoined   Code = 1061
+	TryNotConfirmed Code = 1062
+	ResourceHeld    Code = 1063
+
+	LayerReference    Code = 1070
+	RevisionUnusable  Code = 1071
+	RollbackSuspected Code = 1072
+	SigningKeyMissing Code = 1073
+
 	ServerUnreachable Code = 1101
 	NotAuthenticated  Code = 1102
 	NotAllowed        Code = 1103
@@ -260,6 +289,35 @@ var table = []Entry{
 	{SealBroken, "sealed data cannot be opened", Unknown, "", Never, ExitFailed, 500},
 	{SealKeyUnknown, "sealed with another key", Unknown, "", Never, ExitFailed, 500},
 	{HeadRefused, "signed state refused", Unknown, "", Never, ExitNotAllowed, 403},
+
+	{ContentNeedsServer, "content comes from a server only", Failed, Unsupported, Never, ExitFailed, 501},
+	{SecretKeyMissing, "key to a secret is missing", Failed, DetailError, BackOff, ExitFailed, 503},
+	{DeletionsWithheld, "update withheld, because it deletes much", Unknown, "", Never, ExitFailed, 409},
+	{StateQuarantined, "state quarantined, because the agent died of it", Unknown, "", Never, ExitFailed, 500},
+
+	{NameTaken, "another host has this name", Unknown, "", Never, ExitConflict, 409},
+	{IdentityGone, "host is not this node any more", Unknown, "", Never, ExitNotAllowed, 401},
+	{JoinRequestInvalid, "request to join is not valid", Unknown, "", Never, ExitFailed, 422},
+
+	{CallMalformed, "malformed call of a host", Unknown, "", Never, ExitFailed, 400},
+	{NotListed, "not in the catalog of this node", Unknown, "", Never, ExitNotAllowed, 403},
+	{RootUnknown, "state is not known here any more", Unknown, "", BackOff, ExitFailed, 410},
+	{TransferBusy, "too many transfers at once", Unknown, "", WaitThen, ExitUnreachable, 503},
+	{HostNotConnected, "host is not connected", Unknown, "", BackOff, ExitUnreachable, 503},
+	{AnswerRefused, "host does not answer this question", Unknown, "", Never, ExitFailed, 422},
+
+	{TransferWrong, "what came is not what was signed", Unknown, "", BackOff, ExitFailed, 502},
+	{WrongCluster, "server is not of the cluster of the join line", Unknown, "", Never, ExitNotAllowed, 403},
+
+	{HostJoined, "host belongs to a cluster", Unknown, "", Never, ExitConflict, 409},
+	{HostNotJoined, "host belongs to no cluster", Unknown, "", Never, ExitFailed, 409},
+	{TryNotConfirmed, "trial not confirmed in time, fell back", Unknown, "", Never, ExitFailed, 409},
+	{ResourceHeld, "held by a person", Deferred, Held, WaitThen, ExitStalled, 423},
+
+	{LayerReference, "value that a file takes its content from cannot be used", Unknown, "", Never, ExitFailed, 422},
+	{RevisionUnusable, "revision cannot be used", Unknown, "", Never, ExitFailed, 422},
+	{RollbackSuspected, "store is older than what hosts have been given", Unknown, "", BackOff, ExitConflict, 409},
+	{SigningKeyMissing, "no key may sign heads now", Unknown, "", BackOff, ExitFailed, 503},
 
 	{ServerUnreachable, "server does not answer", Unknown, "", BackOff, ExitUnreachable, 503},
 	{NotAuthenticated, "server does not know who asks", Unknown, "", Never, ExitNotAllowed, 401},

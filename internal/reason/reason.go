@@ -104,6 +104,7 @@ const (
 	Lock   Detail = "lock"   // deferred: somebody else holds a lock
 	Window Detail = "window" // deferred: outside a maintenance window
 	Rate   Detail = "rate"   // deferred: a rate limit
+	Held   Detail = "hold"   // deferred: a person keeps it as it is
 )
 
 // Retry says what to do after a failure with a code.

@@ -11,7 +11,7 @@ import (
 // agentNever lists what the agent's packages are not, nor below: each brings memory, code that runs at start, or a way in.
 var agentNever = []string{
 	"k8s.io", "sigs.k8s.io", "go.etcd.io", "google.golang.org/grpc", "github.com/google/cel-go", "go.opentelemetry.io",
-	"github.com/containerd", "github.com/prometheus/client_golang", "net/http", "html/template",
+	"github.com/containerd", "github.com/prometheus/client_golang", "net/http/pprof", "expvar", "html/template",
 }
 
 // agentSizeMax bounds the stripped agent, in bytes.

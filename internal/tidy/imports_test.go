@@ -28,7 +28,7 @@ func importTable() []row {
 	contract := plain("converge", "content")
 	driver := plain("converge", "content", "disk", "disk/durable", "systemd", "facts", "host", "run")
 	agent := plain("disk", "disk/durable", "disk/watch", "systemd", "facts", "present", "trust", "converge", "content", "catalog", "host", "run", "names",
-		"scheduler/fit", "transfer", "transfer/core")
+		"scheduler/fit", "transfer/wire", "transfer/core", "transfer/client")
 	centre := []string{"...", "!internal/agent/...", "!internal/host/...", "!internal/run/...", "!e2e/...", "!bench/...", "!examples/...", "!tools/..."}
 	all := []string{"..."}
 	return []row{
@@ -54,9 +54,12 @@ func importTable() []row {
 		{pattern: "internal/host/*", may: without(driver, "internal/run")},
 		{pattern: "internal/run/*", may: without(driver, "internal/host")},
 		{pattern: "internal/names", may: driver},
-		{pattern: "internal/transfer", may: plain("catalog", "content", "trust", "disk", "transfer/core")},
-		{pattern: "internal/transfer/core", may: plain("catalog", "content", "trust", "disk")},
+		{pattern: "internal/transfer/wire", may: plain("catalog")},
+		{pattern: "internal/transfer/core", may: plain("catalog", "trust", "transfer/wire")},
+		{pattern: "internal/transfer/client", may: plain("catalog", "content", "trust", "disk", "transfer/core", "transfer/wire")},
+		{pattern: "internal/transfer/server", may: plain("catalog", "content", "trust", "transfer/wire")},
 		{pattern: "internal/agent", may: slices.Concat(agent, []string{"internal/agent/*"})},
+		{pattern: "internal/agent/held", may: plain("catalog", "converge", "trust", "disk", "disk/durable", "transfer/wire", "transfer/core", "transfer/client")},
 		{pattern: "internal/agent/load", may: plain("converge", "catalog", "agent/core", "agent/store")},
 		{pattern: "internal/agent/socket", may: []string{"internal/reason"}},
 		{pattern: "internal/agent/subscribe", may: plain("converge", "host", "disk", "disk/watch", "systemd")},
