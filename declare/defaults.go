@@ -1,6 +1,9 @@
 package declare
 
-import "strconv"
+import (
+	"strconv"
+	"time"
+)
 
 // Defaults are functions and never values filled in: what is encoded, compared and sent holds only what was declared, so a
 // later default changes nothing that is stored (model.md, Body).
@@ -8,6 +11,7 @@ import "strconv"
 // The default modes and priorities. A file is readable by all and a directory enterable by all, as a plain umask of 022 makes them.
 const (
 	fileModeDefault               = 0o644
+	secretModeDefault             = 0o600
 	directoryModeDefault          = 0o755
 	priorityDefault               = 100
 	clusterPriorityDefault        = 1100
@@ -37,11 +41,19 @@ func (m Mode) bitsOr(other uint32) uint32 {
 	return other
 }
 
-// ModeOrDefault returns the file's mode bits, 0644 when none is declared.
-func (f *File) ModeOrDefault() uint32 { return f.Mode.bitsOr(fileModeDefault) }
+// ModeOrDefault returns the file's mode bits. When none is declared they are 0644, and 0600 where the content is from a Secret.
+func (f *File) ModeOrDefault() uint32 {
+	if f.FromSecret() {
+		return f.Mode.bitsOr(secretModeDefault)
+	}
+	return f.Mode.bitsOr(fileModeDefault)
+}
 
-// Private reports whether only the owner may use the file: its content is then shown nowhere.
-func (f *File) Private() bool { return f.ModeOrDefault()&modeOthers == 0 }
+// FromSecret reports whether the content is a value of a Secret.
+func (f *File) FromSecret() bool { return f.ContentFrom != nil && f.ContentFrom.Secret != nil }
+
+// Private reports whether the content is shown nowhere: only the owner may use the file, or the content is from a Secret.
+func (f *File) Private() bool { return f.FromSecret() || f.ModeOrDefault()&modeOthers == 0 }
 
 // ModeOrDefault returns the directory's mode bits, 0755 when none is declared.
 func (d *Directory) ModeOrDefault() uint32 { return d.Mode.bitsOr(directoryModeDefault) }
@@ -106,4 +118,13 @@ func (r *Rollout) HaltOnFailedOrDefault() int {
 		return haltOnFailedDefault
 	}
 	return *r.HaltOnFailed
+}
+
+// TryOrZero returns how long a new revision is tried; 0 when it is not, and it stays.
+func (r *Rollout) TryOrZero() time.Duration {
+	d, err := time.ParseDuration(r.Try)
+	if err != nil {
+		return 0
+	}
+	return d
 }

@@ -16,6 +16,7 @@ func FuzzRead(f *testing.F) {
 		header + "  resources:\n    - name: a\n      file:\n        content: |\n          - x\n\n      mode: 0644\n    # c\n    -\n",
 		"---\n" + header + "  resources: []\n...\n---\nkind: X\n", `{"kind": "NodeConfig", "spec": {"resources": [{"name": "a"}]}}`,
 		"a: &x b\nc: *x\n<<: {d: e}\n", "%YAML 1.2\n---\n? a\n: b\n", "a: 'b\n\tc: \"d\\q", "\uFEFFa: \r\n", "- - -\n[{", "*0", "a: !!binary x", "spec:\n resources:\n -",
+		header + "  rollout: {try: 20s}\n  resources:\n  - name: a\n    file: {path: /a, contentFrom: {secret: {name: web, key: k}, configMap: {namespace: b}}}\n",
 	} {
 		f.Add([]byte(s))
 	}

@@ -121,6 +121,9 @@ type Rollout struct {
 	// Waves are selectors of nodes that go first, in order; the rest follows.
 	// +listType=atomic
 	Waves []Selector `json:"waves,omitempty"`
+	// Try makes every host that gets a new revision go back to the one before after that time, unless the field has gone by then:
+	// "20s", "10m", one second to a day. Left out, a new revision stays.
+	Try string `json:"try,omitempty"`
 }
 
 // IntOrPercent is a whole number ("3") or a percentage ("10%"). In YAML it may stand as a number.
@@ -187,12 +190,14 @@ type File struct {
 	Path string `json:"path"`
 	// Content is the whole content, UTF-8. Default empty.
 	Content string `json:"content,omitempty"`
+	// ContentFrom takes the content from a Secret or a ConfigMap instead. Alone, without a server, there is nothing to take it from.
+	ContentFrom *ContentSource `json:"contentFrom,omitempty"`
 	// Owner is a user's name or number. Default root; without root rights, the caller.
 	Owner string `json:"owner,omitempty"`
 	// Group is a group's name or number. Default root; without root rights, the caller's.
 	Group string `json:"group,omitempty"`
-	// Mode is octal text. Default "0644". A file that only its owner may read (no bit of 0077 set) is private: its
-	// content appears in no diff, log or history.
+	// Mode is octal text. Default "0644", and "0600" with content from a Secret. A file that only its owner may read (no bit of
+	// 0077 set) is private: its content appears in no diff, log or history.
 	Mode Mode `json:"mode,omitempty"`
 	// Check is a command, without a shell, that must accept the new content before it replaces the old. {} in its arguments is the
 	// path of the new content; one argument must hold it.
@@ -203,6 +208,32 @@ type File struct {
 	// InPlace writes into the existing inode instead of replacing it: for a bind-mounted single file, which cannot be
 	// replaced. A reader may then see a torn file.
 	InPlace bool `json:"inPlace,omitempty"`
+}
+
+// ContentSource is where the content of a file comes from. Exactly one of the fields is set.
+//
+// +k8s:deepcopy-gen=true
+// +k8s:openapi-gen=true
+// +k8s:openapi-model-package=dev.tako.declare
+type ContentSource struct {
+	// Secret makes the content a value of a Secret. The file is private then, whatever its mode says, and nothing is expanded in it.
+	Secret *KeySelector `json:"secret,omitempty"`
+	// ConfigMap makes the content a value of a ConfigMap.
+	ConfigMap *KeySelector `json:"configMap,omitempty"`
+}
+
+// KeySelector picks one value.
+//
+// +k8s:deepcopy-gen=true
+// +k8s:openapi-gen=true
+// +k8s:openapi-model-package=dev.tako.declare
+type KeySelector struct {
+	// Namespace is that of the object. Only in a ClusterNodeConfig, and required there: a NodeConfig takes from its own.
+	Namespace string `json:"namespace,omitempty"`
+	// Name is the object's name.
+	Name string `json:"name"`
+	// Key is the value's key in the object's data.
+	Key string `json:"key"`
 }
 
 // Directory is a directory itself, not its content.

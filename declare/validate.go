@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"time"
 
 	"tako.dev/tako/internal/reason"
 )
@@ -204,11 +205,31 @@ func (v *validator) rollout() {
 	if r.HaltOnFailed != nil && *r.HaltOnFailed < 1 {
 		v.invalid("spec.rollout.haltOnFailed", fmt.Sprintf("haltOnFailed is %d, the least is 1", *r.HaltOnFailed), "")
 	}
+	v.try(r)
 	if !v.atMost("spec.rollout.waves", len(r.Waves), WavesMax, "waves", "") {
 		return
 	}
 	for i := range r.Waves {
 		v.selector(indexPath("spec.rollout.waves", i), &r.Waves[i])
+	}
+}
+
+// The bounds of a try: a host needs a moment to apply and to hear, and what is tried for days is forgotten.
+const (
+	tryMin = time.Second
+	tryMax = 24 * time.Hour
+)
+
+func (v *validator) try(r *Rollout) {
+	if r.Try == "" {
+		return
+	}
+	d, err := time.ParseDuration(r.Try)
+	switch {
+	case err != nil:
+		v.invalid("spec.rollout.try", fmt.Sprintf("%q is not a time", clipText(r.Try)), `write for example "20s", "10m" or "1h30m"`)
+	case d < tryMin || d > tryMax || d%time.Second != 0:
+		v.invalid("spec.rollout.try", fmt.Sprintf("%q is not a number of whole seconds from one to a day", clipText(r.Try)), `write for example "20s", "10m" or "1h30m"`)
 	}
 }
 

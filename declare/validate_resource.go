@@ -104,6 +104,9 @@ func (v *validator) file(f *File) {
 	v.fsPath("file.path", f.Path)
 	v.mode("file.mode", f.Mode)
 	v.owners("file", f.Owner, f.Group)
+	if f.ContentFrom != nil {
+		v.contentFrom(f)
+	}
 	if len(f.Check) == 0 || !v.atMost(v.path("file.check"), len(f.Check), ArgumentsMax, "arguments", "") {
 		return
 	}

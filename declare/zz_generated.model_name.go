@@ -6,6 +6,11 @@
 package declare
 
 // OpenAPIModelName returns the OpenAPI model name for this type.
+func (in ContentSource) OpenAPIModelName() string {
+	return "dev.tako.declare.ContentSource"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
 func (in Directory) OpenAPIModelName() string {
 	return "dev.tako.declare.Directory"
 }
@@ -13,6 +18,11 @@ func (in Directory) OpenAPIModelName() string {
 // OpenAPIModelName returns the OpenAPI model name for this type.
 func (in File) OpenAPIModelName() string {
 	return "dev.tako.declare.File"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in KeySelector) OpenAPIModelName() string {
+	return "dev.tako.declare.KeySelector"
 }
 
 // OpenAPIModelName returns the OpenAPI model name for this type.

@@ -85,6 +85,7 @@ func drawDocument(t *rapid.T) (text string, bare bool) {
 		MaxUnavailable: declare.IntOrPercent(rapid.SampledFrom([]string{"", "1", "25", "10%"}).Draw(t, "maxUnavailable")),
 		Pause:          rapid.Bool().Draw(t, "pause"),
 		HaltOnFailed:   rapid.Ptr(rapid.IntRange(1, 9), true).Draw(t, "haltOnFailed"),
+		Try:            drawText(t),
 	}
 	for range rapid.IntRange(0, 2).Draw(t, "waves") {
 		spec.Rollout.Waves = append(spec.Rollout.Waves, drawSelector(t))
@@ -149,6 +150,10 @@ func drawResource(t *rapid.T) declare.Resource {
 	switch rapid.IntRange(0, 5).Draw(t, "type") {
 	case 0:
 		r.File = &declare.File{Path: drawText(t), Content: drawText(t), Owner: drawText(t), Group: drawText(t), Mode: mode, Check: drawTexts(t), Force: rapid.Bool().Draw(t, "force"), InPlace: true}
+		if rapid.Bool().Draw(t, "from elsewhere") {
+			of := &declare.KeySelector{Namespace: drawText(t), Name: drawText(t), Key: drawText(t)}
+			r.File.ContentFrom = rapid.SampledFrom([]*declare.ContentSource{{}, {Secret: of}, {ConfigMap: of}}).Draw(t, "source")
+		}
 	case 1:
 		r.Directory = &declare.Directory{Path: drawText(t), Owner: drawText(t), Mode: mode, Force: true}
 	case 2:
@@ -225,7 +230,7 @@ func TestTypesAreRegistered(t *testing.T) {
 	if got := SchemeGroupVersion.String(); got != declare.APIVersion {
 		t.Errorf("the API is %s, declarations are %s", got, declare.APIVersion)
 	}
-	kinds := []string{KindNodeConfig, KindClusterNodeConfig, KindRevision, KindClusterRevision, KindNode, KindToken}
+	kinds := []string{KindNodeConfig, KindClusterNodeConfig, KindRevision, KindClusterRevision, KindNode, KindAssignment, KindToken}
 	for _, kind := range kinds {
 		for _, name := range []string{kind, kind + "List"} {
 			if !scheme.Recognizes(SchemeGroupVersion.WithKind(name)) {

@@ -15,7 +15,7 @@ func TestLabelsAreBounded(t *testing.T) {
 		"metadata.labels of a Node": func(l map[string]string) []declare.Fault {
 			n := &Node{}
 			n.Labels = l
-			return ValidateNode(n)
+			return ValidateNode(n, nil, time.Now())
 		},
 		"metadata.labels of a Token": func(l map[string]string) []declare.Fault {
 			token := &Token{Spec: TokenSpec{Type: TokenJoin, Join: &JoinToken{}}}

@@ -9,6 +9,7 @@ const (
 	KindRevision          = "Revision"
 	KindClusterRevision   = "ClusterRevision"
 	KindNode              = "Node"
+	KindAssignment        = "Assignment"
 	KindToken             = "Token"
 )
 
@@ -19,6 +20,7 @@ const (
 	ResourceRevisions          = "revisions"
 	ResourceClusterRevisions   = "clusterrevisions"
 	ResourceNodes              = "nodes"
+	ResourceAssignments        = "assignments"
 	ResourceTokens             = "tokens"
 )
 
@@ -30,6 +32,19 @@ const (
 	ConditionReconciling = "Reconciling"
 	// ConditionStalled is True while work cannot go on until somebody changes something. It is absent otherwise.
 	ConditionStalled = "Stalled"
+	// ConditionRevised says of a config whether the revision of a generation is made. What follows from it for the nodes is in Ready.
+	ConditionRevised = "Revised"
+	// ConditionConflict is True on a config that another config keeps out of nodes, or that keeps another one out. It is absent
+	// otherwise.
+	ConditionConflict = "Conflict"
+)
+
+// The subresources of a Node that are questions to its host. They are read with GET; who may read one has the right to get it.
+const (
+	NodeHistory  = "history"  // what happened there
+	NodeLogs     = "logs"     // of the agent, and of units that it manages
+	NodeEvidence = "evidence" // how one resource stands, and why
+	NodeUsage    = "usage"    // what the agent itself takes
 )
 
 // LabelConfigUID is the label of a Revision that holds the UID of the config it is a copy of. It is the UID because a config's

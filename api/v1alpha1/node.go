@@ -16,7 +16,7 @@ type Node struct {
 	// Spec is what people have decided about the host.
 	// +optional
 	Spec NodeSpec `json:"spec,omitzero"`
-	// Status is what was heard from the host; it is written by tako alone, through the status subresource.
+	// Status is what was heard from the host, and who may speak for it; it is written by tako alone.
 	// +optional
 	Status NodeStatus `json:"status,omitzero"`
 }
@@ -44,6 +44,29 @@ type NodeSpec struct {
 	Taints []Taint `json:"taints,omitempty"`
 	// Unschedulable keeps new instances off the node; what runs there stays. Default false.
 	Unschedulable bool `json:"unschedulable,omitempty"`
+	// Holds are resources that the node's agent looks at and does not change. At most 100.
+	// +listType=atomic
+	Holds []NodeHold `json:"holds,omitempty"`
+	// ApprovedKey lets a host join under this name that has another key than the one before: it is the status's joinRequest.key
+	// of that host. The old key is refused from then on.
+	ApprovedKey string `json:"approvedKey,omitempty"`
+	// AllowDeletions is the root of a state that was withheld because it deletes much, as the status's verdict names it: with it,
+	// the host may go there.
+	AllowDeletions string `json:"allowDeletions,omitempty"`
+}
+
+// NodeHold says what is not enforced, why, by whom and until when.
+type NodeHold struct {
+	// Config is KIND/NAME or KIND/NAMESPACE/NAME of the config whose resources are held. Default all.
+	Config string `json:"config,omitempty"`
+	// Resource is the claim of the resource that is held, such as path:/etc/motd. Default all.
+	Resource string `json:"resource,omitempty"`
+	// Reason is for whoever finds it.
+	Reason string `json:"reason"`
+	// Owner is who holds it.
+	Owner string `json:"owner"`
+	// Until is when it ends by itself.
+	Until metav1.Time `json:"until"`
 }
 
 // Taint keeps off a node what does not tolerate it.
@@ -82,6 +105,21 @@ type NodeStatus struct {
 	Capacity map[CapacityName]resource.Quantity `json:"capacity,omitempty"`
 	// AppliedHead is the signed state that the host enforces. Left out until it has reported one.
 	AppliedHead *AppliedHead `json:"appliedHead,omitempty"`
+	// AssignedHead is the newest signed state for the host. While it differs from appliedHead, the host is behind.
+	AssignedHead *AppliedHead `json:"assignedHead,omitempty"`
+	// Verdict is what the host has said of the newest state that it was given. Left out until it has.
+	Verdict *Verdict `json:"verdict,omitempty"`
+	// Problems are resources that are not as declared, the worst first: at most 10. The host itself knows all.
+	// +listType=atomic
+	Problems []ResourceProblem `json:"problems,omitempty"`
+	// Held counts resources that are held.
+	Held int32 `json:"held,omitempty"`
+	// Agent is the program that was heard last.
+	Agent *NodeAgent `json:"agent,omitempty"`
+	// Identity is who may speak for the node: left out until a host has joined as it.
+	Identity *NodeIdentity `json:"identity,omitempty"`
+	// JoinRequest waits for a person to decide, by spec.approvedKey: a host with another key wants to have the name of this node.
+	JoinRequest *JoinRequest `json:"joinRequest,omitempty"`
 	// Promises counts what the node must have by what became of it.
 	// +optional
 	Promises PromiseCounts `json:"promises,omitzero"`
@@ -93,6 +131,96 @@ type NodeStatus struct {
 	// +patchStrategy=merge
 	// +patchMergeKey=type
 	Conditions []metav1.Condition `json:"conditions,omitempty" patchStrategy:"merge" patchMergeKey:"type"`
+}
+
+// VerdictType is what a host makes of a signed state.
+//
+// +enum
+type VerdictType string
+
+// The verdicts.
+const (
+	// VerdictPending: it is being fetched or applied.
+	VerdictPending VerdictType = "Pending"
+	// VerdictApplied: all of it is as declared.
+	VerdictApplied VerdictType = "Applied"
+	// VerdictPartial: all of it is enforced, and some of it is not as declared.
+	VerdictPartial VerdictType = "Partial"
+	// VerdictRejected: it cannot be enforced, and the one before is.
+	VerdictRejected VerdictType = "Rejected"
+	// VerdictWithheld: it deletes much, and waits for consent.
+	VerdictWithheld VerdictType = "Withheld"
+	// VerdictQuarantined: it has crashed the agent, and the one before is enforced.
+	VerdictQuarantined VerdictType = "Quarantined"
+)
+
+// Verdict is what a host makes of a signed state.
+type Verdict struct {
+	// Type is Pending, Applied, Partial, Rejected, Withheld or Quarantined.
+	Type VerdictType `json:"type"`
+	// Version is the version of the state that it is about.
+	Version int64 `json:"version"`
+	// Root is the root of that state: sha256: and 64 hexadecimal digits.
+	Root string `json:"root,omitempty"`
+	// Code is the code of the reason, such as TK0431, where there is one.
+	Code string `json:"code,omitempty"`
+	// Message says why, for people.
+	Message string `json:"message,omitempty"`
+	// Since is when the host came to it.
+	Since metav1.Time `json:"since"`
+}
+
+// ResourceProblem is one resource on one host that is not as declared.
+type ResourceProblem struct {
+	// Resource is TYPE/NAME.
+	Resource string `json:"resource"`
+	// Claim is what it claims, such as path:/etc/motd.
+	Claim string `json:"claim"`
+	// Config is who declares it: KIND/NAME or KIND/NAMESPACE/NAME.
+	Config string `json:"config"`
+	// Outcome is failed, blocked, deferred, contended or unknown.
+	Outcome string `json:"outcome"`
+	// Code is the code of the reason.
+	Code string `json:"code,omitempty"`
+	// Message says why, for people.
+	Message string `json:"message,omitempty"`
+	// Since is when it came to be so.
+	// +optional
+	Since metav1.Time `json:"since,omitzero"`
+	// RetryAt is when the agent tries again.
+	RetryAt *metav1.Time `json:"retryAt,omitempty"`
+}
+
+// NodeAgent is the agent of a host.
+type NodeAgent struct {
+	// Version is the version of tako-agent.
+	Version string `json:"version,omitempty"`
+	// Session is random, and another one for each start.
+	Session string `json:"session"`
+	// Starts is how often it has started on this host.
+	Starts int64 `json:"starts"`
+}
+
+// NodeIdentity is who may speak for a node.
+type NodeIdentity struct {
+	// Key is the digest of the public key in the host's certificates: sha256: and 64 hexadecimal digits.
+	Key string `json:"key"`
+	// SealingKey is the public key that secrets for the host are sealed to.
+	SealingKey []byte `json:"sealingKey"`
+	// Joined is when the host joined.
+	Joined metav1.Time `json:"joined"`
+	// Token is the name of the Token that it joined with; empty when a person has approved it.
+	Token string `json:"token,omitempty"`
+}
+
+// JoinRequest is a host that wants to join under a name that another one has.
+type JoinRequest struct {
+	// Key is the digest of its public key: sha256: and 64 hexadecimal digits.
+	Key string `json:"key"`
+	// From is the address that it came from.
+	From string `json:"from"`
+	// At is when it asked last.
+	At metav1.Time `json:"at"`
 }
 
 // CapacityName names something that a node has a countable amount of.
@@ -112,6 +240,8 @@ type AppliedHead struct {
 	Version int64 `json:"version"`
 	// Root is the digest of everything that the node must have: sha256: and 64 hexadecimal digits.
 	Root string `json:"root"`
+	// Since is when it came to be so. Left out where nobody knows.
+	Since *metav1.Time `json:"since,omitempty"`
 }
 
 // PromiseCounts counts the resources of one node by their outcome. Each resource is counted once.

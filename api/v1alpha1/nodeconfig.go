@@ -65,12 +65,94 @@ type NodeConfigStatus struct {
 	// Revision is the name of the Revision, or ClusterRevision, that holds the resources of the observed generation. Empty
 	// until there is one.
 	Revision string `json:"revision,omitempty"`
+	// Rollout is how the way of the newest revision over the nodes stands. Left out until somebody has looked.
+	Rollout *RolloutStatus `json:"rollout,omitempty"`
+	// Conflicts are other configs that want something else of the same thing, at the same priority, on the same nodes: at most 16.
+	// +listType=atomic
+	Conflicts []ConfigConflict `json:"conflicts,omitempty"`
 	// Conditions are Ready, Reconciling and Stalled, each with a reason and words for a person.
 	// +listType=map
 	// +listMapKey=type
 	// +patchStrategy=merge
 	// +patchMergeKey=type
 	Conditions []metav1.Condition `json:"conditions,omitempty" patchStrategy:"merge" patchMergeKey:"type"`
+}
+
+// RolloutStatus is how the way of a revision over the nodes stands. Each selected node is counted once.
+type RolloutStatus struct {
+	// Phase is Empty, Complete, Rolling, Waiting, Halted or Paused.
+	Phase string `json:"phase"`
+	// Target is the name of the revision that is on its way.
+	Target string `json:"target,omitempty"`
+	// TargetPriority is the priority with which it comes.
+	TargetPriority int32 `json:"targetPriority,omitempty"`
+	// Since is when it came to that phase with that target.
+	// +optional
+	Since metav1.Time `json:"since,omitzero"`
+	// Proven is the revision that all nodes had converged on last: the way back.
+	Proven string `json:"proven,omitempty"`
+	// ProvenPriority is the priority that it had.
+	ProvenPriority int32 `json:"provenPriority,omitempty"`
+	// ProvenAt is when they had.
+	ProvenAt *metav1.Time `json:"provenAt,omitempty"`
+	// Selected counts the nodes.
+	Selected int32 `json:"selected"`
+	// Done have converged on the target.
+	Done int32 `json:"done,omitempty"`
+	// OnTheWay have it, and have not said yet what became of it.
+	OnTheWay int32 `json:"onTheWay,omitempty"`
+	// Failed have it, and something is wrong.
+	Failed int32 `json:"failed,omitempty"`
+	// Silent are not reached.
+	Silent int32 `json:"silent,omitempty"`
+	// Unheard have not been heard yet since the server began.
+	Unheard int32 `json:"unheard,omitempty"`
+	// Refused keep it out because of a conflict, or of too many configs.
+	Refused int32 `json:"refused,omitempty"`
+	// Left have something else, or nothing.
+	Left int32 `json:"left,omitempty"`
+	// Message says why it waits, halted or pauses.
+	Message string `json:"message,omitempty"`
+	// Culprits are nodes that hold it up: at most 10.
+	// +listType=atomic
+	Culprits []RolloutCulprit `json:"culprits,omitempty"`
+}
+
+// RolloutCulprit is a node that holds up a rollout.
+type RolloutCulprit struct {
+	// Node is its name.
+	Node string `json:"node"`
+	// Code is the code of the reason, where there is one.
+	Code string `json:"code,omitempty"`
+	// Message says what is wrong.
+	Message string `json:"message,omitempty"`
+	// Since is when it came to be so.
+	Since *metav1.Time `json:"since,omitempty"`
+}
+
+// ConfigConflict is another config that wants something else of the same thing.
+type ConfigConflict struct {
+	// Config is the other one: KIND/NAME or KIND/NAMESPACE/NAME.
+	Config string `json:"config"`
+	// Claim is the first thing that both claim, such as path:/etc/motd, and Claims how many there are.
+	Claim string `json:"claim,omitempty"`
+	// Claims is how many there are.
+	Claims int32 `json:"claims,omitempty"`
+	// Field is the first field that differs.
+	Field string `json:"field,omitempty"`
+	// Value is what this config says, and OtherValue what the other one does.
+	Value string `json:"value,omitempty"`
+	// OtherValue is what the other config says.
+	OtherValue string `json:"otherValue,omitempty"`
+	// Kept is true where this config stays and the other one is kept out.
+	Kept bool `json:"kept,omitempty"`
+	// Nodes are the first 10 of the nodes, and NodeCount how many there are.
+	// +listType=atomic
+	Nodes []string `json:"nodes,omitempty"`
+	// NodeCount is how many there are.
+	NodeCount int32 `json:"nodeCount"`
+	// Message says all that in one sentence.
+	Message string `json:"message"`
 }
 
 // Declaration returns the config as package declare knows it. It shares memory with the config: change neither.

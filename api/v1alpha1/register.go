@@ -32,6 +32,7 @@ func Types() []runtime.Object {
 		&Revision{}, &RevisionList{},
 		&ClusterRevision{}, &ClusterRevisionList{},
 		&Node{}, &NodeList{},
+		&Assignment{}, &AssignmentList{},
 		&Token{}, &TokenList{},
 	}
 }

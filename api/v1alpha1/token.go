@@ -65,7 +65,7 @@ type UserToken struct {
 	Groups []string `json:"groups,omitempty"`
 }
 
-// JoinToken is what a host becomes that shows the token. It never admits a name that a Node has already.
+// JoinToken is what a host becomes that shows the token. It never admits a name that another host has joined under.
 type JoinToken struct {
 	// Environment is the spec.environment of the new Node. Default none.
 	Environment string `json:"environment,omitempty"`
@@ -89,6 +89,9 @@ type TokenStatus struct {
 	Uses int32 `json:"uses,omitempty"`
 	// Token is the secret. It is set in the answer to the request that creates the Token, and never stored.
 	Token string `json:"token,omitempty"`
+	// JoinLine is what a host joins with: where the server is, what the host is to trust, and the token. It is a secret, and as with
+	// the token it is set in that answer only.
+	JoinLine string `json:"joinLine,omitempty"`
 }
 
 // CountOrDefault returns how many hosts may join, 1 when nothing is declared.

@@ -84,31 +84,6 @@ func unchangedRevision(changed, old *RevisionSpec, kind string) []declare.Fault 
 	return v.faults
 }
 
-// ValidateNode returns every mistake of a node's spec, and whether it has too many labels. Its name and each label are checked where
-// those of all objects are.
-func ValidateNode(n *Node) []declare.Fault {
-	var v validator
-	v.labelCount("metadata.labels", n.Labels)
-	v.environment("spec.environment", n.Spec.Environment)
-	type identity struct {
-		key    string
-		effect TaintEffect
-	}
-	first := map[identity]int{}
-	for i, t := range n.Spec.Taints {
-		path := fmt.Sprintf("spec.taints[%d]", i)
-		v.taint(path, &t)
-		id := identity{t.Key, t.Effect}
-		if j, twice := first[id]; twice {
-			v.fault(path, reason.DuplicateName, fmt.Sprintf("a taint with key %q and effect %s is there already", clip(t.Key), clip(string(t.Effect))), "remove one of them")
-			v.faults[len(v.faults)-1].Related = []declare.Place{{Path: fmt.Sprintf("spec.taints[%d]", j), Note: "first given here"}}
-			continue
-		}
-		first[id] = i
-	}
-	return v.faults
-}
-
 // validator collects the mistakes of one object.
 //
 // +k8s:openapi-gen=false
@@ -148,18 +123,6 @@ func (v *validator) resourcesGiven(resources []declare.Resource) {
 func (v *validator) environment(path, name string) {
 	if name != "" && len(validation.IsDNS1123Label(name)) > 0 {
 		v.invalid(path, fmt.Sprintf("%q is not the name of an environment, which is a namespace", clip(name)), environmentRule)
-	}
-}
-
-func (v *validator) taint(path string, t *Taint) {
-	v.labelKey(path+".key", t.Key)
-	v.labelValue(path+".value", t.Value)
-	switch t.Effect {
-	case TaintNoSchedule, TaintPreferNoSchedule, TaintNoExecute:
-	case "":
-		v.given(path, "effect", "")
-	default:
-		v.invalid(path+".effect", fmt.Sprintf("unknown effect %q", clip(string(t.Effect))), "one of: NoSchedule, PreferNoSchedule, NoExecute")
 	}
 }
 

@@ -149,28 +149,6 @@ func TestRevisionsAndTokensNeverChange(t *testing.T) {
 	}
 }
 
-func TestValidateNode(t *testing.T) {
-	for _, c := range []struct {
-		name string
-		spec NodeSpec
-		want string
-	}{
-		{"empty", NodeSpec{}, ""},
-		{"good", NodeSpec{Environment: "qa", Unschedulable: true, Taints: []Taint{
-			{Key: "example.com/gpu", Value: "a100", Effect: TaintNoSchedule}, {Key: "example.com/gpu", Effect: TaintNoExecute}, {Key: "b", Effect: TaintPreferNoSchedule},
-		}}, ""},
-		{"environment", NodeSpec{Environment: "QA"}, "TK0414 spec.environment"},
-		{"environment with a dot", NodeSpec{Environment: "qa.eu"}, "TK0414 spec.environment"},
-		{"taint", NodeSpec{Taints: []Taint{{Key: "a b", Value: "-", Effect: "Never"}}}, "TK0414 spec.taints[0].key, TK0414 spec.taints[0].value, TK0414 spec.taints[0].effect"},
-		{"empty taint", NodeSpec{Taints: []Taint{{}}}, "TK0414 spec.taints[0].key, TK0413 spec.taints[0].effect"},
-		{"taint twice", NodeSpec{Taints: []Taint{{Key: "a", Effect: TaintNoExecute}, {Key: "a", Value: "b", Effect: TaintNoExecute}}}, "TK0420 spec.taints[1]"},
-	} {
-		if got := summary(ValidateNode(&Node{Spec: c.spec})); got != c.want {
-			t.Errorf("%s: got %s, want %s", c.name, got, c.want)
-		}
-	}
-}
-
 func TestValidateToken(t *testing.T) {
 	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	at := func(d time.Duration) *metav1.Time { v := metav1.NewTime(now.Add(d)); return &v }
@@ -214,7 +192,10 @@ func TestValidateToken(t *testing.T) {
 func TestFaultsStayReadable(t *testing.T) {
 	long := strings.Repeat("\xff ", 1<<19)
 	var faults []declare.Fault
-	faults = append(faults, ValidateNode(&Node{Spec: NodeSpec{Environment: long, Taints: []Taint{{Key: long, Value: long, Effect: TaintEffect(long)}, {Key: long, Effect: TaintEffect(long)}}}})...)
+	faults = append(faults, ValidateNode(&Node{Spec: NodeSpec{Environment: long, Taints: []Taint{{Key: long, Value: long, Effect: TaintEffect(long)}, {Key: long, Effect: TaintEffect(long)}},
+		Holds: []NodeHold{{Config: long, Resource: long, Reason: long, Owner: long}}, ApprovedKey: long, AllowDeletions: long}}, nil, time.Unix(0, 0))...)
+	faults = append(faults, ValidateAssignment(&Assignment{Spec: AssignmentSpec{Environment: long, Layers: []AssignedLayer{{Config: long, Root: long}, {Config: long, Root: long}},
+		Own: &OwnLayer{Root: long, Keys: []WrappedKey{{ID: long}}}, Try: &AssignedTry{Fallback: long, OwnRoot: long}}})...)
 	faults = append(faults, ValidateToken(&Token{Spec: TokenSpec{Type: TokenType(long), User: &UserToken{Name: long, Groups: []string{long}},
 		Join: &JoinToken{Environment: long, Labels: map[string]string{"a": long}, Name: long, Pattern: long}}}, time.Unix(0, 0))...)
 	faults = append(faults, ValidateRevision(&Revision{Spec: RevisionSpec{Source: &RevisionSource{Kind: long}}})...)

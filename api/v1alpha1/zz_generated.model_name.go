@@ -11,6 +11,31 @@ func (in AppliedHead) OpenAPIModelName() string {
 }
 
 // OpenAPIModelName returns the OpenAPI model name for this type.
+func (in AssignedLayer) OpenAPIModelName() string {
+	return "dev.tako.v1alpha1.AssignedLayer"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in AssignedTry) OpenAPIModelName() string {
+	return "dev.tako.v1alpha1.AssignedTry"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in Assignment) OpenAPIModelName() string {
+	return "dev.tako.v1alpha1.Assignment"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in AssignmentList) OpenAPIModelName() string {
+	return "dev.tako.v1alpha1.AssignmentList"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in AssignmentSpec) OpenAPIModelName() string {
+	return "dev.tako.v1alpha1.AssignmentSpec"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
 func (in ClusterNodeConfig) OpenAPIModelName() string {
 	return "dev.tako.v1alpha1.ClusterNodeConfig"
 }
@@ -31,6 +56,16 @@ func (in ClusterRevisionList) OpenAPIModelName() string {
 }
 
 // OpenAPIModelName returns the OpenAPI model name for this type.
+func (in ConfigConflict) OpenAPIModelName() string {
+	return "dev.tako.v1alpha1.ConfigConflict"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in JoinRequest) OpenAPIModelName() string {
+	return "dev.tako.v1alpha1.JoinRequest"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
 func (in JoinToken) OpenAPIModelName() string {
 	return "dev.tako.v1alpha1.JoinToken"
 }
@@ -38,6 +73,11 @@ func (in JoinToken) OpenAPIModelName() string {
 // OpenAPIModelName returns the OpenAPI model name for this type.
 func (in Node) OpenAPIModelName() string {
 	return "dev.tako.v1alpha1.Node"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in NodeAgent) OpenAPIModelName() string {
+	return "dev.tako.v1alpha1.NodeAgent"
 }
 
 // OpenAPIModelName returns the OpenAPI model name for this type.
@@ -56,6 +96,16 @@ func (in NodeConfigStatus) OpenAPIModelName() string {
 }
 
 // OpenAPIModelName returns the OpenAPI model name for this type.
+func (in NodeHold) OpenAPIModelName() string {
+	return "dev.tako.v1alpha1.NodeHold"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in NodeIdentity) OpenAPIModelName() string {
+	return "dev.tako.v1alpha1.NodeIdentity"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
 func (in NodeList) OpenAPIModelName() string {
 	return "dev.tako.v1alpha1.NodeList"
 }
@@ -71,8 +121,18 @@ func (in NodeStatus) OpenAPIModelName() string {
 }
 
 // OpenAPIModelName returns the OpenAPI model name for this type.
+func (in OwnLayer) OpenAPIModelName() string {
+	return "dev.tako.v1alpha1.OwnLayer"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
 func (in PromiseCounts) OpenAPIModelName() string {
 	return "dev.tako.v1alpha1.PromiseCounts"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in ResourceProblem) OpenAPIModelName() string {
+	return "dev.tako.v1alpha1.ResourceProblem"
 }
 
 // OpenAPIModelName returns the OpenAPI model name for this type.
@@ -93,6 +153,16 @@ func (in RevisionSource) OpenAPIModelName() string {
 // OpenAPIModelName returns the OpenAPI model name for this type.
 func (in RevisionSpec) OpenAPIModelName() string {
 	return "dev.tako.v1alpha1.RevisionSpec"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in RolloutCulprit) OpenAPIModelName() string {
+	return "dev.tako.v1alpha1.RolloutCulprit"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in RolloutStatus) OpenAPIModelName() string {
+	return "dev.tako.v1alpha1.RolloutStatus"
 }
 
 // OpenAPIModelName returns the OpenAPI model name for this type.
@@ -123,4 +193,14 @@ func (in TokenStatus) OpenAPIModelName() string {
 // OpenAPIModelName returns the OpenAPI model name for this type.
 func (in UserToken) OpenAPIModelName() string {
 	return "dev.tako.v1alpha1.UserToken"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in Verdict) OpenAPIModelName() string {
+	return "dev.tako.v1alpha1.Verdict"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in WrappedKey) OpenAPIModelName() string {
+	return "dev.tako.v1alpha1.WrappedKey"
 }

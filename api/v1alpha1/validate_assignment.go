@@ -1,0 +1,91 @@
+package v1alpha1
+
+import (
+	"fmt"
+	"strings"
+
+	"tako.dev/tako/declare"
+	"tako.dev/tako/internal/reason"
+)
+
+const (
+	// AssignedLayersMax is how many layers a node may have: as many as the catalog of a host takes.
+	AssignedLayersMax = 256
+	digestDigits      = 64 // hexadecimal digits of a SHA-256
+	keyIDDigits       = 32 // of a data key's ID, 16 bytes
+)
+
+// ValidateAssignment returns every mistake of an assignment that can be seen in it alone. Nobody but tako writes one: a mistake is
+// tako's, and is refused before a host gets it.
+func ValidateAssignment(a *Assignment) []declare.Fault {
+	var v validator
+	s := &a.Spec
+	v.given("spec", "nodeUID", string(s.NodeUID))
+	v.environment("spec.environment", s.Environment)
+	v.assignedLayers("spec.layers", s.Layers)
+	if s.Own != nil {
+		v.own("spec.own", s.Own)
+	}
+	if s.AllowDeletions < 0 || s.AllowDeletions > 100 {
+		v.invalid("spec.allowDeletions", fmt.Sprintf("%d is no percentage", s.AllowDeletions), "0 to 100")
+	}
+	if t := s.Try; t != nil {
+		if t.Seconds < 1 {
+			v.invalid("spec.try.seconds", fmt.Sprintf("%d seconds is no time to wait", t.Seconds), "")
+		}
+		v.given("spec.try", "config", t.Config)
+		v.digits("spec.try.fallback", t.Fallback, digestDigits)
+		v.assignedLayers("spec.try.layers", t.Layers)
+		if t.OwnRoot != "" {
+			v.digits("spec.try.ownRoot", t.OwnRoot, digestDigits)
+		}
+	}
+	return v.faults
+}
+
+// assignedLayers wants them as a host gets them: the highest priority first, equal ones by their configs, each config once.
+func (v *validator) assignedLayers(path string, layers []AssignedLayer) {
+	if len(layers) > AssignedLayersMax {
+		v.invalid(path, fmt.Sprintf("there are %d layers, at most %d are allowed", len(layers), AssignedLayersMax), "")
+		return
+	}
+	first := make(map[string]int, len(layers))
+	for i, l := range layers {
+		at := fmt.Sprintf("%s[%d]", path, i)
+		v.given(at, "config", l.Config)
+		v.given(at, "revision", l.Revision)
+		v.digits(at+".root", l.Root, digestDigits)
+		if j, twice := first[l.Config]; twice {
+			v.fault(at+".config", reason.DuplicateName, fmt.Sprintf("config %q is there already", clip(l.Config)), "")
+			v.faults[len(v.faults)-1].Related = []declare.Place{{Path: fmt.Sprintf("%s[%d].config", path, j), Note: "first given here"}}
+		}
+		first[l.Config] = i
+		if i > 0 && (layers[i-1].Priority < l.Priority || layers[i-1].Priority == l.Priority && layers[i-1].Config > l.Config) {
+			v.invalid(at, "the layers are not in order", "the highest priority first, equal ones by their configs")
+		}
+	}
+}
+
+func (v *validator) own(path string, o *OwnLayer) {
+	v.digits(path+".root", o.Root, digestDigits)
+	for i, k := range o.Keys {
+		at := fmt.Sprintf("%s.keys[%d]", path, i)
+		v.digits(at+".id", k.ID, keyIDDigits)
+		v.given(at, "sealed", string(k.Sealed))
+	}
+	for i := range o.Holds {
+		v.hold(fmt.Sprintf("%s.holds[%d]", path, i), &o.Holds[i])
+	}
+}
+
+// digits wants so many hexadecimal digits.
+func (v *validator) digits(path, text string, n int) {
+	if !isDigits(text, n) {
+		v.invalid(path, fmt.Sprintf("%q is not %d hexadecimal digits", clip(text), n), "0-9 and a-f")
+	}
+}
+
+// isDigits reports whether a text is so many hexadecimal digits, in lower case.
+func isDigits(text string, n int) bool {
+	return len(text) == n && strings.Trim(text, "0123456789abcdef") == ""
+}

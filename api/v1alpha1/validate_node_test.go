@@ -1,0 +1,118 @@
+package v1alpha1
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+func TestValidateNode(t *testing.T) {
+	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	digest := strings.Repeat("0a", 32)
+	hold := func(config, resource, why, owner string, until time.Duration) NodeSpec {
+		return NodeSpec{Holds: []NodeHold{{Config: config, Resource: resource, Reason: why, Owner: owner, Until: metav1.NewTime(now.Add(until))}}}
+	}
+	for _, c := range []struct {
+		name string
+		spec NodeSpec
+		want string
+	}{
+		{"empty", NodeSpec{}, ""},
+		{"good", NodeSpec{Environment: "qa", Unschedulable: true, Taints: []Taint{
+			{Key: "example.com/gpu", Value: "a100", Effect: TaintNoSchedule}, {Key: "example.com/gpu", Effect: TaintNoExecute}, {Key: "b", Effect: TaintPreferNoSchedule},
+		}}, ""},
+		{"environment", NodeSpec{Environment: "QA"}, "TK0414 spec.environment"},
+		{"environment with a dot", NodeSpec{Environment: "qa.eu"}, "TK0414 spec.environment"},
+		{"taint", NodeSpec{Taints: []Taint{{Key: "a b", Value: "-", Effect: "Never"}}}, "TK0414 spec.taints[0].key, TK0414 spec.taints[0].value, TK0414 spec.taints[0].effect"},
+		{"empty taint", NodeSpec{Taints: []Taint{{}}}, "TK0414 spec.taints[0].key, TK0413 spec.taints[0].effect"},
+		{"taint twice", NodeSpec{Taints: []Taint{{Key: "a", Effect: TaintNoExecute}, {Key: "a", Value: "b", Effect: TaintNoExecute}}}, "TK0420 spec.taints[1]"},
+		{"held", hold("", "", "r", "o", time.Second), ""},
+		{"held for a year", hold("", "", "r", "o", 365*24*time.Hour), ""},
+		{"a config held", hold("NodeConfig/qa/web", "", "r", "o", time.Hour), ""},
+		{"a resource of all hosts held", hold("ClusterNodeConfig/base", "path:/etc/motd", "r", "o", time.Hour), ""},
+		{"held for ever", NodeSpec{Holds: []NodeHold{{Reason: "r", Owner: "o"}}}, "TK0413 spec.holds[0].until"},
+		{"held until now", hold("", "", "r", "o", 0), "TK0414 spec.holds[0].until"},
+		{"held too long", hold("", "", "r", "o", 367*24*time.Hour), "TK0414 spec.holds[0].until"},
+		{"held for no reason by nobody", hold("", "", " ", "", time.Hour), "TK0413 spec.holds[0].reason, TK0413 spec.holds[0].owner"},
+		{"a long reason", hold("", "", strings.Repeat("r", 1025), "o", time.Hour), "TK0414 spec.holds[0].reason"},
+		{"a config without its namespace held", hold("NodeConfig/web", "", "r", "o", time.Hour), "TK0414 spec.holds[0].config"},
+		{"a config of the cluster with one", hold("ClusterNodeConfig/qa/web", "", "r", "o", time.Hour), "TK0414 spec.holds[0].config"},
+		{"another kind held", hold("Revision/qa/web", "", "r", "o", time.Hour), "TK0414 spec.holds[0].config"},
+		{"no name", hold("NodeConfig/qa/", "", "r", "o", time.Hour), "TK0414 spec.holds[0].config"},
+		{"a path that is no claim", hold("", "/etc/motd", "r", "o", time.Hour), "TK0414 spec.holds[0].resource"},
+		{"too many holds", NodeSpec{Holds: make([]NodeHold, 101)}, "TK0414 spec.holds"},
+		{"an approved key", NodeSpec{ApprovedKey: "sha256:" + digest}, ""},
+		{"without what it is", NodeSpec{ApprovedKey: digest}, "TK0414 spec.approvedKey"},
+		{"too short", NodeSpec{ApprovedKey: "sha256:" + digest[1:]}, "TK0414 spec.approvedKey"},
+		{"deletions", NodeSpec{AllowDeletions: digest}, ""},
+		{"with what it is", NodeSpec{AllowDeletions: "sha256:" + digest}, "TK0414 spec.allowDeletions"},
+		{"in capitals", NodeSpec{AllowDeletions: strings.ToUpper(digest)}, "TK0414 spec.allowDeletions"},
+	} {
+		if got := summary(ValidateNode(&Node{Spec: c.spec}, nil, now)); got != c.want {
+			t.Errorf("%s: got %s, want %s", c.name, got, c.want)
+		}
+	}
+}
+
+// TestValidateNodeHoldThatHasEnded: a hold that has ended since does not keep anybody from changing the node, and no other one takes
+// its place.
+func TestValidateNodeHoldThatHasEnded(t *testing.T) {
+	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	old := &Node{Spec: NodeSpec{Holds: []NodeHold{{Reason: "r", Owner: "o", Until: metav1.NewTime(now.Add(-time.Hour))}}}}
+	changed := old.DeepCopy()
+	changed.Spec.Unschedulable = true
+	if got := summary(ValidateNode(changed, old, now)); got != "" {
+		t.Errorf("another field changed: %s", got)
+	}
+	changed.Spec.Holds[0].Reason = "another"
+	if got := summary(ValidateNode(changed, old, now)); got != "TK0414 spec.holds[0].until" {
+		t.Errorf("its reason changed: %s", got)
+	}
+}
+
+func TestValidateAssignment(t *testing.T) {
+	root := strings.Repeat("0a", 32)
+	layer := func(priority int32, config string) AssignedLayer {
+		return AssignedLayer{Priority: priority, Config: config, Revision: "r", Root: root}
+	}
+	for _, c := range []struct {
+		name   string
+		change func(*AssignmentSpec)
+		want   string
+	}{
+		{"good", func(*AssignmentSpec) {}, ""},
+		{"nothing", func(s *AssignmentSpec) { *s = AssignmentSpec{NodeUID: "u"} }, ""},
+		{"of no node", func(s *AssignmentSpec) { s.NodeUID = "" }, "TK0413 spec.nodeUID"},
+		{"not in order", func(s *AssignmentSpec) { s.Layers[0].Priority = 1 }, "TK0414 spec.layers[1]"},
+		{"equal ones not in order", func(s *AssignmentSpec) { s.Layers[1].Config = "d"; s.Layers[2].Config = "c" }, "TK0414 spec.layers[2]"},
+		{"a config twice", func(s *AssignmentSpec) { s.Layers[2].Config = "a" }, "TK0420 spec.layers[2].config, TK0414 spec.layers[2]"},
+		{"another root", func(s *AssignmentSpec) { s.Layers[1].Root = "sha256:" + root }, "TK0414 spec.layers[1].root"},
+		{"names left out", func(s *AssignmentSpec) { s.Layers = []AssignedLayer{{Root: root}} }, "TK0413 spec.layers[0].config, TK0413 spec.layers[0].revision"},
+		{"too many", func(s *AssignmentSpec) { s.Layers = make([]AssignedLayer, 257) }, "TK0414 spec.layers"},
+		{"own", func(s *AssignmentSpec) { s.Own = &OwnLayer{Keys: []WrappedKey{{ID: "0A"}}, Holds: []NodeHold{{}}} },
+			"TK0414 spec.own.root, TK0414 spec.own.keys[0].id, TK0413 spec.own.keys[0].sealed, TK0413 spec.own.holds[0].reason, TK0413 spec.own.holds[0].owner, TK0413 spec.own.holds[0].until"},
+		{"deletions", func(s *AssignmentSpec) { s.AllowDeletions = 101 }, "TK0414 spec.allowDeletions"},
+		{"try", func(s *AssignmentSpec) { s.Try = &AssignedTry{OwnRoot: "x", Layers: []AssignedLayer{layer(1, "")}} },
+			"TK0414 spec.try.seconds, TK0413 spec.try.config, TK0414 spec.try.fallback, TK0413 spec.try.layers[0].config, TK0414 spec.try.ownRoot"},
+	} {
+		a := &Assignment{Spec: AssignmentSpec{
+			NodeUID: "u", Environment: "qa", Layers: []AssignedLayer{layer(100, "a"), layer(50, "b"), layer(50, "c")},
+			Own: &OwnLayer{Root: root, Keys: []WrappedKey{{ID: root[:32], Secret: "qa/s/k", Sealed: []byte{1}}}}, AllowDeletions: 100,
+			Try: &AssignedTry{Seconds: 20, Config: "b", Fallback: root},
+		}}
+		c.change(&a.Spec)
+		if got := summary(ValidateAssignment(a)); got != c.want {
+			t.Errorf("%s: got %s, want %s", c.name, got, c.want)
+		}
+	}
+	full := &Assignment{Spec: AssignmentSpec{NodeUID: "u"}}
+	for i := range AssignedLayersMax {
+		full.Spec.Layers = append(full.Spec.Layers, layer(7, fmt.Sprintf("c%03d", i)))
+	}
+	if faults := ValidateAssignment(full); len(faults) > 0 {
+		t.Errorf("as many layers as are allowed: %s", summary(faults))
+	}
+}
