@@ -174,8 +174,21 @@ func (c *CA) IssueClient(r ClientRequest, now time.Time) (*Credential, error) {
 	}, lifetime, now)
 }
 
-// issue completes a template. The serial number is left to x509, which takes a random one of 20 bytes (RFC 5280).
+// issue makes a key and a certificate for it.
 func (c *CA) issue(doing string, template *x509.Certificate, lifetime time.Duration, now time.Time) (*Credential, error) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return nil, &reason.Error{Code: reason.InternalFault, Doing: doing, Cause: err}
+	}
+	der, err := c.sign(doing, template, &key.PublicKey, lifetime, now)
+	if err != nil {
+		return nil, err
+	}
+	return newCredential(doing, der, key)
+}
+
+// sign completes a template. The serial number is left to x509, which takes a random one of 20 bytes (RFC 5280).
+func (c *CA) sign(doing string, template *x509.Certificate, public *ecdsa.PublicKey, lifetime time.Duration, now time.Time) ([]byte, error) {
 	if lifetime <= 0 {
 		return nil, &reason.Error{Code: reason.InvalidValue, Doing: doing, Cause: fmt.Errorf("a lifetime of %s, want more than nothing", lifetime)}
 	}
@@ -189,15 +202,11 @@ func (c *CA) issue(doing string, template *x509.Certificate, lifetime time.Durat
 	}
 	template.KeyUsage = x509.KeyUsageDigitalSignature
 	template.BasicConstraintsValid = true
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		return nil, &reason.Error{Code: reason.InternalFault, Doing: doing, Cause: err}
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, c.certificate, key.Public(), c.key)
+	der, err := x509.CreateCertificate(rand.Reader, template, c.certificate, public, c.key)
 	if err != nil {
 		return nil, &reason.Error{Code: reason.InvalidValue, Doing: doing, Cause: err}
 	}
-	return newCredential(doing, der, key)
+	return der, nil
 }
 
 // Credential is a certificate with its private key.

@@ -73,6 +73,9 @@ func subject(c *x509.Certificate) string {
 	for _, ip := range c.IPAddresses {
 		names = append(names, ip.String())
 	}
+	for _, u := range c.URIs {
+		names = append(names, u.String())
+	}
 	if len(names) == 0 {
 		return "serial number " + c.SerialNumber.String()
 	}

@@ -30,6 +30,8 @@ type Keys struct {
 	heads   *SigningKey
 	atRest  *Ring
 	pepper  *Pepper
+	// delivery is what the keys to the secrets of hosts follow from.
+	delivery *Delivery
 }
 
 // keysWire is how Keys are encoded.
@@ -41,6 +43,8 @@ type keysWire struct {
 	Heads         []byte    `cbor:"heads"`         // the seed of an Ed25519 key
 	AtRest        [][]byte  `cbor:"atRest"`        // the key that seals first
 	Pepper        []byte    `cbor:"pepper"`
+	// Delivery is missing in keys that were stored before there were hosts to deliver to.
+	Delivery []byte `cbor:"delivery,omitempty"`
 }
 
 // NewKeys makes the keys of a new cluster, all fresh.
@@ -51,7 +55,7 @@ func NewKeys(cluster ClusterID, now time.Time) (*Keys, error) {
 	}
 	var pepper [masterSize]byte
 	rand.Read(pepper[:]) // never fails, says crypto/rand
-	return &Keys{cluster: cluster, ca: ca, heads: NewSigningKey(), atRest: NewRing(), pepper: &Pepper{pepper}}, nil
+	return &Keys{cluster: cluster, ca: ca, heads: NewSigningKey(), atRest: NewRing(), pepper: &Pepper{pepper}, delivery: newDelivery()}, nil
 }
 
 // Cluster returns whose keys they are.
@@ -69,6 +73,9 @@ func (k *Keys) AtRest() *Ring { return k.atRest }
 // Pepper returns what token hashes are made with.
 func (k *Keys) Pepper() *Pepper { return k.pepper }
 
+// Delivery returns what the keys to the secrets of hosts follow from.
+func (k *Keys) Delivery() *Delivery { return k.delivery }
+
 // Format prints the keys as whose they are, whatever the verb: none reaches a log.
 func (k *Keys) Format(f fmt.State, _ rune) {
 	_, _ = io.WriteString(f, "keys of cluster "+string(k.cluster))
@@ -84,6 +91,7 @@ func (k *Keys) Seal(secret *Ring) ([]byte, error) {
 	b, err := canonical.Marshal(keysWire{
 		Version: keysVersion, Cluster: k.cluster, CACertificate: k.ca.certificate.Raw, CAKey: caKey,
 		Heads: k.heads.private.Seed(), AtRest: k.atRest.masters(), Pepper: k.pepper.key[:],
+		Delivery: k.delivery.key[:],
 	})
 	if err != nil {
 		return nil, &reason.Error{Code: reason.InternalFault, Doing: doing, Cause: err}
@@ -109,9 +117,10 @@ func (k *Keys) OpenPin(sealed []byte) (Hash, error) {
 	return Hash(b), nil
 }
 
-// OpenKeys decrypts what Keys.Seal made. stale says that the machine secret was rotated since, so the keys should be sealed and
-// stored again. Errors: SealKeyUnknown when it was done with another machine secret, SealBroken when it was damaged, StateNewer when
-// another version of tako wrote it.
+// OpenKeys decrypts what Keys.Seal made. stale says that the machine secret was rotated since, or that a key was missing and has been
+// made now: the keys should be sealed and stored again, and not used unless nobody else has stored keys meanwhile. Errors:
+// SealKeyUnknown when it was done with another machine secret, SealBroken when it was damaged, StateNewer when another version of tako
+// wrote it.
 func OpenKeys(secret *Ring, sealed []byte) (k *Keys, stale bool, err error) {
 	if len(sealed) > keysMax {
 		return nil, false, &reason.Error{Code: reason.SealBroken, Doing: "open cluster keys", Cause: fmt.Errorf("they have more than %d bytes", keysMax)}
@@ -124,31 +133,32 @@ func OpenKeys(secret *Ring, sealed []byte) (k *Keys, stale bool, err error) {
 		}
 		return nil, false, e
 	}
-	k, err = decodeKeys(b)
-	return k, stale, err
+	k, added, err := decodeKeys(b)
+	return k, stale || added, err
 }
 
-func decodeKeys(b []byte) (*Keys, error) {
+// decodeKeys reads keys; added says that one was missing and has been made.
+func decodeKeys(b []byte) (k *Keys, added bool, err error) {
 	const doing = "decode cluster keys"
 	var version struct {
 		Version uint `cbor:"version"`
 	}
 	if err := lenient.Unmarshal(b, &version); err != nil {
-		return nil, &reason.Error{Code: reason.SealBroken, Doing: doing, Cause: errors.New("they are no CBOR map")}
+		return nil, false, &reason.Error{Code: reason.SealBroken, Doing: doing, Cause: errors.New("they are no CBOR map")}
 	}
 	if version.Version != keysVersion {
-		return nil, &reason.Error{Code: reason.StateNewer, Doing: doing, Cause: fmt.Errorf("they have version %d, want %d", version.Version, keysVersion)}
+		return nil, false, &reason.Error{Code: reason.StateNewer, Doing: doing, Cause: fmt.Errorf("they have version %d, want %d", version.Version, keysVersion)}
 	}
 	var w keysWire
 	if err := strict.Unmarshal(b, &w); err != nil {
-		return nil, &reason.Error{Code: reason.SealBroken, Doing: doing, Cause: errors.New("their fields are not those of this version")}
+		return nil, false, &reason.Error{Code: reason.SealBroken, Doing: doing, Cause: errors.New("their fields are not those of this version")}
 	}
-	k, err := w.keys(doing)
+	k, err = w.keys(doing)
 	if err != nil {
 		// What is wrong is said without its cause, which could quote a key.
-		return nil, &reason.Error{Code: reason.SealBroken, Doing: doing, Cause: errors.New("a key in them is malformed")}
+		return nil, false, &reason.Error{Code: reason.SealBroken, Doing: doing, Cause: errors.New("a key in them is malformed")}
 	}
-	return k, nil
+	return k, w.Delivery == nil, nil
 }
 
 func (w *keysWire) keys(doing string) (*Keys, error) {
@@ -178,7 +188,14 @@ func (w *keysWire) keys(doing string) (*Keys, error) {
 	if len(w.Pepper) != masterSize {
 		return nil, fmt.Errorf("a pepper of %d bytes", len(w.Pepper))
 	}
-	return &Keys{cluster: w.Cluster, ca: ca, heads: heads, atRest: atRest, pepper: &Pepper{[masterSize]byte(w.Pepper)}}, nil
+	delivery := newDelivery()
+	if w.Delivery != nil {
+		if len(w.Delivery) != masterSize {
+			return nil, fmt.Errorf("a delivery key of %d bytes", len(w.Delivery))
+		}
+		delivery.key = [masterSize]byte(w.Delivery)
+	}
+	return &Keys{cluster: w.Cluster, ca: ca, heads: heads, atRest: atRest, pepper: &Pepper{[masterSize]byte(w.Pepper)}, delivery: delivery}, nil
 }
 
 // canonical is core deterministic encoding (RFC 8949, section 4.2.1), with times as whole seconds. strict reads exactly what a

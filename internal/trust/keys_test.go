@@ -100,7 +100,7 @@ func TestKeysRefused(t *testing.T) {
 		}
 		return b
 	}
-	if _, err := decodeKeys(valid(func(*keysWire) {})); err != nil {
+	if _, _, err := decodeKeys(valid(func(*keysWire) {})); err != nil {
 		t.Fatalf("unchanged keys: %v", err)
 	}
 	other := testKeys(t)
@@ -117,9 +117,10 @@ func TestKeysRefused(t *testing.T) {
 		"short heads key":   {valid(func(w *keysWire) { w.Heads = w.Heads[1:] }), reason.SealBroken},
 		"no key at rest":    {valid(func(w *keysWire) { w.AtRest = nil }), reason.SealBroken},
 		"short pepper":      {valid(func(w *keysWire) { w.Pepper = w.Pepper[1:] }), reason.SealBroken},
+		"short delivery":    {valid(func(w *keysWire) { w.Delivery = w.Delivery[1:] }), reason.SealBroken},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, err := decodeKeys(c.encoded)
+			_, _, err := decodeKeys(c.encoded)
 			wantCode(t, err, c.code)
 		})
 	}
@@ -139,7 +140,7 @@ func FuzzDecodeKeys(f *testing.F) {
 		f.Add(b)
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {
-		k, err := decodeKeys(b)
+		k, _, err := decodeKeys(b)
 		if err != nil {
 			if !reason.Is(err, reason.SealBroken) && !reason.Is(err, reason.StateNewer) {
 				t.Errorf("%x: %v", b, err)

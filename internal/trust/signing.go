@@ -1,7 +1,6 @@
 package trust
 
 import (
-	"bytes"
 	"crypto/ed25519"
 	"crypto/sha256"
 	"crypto/x509"
@@ -112,33 +111,20 @@ func (k *SigningKey) EncodePEM() []byte {
 
 // DecodeSigningKey reads what EncodePEM wrote: one PEM block and nothing else. Errors: KeyFileDamaged, which does not quote it.
 func DecodeSigningKey(b []byte) (*SigningKey, error) {
-	bad := func(why string) error {
-		return &reason.Error{Code: reason.KeyFileDamaged, Doing: "read signing key", Cause: errors.New(why)}
+	bad := func(cause error) error {
+		return &reason.Error{Code: reason.KeyFileDamaged, Doing: "read signing key", Cause: cause}
 	}
-	if len(b) > keyFileMax {
-		return nil, bad(fmt.Sprintf("it has more than %d bytes", keyFileMax))
+	der, err := onlyBlock(b, privateKeyBlock)
+	if err != nil {
+		return nil, bad(err)
 	}
-	block, rest := pem.Decode(b)
-	if block == nil || block.Type != privateKeyBlock || len(bytes.TrimSpace(rest)) > 0 {
-		return nil, bad("it is not one PEM block " + privateKeyBlock)
-	}
-	key, err := x509.ParsePKCS8PrivateKey(block.Bytes)
+	key, err := x509.ParsePKCS8PrivateKey(der)
 	private, ok := key.(ed25519.PrivateKey)
 	if err != nil || !ok {
-		return nil, bad("the block holds no Ed25519 key")
+		return nil, bad(errors.New("the block holds no Ed25519 key"))
 	}
 	return &SigningKey{private}, nil
 }
 
 // LoadSigningKey reads a private key from a file. Errors: those of ReadPrivate and DecodeSigningKey.
-func LoadSigningKey(path string) (*SigningKey, error) {
-	b, err := ReadPrivate(path, keyFileMax)
-	if err != nil {
-		return nil, err
-	}
-	k, err := DecodeSigningKey(b)
-	if e := new(reason.Error); errors.As(err, &e) {
-		e.Doing = "read key file " + path
-	}
-	return k, err
-}
+func LoadSigningKey(path string) (*SigningKey, error) { return loadKey(path, DecodeSigningKey) }
