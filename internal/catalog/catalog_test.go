@@ -222,6 +222,17 @@ func FuzzDecode(f *testing.F) {
 		f.Fatal(err)
 	}
 	f.Add(good)
+	later := laterBody(f, "a", "/a", nil)
+	for _, e := range []Entry{
+		{Resource: fromDatabase("key", "/key"), Sealed: &Sealed{Key: "k", Text: []byte("ciphertext")}},
+		{Unsupported: &reason.Error{}, unread: &Desired{Claim: later.Claim, body: later.Body}},
+	} {
+		data, err := e.Encode()
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(data)
+	}
 	f.Add([]byte{0xbf, 0xff})
 	f.Add([]byte{0x9b, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff})
 	f.Fuzz(func(t *testing.T, data []byte) {
@@ -231,6 +242,9 @@ func FuzzDecode(f *testing.F) {
 		}
 		if _, err := e.Encode(); err != nil {
 			t.Errorf("decoded, but cannot be encoded: %v", err)
+		}
+		if _, err := e.DesireOf(e.Resource); err != nil || e.Claim().ID == "" && e.Unsupported != nil {
+			t.Errorf("decoded, but is about %q (%v)", e.Claim(), err)
 		}
 	})
 }

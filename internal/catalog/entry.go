@@ -39,6 +39,12 @@ type Entry struct {
 	Resource declare.Resource
 	Require  []Ref
 	Notify   []Ref
+	Sealed   *Sealed // the content of the resource's file, which is in no other form here
+	// Unsupported says why this host cannot act upon it: it is of a later version. The resource is empty then, and the claim is taken
+	// all the same.
+	Unsupported *reason.Error
+
+	unread *Desired // where it is Unsupported
 }
 
 // Ref is a reference to what another resource claims.
@@ -50,13 +56,31 @@ type Ref struct {
 }
 
 // Claim is what the entry is about.
-func (e *Entry) Claim() declare.Claim { return e.Resource.Claim() }
+func (e *Entry) Claim() declare.Claim {
+	if e.Unsupported != nil {
+		claim, _ := cutClaim(e.unread.Claim) // it was one when it was read
+		return claim
+	}
+	return e.Resource.Claim()
+}
+
+// Title is how people see the entry: TYPE/NAME, or its claim where this version does not know more of it.
+func (e *Entry) Title() string {
+	if e.Unsupported != nil {
+		return e.unread.Claim
+	}
+	return e.Resource.Title()
+}
 
 // body is the encoded form of what an entry wants.
 type body struct {
-	Resource declare.Resource `json:"r"`
+	Resource declare.Resource `json:"r,omitzero"`
 	Require  []Ref            `json:"q,omitempty"`
 	Notify   []Ref            `json:"n,omitempty"`
+	Sealed   *Sealed          `json:"s,omitempty"`
+	// Unread is the whole body that a layer has, of a version that is not known here, and nothing else is set then. A later version
+	// of the agent reads it from there.
+	Unread []byte `json:"u,omitempty"`
 }
 
 // encoding is core deterministic CBOR, RFC 8949 section 4.2.1. Fields that are at their default are absent, because
@@ -82,12 +106,16 @@ func modes() (cbor.EncMode, cbor.DecMode) {
 
 // Encode returns the entry's body: canonical, so that equal wants have equal bytes. Config and Place are not in it.
 func (e *Entry) Encode() ([]byte, error) {
-	b, err := encoding.Marshal(body{e.Resource, e.Require, e.Notify})
+	content := body{Resource: e.Resource, Require: e.Require, Notify: e.Notify, Sealed: e.Sealed}
+	if e.Unsupported != nil {
+		content = body{Unread: e.unread.body}
+	}
+	b, err := encoding.Marshal(content)
 	if err != nil {
-		return nil, &reason.Error{Code: reason.InternalFault, Doing: "encode " + e.Resource.Title(), Cause: err}
+		return nil, &reason.Error{Code: reason.InternalFault, Doing: "encode " + e.Title(), Cause: err}
 	}
 	if len(b) > declare.BodyBytesMax {
-		return nil, &reason.Error{Code: reason.BodyTooLarge, Doing: "encode " + e.Resource.Title(),
+		return nil, &reason.Error{Code: reason.BodyTooLarge, Doing: "encode " + e.Title(),
 			Cause: fmt.Errorf("%d bytes, the limit is %d", len(b), declare.BodyBytesMax)}
 	}
 	return b, nil
@@ -102,10 +130,30 @@ func Decode(data []byte) (Entry, error) {
 	if err := decoding.Unmarshal(data, &b); err != nil {
 		return Entry{}, &reason.Error{Code: reason.StateCorrupt, Doing: "decode an entry", Cause: err}
 	}
+	if len(b.Unread) > 0 {
+		return decodeUnread(b.Unread)
+	}
 	if b.Resource.Type() == "" {
 		return Entry{}, &reason.Error{Code: reason.StateCorrupt, Doing: "decode an entry", Cause: fmt.Errorf("it has no resource type")}
 	}
-	return Entry{Resource: b.Resource, Require: b.Require, Notify: b.Notify}, nil
+	return Entry{Resource: b.Resource, Require: b.Require, Notify: b.Notify, Sealed: b.Sealed}, nil
+}
+
+// decodeUnread reads a body that was of a later version than the agent that wrote it down, and may be known by now. Who has won the
+// claims that it refers to is not known before the next resolution, so its order yields.
+func decodeUnread(data []byte) (Entry, error) {
+	d, err := decodeBody(data)
+	if err != nil {
+		return Entry{}, &reason.Error{Code: reason.StateCorrupt, Doing: "decode an entry", Cause: err}
+	}
+	e := d.entry()
+	for _, text := range d.Require {
+		e.Require = addRef(e.Require, text, true)
+	}
+	for _, text := range d.Notify {
+		e.Notify = addRef(e.Notify, text, true)
+	}
+	return e, nil
 }
 
 // Desire is the digest of what is wanted of a claim: the resource without its name and its order. Two resources that
@@ -117,6 +165,28 @@ func Desire(r declare.Resource) (Digest, error) {
 		return Digest{}, &reason.Error{Code: reason.InternalFault, Doing: "encode a resource", Cause: err}
 	}
 	return sha256.Sum256(b), nil
+}
+
+// DesireOf is the digest of what the entry wants of its claim, as Desire is, where r is its resource as this host must have it:
+// with another secret it is another one.
+func (e *Entry) DesireOf(r declare.Resource) (Digest, error) {
+	if e.Unsupported != nil {
+		return e.unread.desire()
+	}
+	return sealedDesire(r, e.Sealed)
+}
+
+// sealedDesire is Desire of a resource and the content that it has in sealed form.
+func sealedDesire(r declare.Resource, s *Sealed) (Digest, error) {
+	d, err := Desire(r)
+	if err != nil || s == nil {
+		return d, err
+	}
+	b, err := encoding.Marshal(s)
+	if err != nil {
+		return Digest{}, &reason.Error{Code: reason.InternalFault, Doing: "encode a sealed content", Cause: err}
+	}
+	return sha256.Sum256(append(d[:], b...)), nil
 }
 
 // Root is one hash over a set of entries, whatever their order: of the claims and bodies, sorted by claim.

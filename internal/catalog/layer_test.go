@@ -119,6 +119,8 @@ func TestBodyOfALaterVersion(t *testing.T) {
 		"a field of a body":  {layerBody: layerBody{Schema: Schema, Claim: "path:/a", Resource: known}, New: "x"},
 		"a resource type":    {layerBody: layerBody{Schema: Schema, Claim: "path:/a", Resource: resource(map[string]any{"name": "a", "socket": map[string]any{"path": "/a"}})}},
 		"a field of a type":  {layerBody: layerBody{Schema: Schema, Claim: "path:/a", Resource: resource(map[string]any{"name": "a", "file": map[string]any{"path": "/a", "immutable": true}})}},
+		"a sealed package":   {layerBody: layerBody{Schema: Schema, Claim: "package:a", Resource: resource(declare.Resource{Name: "a", Package: &declare.Package{}}), Sealed: &Sealed{Key: "k"}}},
+		"a sealed text":      {layerBody: layerBody{Schema: Schema, Claim: "path:/a", Resource: known, Sealed: &Sealed{Key: "k"}}},
 		"a kind of claim":    {layerBody: layerBody{Schema: Schema, Claim: "socket:/a", Resource: resource(map[string]any{"name": "a", "socket": map[string]any{}})}},
 		"no resource at all": {layerBody: layerBody{Schema: Schema, Claim: "data:/a", Resource: resource(map[string]any{})}},
 	} {

@@ -2,71 +2,93 @@ package catalog
 
 import (
 	"cmp"
+	"crypto/sha256"
+	"errors"
 	"fmt"
 	"slices"
+
+	"github.com/fxamacker/cbor/v2"
 
 	"tako.dev/tako/declare"
 	"tako.dev/tako/internal/reason"
 )
-
-// candidate is one resource that wants a claim.
-type candidate struct {
-	config   string
-	document *declare.Document
-	index    int // in the config's resources
-	priority int
-	desire   Digest
-}
-
-func (c *candidate) resource() *declare.Resource { return &c.document.Config.Spec.Resources[c.index] }
-
-func (c *candidate) place() declare.Place { return c.document.Place(declare.ResourcePath(c.index)) }
 
 // Resolve picks per claim the resource of the highest priority, whole; fields never merge. Equal desires at equal priority
 // are one. Different desires at equal priority are a fault, told with both places, and then there are no entries.
 // The documents must have passed Validate. Entries come sorted by claim.
 func Resolve(documents []declare.Document) ([]Entry, []declare.Fault) {
 	var faults []declare.Fault
-	winners := map[declare.Claim][]candidate{}
-	resources := 0
+	layers, resources := make([]DecodedLayer, len(documents)), 0
 	for i := range documents {
-		d := &documents[i]
-		for j := range d.Config.Spec.Resources {
-			resources++
-			r := &d.Config.Spec.Resources[j]
-			desire, err := Desire(*r)
-			if err != nil {
-				e := reason.Of(err)
-				faults = append(faults, located(d, j, declare.Fault{Code: e.Code, Message: e.Error(), Hint: e.Hint}))
-				continue
-			}
-			c := candidate{ConfigName(d.Config), d, j, d.Config.Priority(), desire}
-			winners[r.Claim()] = contend(winners[r.Claim()], c)
-		}
+		layers[i] = documentLayer(&documents[i])
+		resources += len(layers[i].Entries)
 	}
 	if resources > declare.ResourcesMax && len(documents) > 1 {
 		faults = append(faults, declare.Fault{Code: reason.TooManyResources,
 			Message: fmt.Sprintf("%d resources in %d declarations, the limit on one host is %d", resources, len(documents), declare.ResourcesMax)})
 	}
-	claims := make([]declare.Claim, 0, len(winners))
-	for claim := range winners {
-		claims = append(claims, claim)
-	}
-	slices.SortFunc(claims, func(a, b declare.Claim) int {
-		return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.ID, b.ID))
-	})
-	for _, claim := range claims {
-		faults = append(faults, conflicts(claim, winners[claim])...)
+	r := resolve(layers)
+	for _, c := range r.clashes() {
+		faults = append(faults, c.fault(documents))
 	}
 	if len(faults) > 0 {
 		return nil, faults
 	}
-	entries := make([]Entry, 0, len(claims))
-	refs := newNames(documents)
-	for _, claim := range claims {
-		entries = append(entries, refs.entry(winners[claim], winners))
+	return r.entries(), nil
+}
+
+// Conflict is two layers of equal priority that want different things of one claim.
+type Conflict struct {
+	Claim    declare.Claim
+	Priority int
+	IDs      [2]string // of the layers
+	Titles   [2]string // of what they want
+}
+
+// Reason is the conflict as an error.
+func (c *Conflict) Reason() *reason.Error {
+	return &reason.Error{Code: reason.PriorityConflict, Doing: "resolve the configs of this host",
+		Cause: fmt.Errorf("%s of %s and %s of %s want different things of %s %q at equal priority %d", c.Titles[1], c.IDs[1], c.Titles[0], c.IDs[0],
+			c.Claim.Kind, c.Claim.ID, c.Priority),
+		Hint: "give one of the configs a higher spec.priority, or drop one of the two resources"}
+}
+
+// ResolveLayers is Resolve of layers, in the order of a List. With a conflict there are no entries. It shares memory with the layers.
+func ResolveLayers(layers []DecodedLayer) ([]Entry, []Conflict) {
+	r := resolve(layers)
+	var conflicts []Conflict
+	for _, c := range r.clashes() {
+		conflicts = append(conflicts, Conflict{Claim: c.claim, Priority: c.a.layer.Priority, IDs: [2]string{c.a.layer.ID, c.b.layer.ID},
+			Titles: [2]string{c.a.title(), c.b.title()}})
 	}
-	return entries, nil
+	if len(conflicts) > 0 {
+		return nil, conflicts
+	}
+	return r.entries(), nil
+}
+
+// documentLayer is a document as a layer.
+func documentLayer(d *declare.Document) DecodedLayer {
+	resources := d.Config.Spec.Resources
+	claims := make(map[string]string, len(resources)) // by name
+	for i := range resources {
+		claims[resources[i].Name] = resources[i].Claim().String()
+	}
+	l := DecodedLayer{ID: ConfigName(d.Config), Priority: d.Config.Priority(), Entries: make([]Desired, len(resources))}
+	for i, r := range resources {
+		of := func(names []string) []string {
+			var to []string
+			for _, name := range names {
+				to = append(to, claims[name])
+			}
+			return to
+		}
+		e := Desired{Claim: claims[r.Name], Require: of(r.Require), Notify: of(r.Notify), Place: d.Place(declare.ResourcePath(i))}
+		r.Require, r.Notify = nil, nil // they are claims now
+		e.Resource = r
+		l.Entries[i] = e
+	}
+	return l
 }
 
 // ConfigName is how a declaration is named to people: KIND/NAME or KIND/NAMESPACE/NAME.
@@ -77,79 +99,171 @@ func ConfigName(c *declare.NodeConfig) string {
 	return c.Kind + "/" + c.Metadata.Name
 }
 
-// contend keeps the candidates of the highest priority.
-func contend(held []candidate, c candidate) []candidate {
-	switch {
-	case len(held) == 0 || c.priority > held[0].priority:
-		return []candidate{c}
-	case c.priority == held[0].priority:
-		return append(held, c)
-	}
-	return held
+// candidate is one entry that wants a claim.
+type candidate struct {
+	layer *DecodedLayer
+	index int // in the layer's entries
 }
 
-// conflicts tells of candidates of equal priority that want different things.
-func conflicts(claim declare.Claim, held []candidate) []declare.Fault {
-	var faults []declare.Fault
-	for i := 1; i < len(held); i++ {
-		if held[i].desire == held[0].desire {
+func (c *candidate) entry() *Desired { return &c.layer.Entries[c.index] }
+
+func (c *candidate) title() string {
+	e := c.entry().entry()
+	return e.Title()
+}
+
+// resolution is who wants what: per claim the candidates of the highest priority, in the order of the layers.
+type resolution struct {
+	layers  []DecodedLayer
+	claims  []declare.Claim // sorted
+	winners map[declare.Claim][]candidate
+}
+
+func resolve(layers []DecodedLayer) resolution {
+	r := resolution{layers: layers, winners: map[declare.Claim][]candidate{}}
+	for i := range layers {
+		for j := range layers[i].Entries {
+			claim, _ := cutClaim(layers[i].Entries[j].Claim)
+			held := r.winners[claim]
+			if len(held) == 0 {
+				r.claims = append(r.claims, claim)
+			}
+			switch {
+			case len(held) == 0 || layers[i].Priority > held[0].layer.Priority:
+				r.winners[claim] = []candidate{{&layers[i], j}}
+			case layers[i].Priority == held[0].layer.Priority:
+				r.winners[claim] = append(held, candidate{&layers[i], j})
+			}
+		}
+	}
+	slices.SortFunc(r.claims, func(a, b declare.Claim) int {
+		return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.ID, b.ID))
+	})
+	return r
+}
+
+// clash is two candidates of equal priority that want different things of a claim.
+type clash struct {
+	claim declare.Claim
+	a, b  candidate
+	err   error // why they could not be compared
+}
+
+// clashes compares what several want. It tells of the first candidate beside each that differs from it.
+func (r *resolution) clashes() []clash {
+	var all []clash
+	for _, claim := range r.claims {
+		held := r.winners[claim]
+		if len(held) == 1 {
 			continue
 		}
-		a, b := &held[0], &held[i]
-		f := declare.Fault{
-			Code: reason.PriorityConflict,
-			Message: fmt.Sprintf("%s of %s and %s of %s want different things of %s %q at equal priority %d",
-				b.resource().Title(), b.config, a.resource().Title(), a.config, claim.Kind, claim.ID, a.priority),
-			Hint:    "give one of the configs a higher spec.priority, or drop one of the two resources",
-			Related: []declare.Place{a.place()},
+		first, err := held[0].entry().desire()
+		for _, c := range held[1:] {
+			var d Digest
+			if err == nil {
+				d, err = c.entry().desire()
+			}
+			if err != nil || d != first {
+				all = append(all, clash{claim, held[0], c, err})
+			}
 		}
-		faults = append(faults, located(b.document, b.index, f))
 	}
-	return faults
+	return all
 }
 
-func located(d *declare.Document, index int, f declare.Fault) declare.Fault {
-	f.Path = declare.ResourcePath(index)
-	return d.Locate([]declare.Fault{f})[0]
-}
-
-// names finds what a name means inside a config.
-type names map[*declare.Document]map[string]declare.Claim
-
-func newNames(documents []declare.Document) names {
-	n := names{}
-	for i := range documents {
-		d := &documents[i]
-		of := make(map[string]declare.Claim, len(d.Config.Spec.Resources))
-		for j := range d.Config.Spec.Resources {
-			r := &d.Config.Spec.Resources[j]
-			of[r.Name] = r.Claim()
-		}
-		n[d] = of
+func (c *clash) fault(documents []declare.Document) declare.Fault {
+	f := declare.Fault{
+		Code: reason.PriorityConflict,
+		Message: fmt.Sprintf("%s of %s and %s of %s want different things of %s %q at equal priority %d",
+			c.b.title(), c.b.layer.ID, c.a.title(), c.a.layer.ID, c.claim.Kind, c.claim.ID, c.a.layer.Priority),
+		Hint:    "give one of the configs a higher spec.priority, or drop one of the two resources",
+		Related: []declare.Place{c.a.entry().Place},
 	}
-	return n
+	if c.err != nil {
+		e := reason.Of(c.err)
+		f = declare.Fault{Code: e.Code, Message: e.Error(), Hint: e.Hint}
+	}
+	p := c.b.entry().Place
+	f.File, f.Line, f.Column, f.Path = p.File, p.Line, p.Column, p.Path
+	return f
 }
 
-// entry makes the entry of a claim. Where several configs want the same of it, the first one's resource stands for all, and
+// entries are the winners, sorted by claim. Nothing may clash.
+func (r *resolution) entries() []Entry {
+	entries := make([]Entry, 0, len(r.claims))
+	for _, claim := range r.claims {
+		entries = append(entries, r.entry(r.winners[claim]))
+	}
+	return entries
+}
+
+// entry makes the entry of a claim. Where several layers want the same of it, the first one's resource stands for all, and
 // the order that each of them wants is kept.
-func (n names) entry(held []candidate, winners map[declare.Claim][]candidate) Entry {
-	first := &held[0]
-	e := Entry{Config: first.config, Place: first.place(), Resource: *first.resource()}
+func (r *resolution) entry(held []candidate) Entry {
+	e := held[0].entry().entry()
+	e.Config = held[0].layer.ID
 	for i := range held {
 		c := &held[i]
-		resolve := func(to []Ref, refs []string) []Ref {
-			for _, name := range refs {
-				claim := n[c.document][name]
-				cross := !slices.ContainsFunc(winners[claim], func(w candidate) bool { return w.document == c.document })
-				if !slices.ContainsFunc(to, func(r Ref) bool { return r.Claim == claim }) {
-					to = append(to, Ref{claim, cross})
-				}
-			}
-			return to
+		for _, text := range c.entry().Require {
+			e.Require = addRef(e.Require, text, r.cross(c.layer, text))
 		}
-		e.Require = resolve(e.Require, c.resource().Require)
-		e.Notify = resolve(e.Notify, c.resource().Notify)
+		for _, text := range c.entry().Notify {
+			e.Notify = addRef(e.Notify, text, r.cross(c.layer, text))
+		}
 	}
-	e.Resource.Require, e.Resource.Notify = nil, nil // they are claims now
 	return e
+}
+
+// cross reports whether another layer than this one has won a claim.
+func (r *resolution) cross(layer *DecodedLayer, text string) bool {
+	claim, _ := cutClaim(text)
+	return !slices.ContainsFunc(r.winners[claim], func(w candidate) bool { return w.layer == layer })
+}
+
+// addRef adds a reference to a claim, once.
+func addRef(to []Ref, text string, cross bool) []Ref {
+	claim, ok := cutClaim(text)
+	if !ok || slices.ContainsFunc(to, func(r Ref) bool { return r.Claim == claim }) {
+		return to
+	}
+	return append(to, Ref{claim, cross})
+}
+
+// entry is what is desired without its order and who desires it.
+func (d *Desired) entry() Entry {
+	if d.Unsupported != nil {
+		return Entry{Place: d.Place, Unsupported: d.Unsupported, unread: d}
+	}
+	return Entry{Place: d.Place, Resource: d.Resource, Sealed: d.Sealed}
+}
+
+// desire is the digest of what is wanted of the claim, whatever it is called and whenever its turn is.
+func (d *Desired) desire() (Digest, error) {
+	if d.Unsupported == nil {
+		return sealedDesire(d.Resource, d.Sealed)
+	}
+	b, err := unnamed(d.body)
+	if err != nil {
+		return Digest{}, &reason.Error{Code: reason.InternalFault, Doing: "compare " + d.Claim, Cause: err}
+	}
+	return sha256.Sum256(b), nil
+}
+
+// unnamed is a body of any version without its name and its order, which all versions have in the same place.
+func unnamed(data []byte) ([]byte, error) {
+	var b, resource map[string]cbor.RawMessage
+	if err := lenient.Unmarshal(data, &b); err != nil {
+		return nil, err
+	}
+	delete(b, "q")
+	delete(b, "n")
+	if err := lenient.Unmarshal(b["r"], &resource); err == nil && resource != nil {
+		delete(resource, "name")
+		raw, err := encoding.Marshal(resource)
+		if err != nil {
+			return nil, errors.Join(errors.New("its resource cannot be encoded"), err)
+		}
+		b["r"] = raw
+	}
+	return encoding.Marshal(b)
 }
