@@ -72,6 +72,15 @@ func (j *job) finish(sig disk.Signature, changed bool, err error) {
 	}
 }
 
+// keepsNothing reports whether the old content of a job may be a secret, and notes that it is not kept.
+func (t *Type) keepsNothing(j *job) bool {
+	if !j.secret && !t.secrets.has(j.path) {
+		return false
+	}
+	j.note("old content not kept, because it may be a secret")
+	return true
+}
+
 // applyOne carries out what is not a file's content.
 func (t *Type) applyOne(ctx context.Context, j *job) {
 	var sig disk.Signature
@@ -186,6 +195,9 @@ func (t *Type) writeFiles(ctx context.Context, jobs []*job) {
 			j.note("its other hard links still have the old content")
 		}
 		j.finish(res.Signature, res.Changed, res.Err)
+		if res.Err == nil && !j.secret {
+			t.secrets.drop(j.path)
+		}
 	}
 }
 
@@ -248,7 +260,7 @@ func (t *Type) keep(ctx context.Context, j *job, old *os.File, st disk.Stat) err
 	if st.Size == 0 {
 		return nil
 	}
-	if same, err := isContent(old, st, &j.ours); same || err != nil {
+	if same, err := isContent(old, st, &j.ours); same || err != nil || t.keepsNothing(j) {
 		return err
 	}
 	digest, err := t.save(ctx, j.path, old)

@@ -304,10 +304,11 @@ func (c *comparison) contentInFull() error {
 	return c.addContent(contentText(now.Size, digest, c.hidden()), have)
 }
 
-// hidden reports whether a content may not be shown: one that only its owner may read now, or may read when it is declared.
+// hidden reports whether a content may not be shown: one that only its owner may read now, or may read when it is declared, or that
+// may be a secret.
 func (c *comparison) hidden() bool {
 	const others = 0o077
-	return c.r.private || c.now.Type() == unix.S_IFREG && c.now.Mode&others == 0
+	return c.r.private || c.t.secrets.has(c.r.path) || c.now.Type() == unix.S_IFREG && c.now.Mode&others == 0
 }
 
 // addContent notes that the content will be the declared one, and what has to accept it before. have is what is there, for

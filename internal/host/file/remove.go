@@ -159,7 +159,7 @@ func (t *Type) restore(ctx context.Context, r *resource, before thing) error {
 	if kind := now.Type(); kind != 0 && kind != r.kind() && kind != before.kind() {
 		return r.notOurs(now)
 	}
-	back := &resource{path: r.path, thing: before, force: true, inPlace: r.inPlace && before.kind() == unix.S_IFREG}
+	back := &resource{path: r.path, thing: before, force: true, inPlace: r.inPlace && before.kind() == unix.S_IFREG, secret: r.secret}
 	plan := t.Check(ctx, []host.Resource{back}, host.Deep)[0]
 	if plan.Err != nil || plan.Empty() {
 		return plan.Err
@@ -170,10 +170,10 @@ func (t *Type) restore(ctx context.Context, r *resource, before thing) error {
 }
 
 // Sweep removes the temporary files of a killed run. One of them may be an old file that was on its way into the content
-// store; which one cannot be told, so each goes there.
+// store; which one cannot be told, so each goes there, but none of a secret: its old files never go that way.
 func (t *Type) Sweep(ctx context.Context, dirs []string) error {
 	_, err := durable.SweepTemporaries(ctx, t.root, dirs, func(old *os.File, st disk.Stat) error {
-		if st.Size == 0 {
+		if st.Size == 0 || t.secrets.hasTemporary(old.Name()) {
 			return nil
 		}
 		_, err := t.save(ctx, old.Name(), old)

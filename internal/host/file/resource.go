@@ -48,7 +48,8 @@ type resource struct {
 	settled bool
 	force   bool
 	inPlace bool
-	private bool
+	private bool // its content is not shown
+	secret  bool // nor is what was there before kept
 	check   []string
 }
 

@@ -35,6 +35,7 @@ type Type struct {
 	store    *content.Store // may be nil
 	owners   *owners
 	uid, gid uint32 // the agent's own; uid 0 may give things to anybody
+	secrets  secretPaths
 }
 
 var (
@@ -61,6 +62,9 @@ func (t *Type) Bind(ctx context.Context, d host.Declared) (host.Resource, error)
 	case res.File != nil:
 		f := res.File
 		r, owner, group = newFile(f), f.Owner, f.Group
+		if r.secret {
+			t.secrets.add(f.Path)
+		}
 		if r.check != nil && t.sandboxed() {
 			return nil, &reason.Error{Code: reason.UnsupportedInRoot, Doing: "run the check of file " + disk.Shown(f.Path),
 				Hint: "leave `check` out: a command would run outside the sandbox"}
@@ -91,7 +95,7 @@ func newFile(f *declare.File) *resource {
 			mode: unix.S_IFREG | f.ModeOrDefault(),
 			size: int64(len(f.Content)), digest: content.DigestOf([]byte(f.Content)),
 		},
-		force: f.Force, inPlace: f.InPlace, private: f.Private(), check: f.Check,
+		force: f.Force, inPlace: f.InPlace, private: f.Private(), secret: f.FromSecret(), check: f.Check,
 	}
 }
 
