@@ -1,0 +1,55 @@
+package client
+
+import (
+	"errors"
+	"log/slog"
+	"math/rand/v2"
+	"time"
+
+	"tako.dev/tako/internal/reason"
+	"tako.dev/tako/internal/transfer/wire"
+)
+
+// Options are what a Client needs. Those without a default are required.
+type Options struct {
+	Store    Store
+	Host     Host
+	Identity Identity
+	Session  wire.Session
+	Log      *slog.Logger
+	// Heartbeat is the longest pause between two heads of a server; a watch that is silent for two and a half of it is given up. The
+	// default is a minute.
+	Heartbeat time.Duration
+	// Dial makes connections. The default is TCP, with what lets the kernel find out that the other end is gone.
+	Dial Dial
+	// Random spreads pauses. The default is seeded at random.
+	Random *rand.Rand
+}
+
+// heartbeatMax is the longest pause between two heads, as the server has it.
+const heartbeatMax = time.Minute
+
+func (o Options) withDefaults() Options {
+	if o.Heartbeat == 0 {
+		o.Heartbeat = heartbeatMax
+	}
+	if o.Dial == nil {
+		o.Dial = tcp
+	}
+	if o.Random == nil {
+		o.Random = rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64()))
+	}
+	return o
+}
+
+func (o Options) validate() error {
+	switch {
+	case o.Store == nil || o.Host == nil || o.Identity == nil || o.Log == nil:
+		return &reason.Error{Code: reason.InternalFault, Doing: "make a transfer client", Cause: errors.New("a part is missing")}
+	case o.Heartbeat < 0:
+		return &reason.Error{Code: reason.InternalFault, Doing: "make a transfer client", Cause: errors.New("its heartbeat is negative")}
+	case len(o.Identity.Servers()) == 0:
+		return &reason.Error{Code: reason.InvalidValue, Doing: "make a transfer client", Cause: errors.New("there is no server to ask"), Hint: "join again"}
+	}
+	return nil
+}

@@ -1,0 +1,158 @@
+package client
+
+import (
+	"context"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"tako.dev/tako/internal/reason"
+	"tako.dev/tako/internal/transfer/core"
+	"tako.dev/tako/internal/transfer/wire"
+)
+
+const (
+	// reportPause is the shortest between two reports: what changes faster is told together.
+	reportPause = 200 * time.Millisecond
+	// lazyPause is how long a report waits that nobody on this host is waiting for: what it says is most often followed by more.
+	lazyPause = 100 * time.Millisecond
+	// replyMax is above a wire.StatusReply.
+	replyMax = 1 << 10
+)
+
+// reports puts reports together. Each is the whole state.
+type reports struct {
+	host    Host
+	session wire.Session
+	lazy    chan struct{} // something when a report is due that is in no hurry
+
+	mu     sync.Mutex // guards what follows
+	status core.Status
+	number uint64
+	server *server // with which the watch is open; nil when none is
+}
+
+func newReports(host Host, session wire.Session) *reports {
+	return &reports{host: host, session: session, lazy: make(chan struct{}, 1)}
+}
+
+func (r *reports) set(s core.Status) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.status = s
+}
+
+// watched notes with which server the watch is open, nil for none.
+func (r *reports) watched(s *server) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.server = s
+}
+
+func (r *reports) to() *server {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.server
+}
+
+// next is the report of this moment. Numbers ascend in the order in which reports are made.
+func (r *reports) next() wire.Report {
+	report := r.host.Report()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.number++
+	s := r.status
+	report.Session, report.Number = r.session, r.number
+	report.Have, report.Refused, report.Stale, report.Trust = s.Have, s.Refused, s.Stale, s.Trust
+	report.At = time.Now().UnixMilli()
+	if s.Open {
+		report.Verdict = s.Verdict
+	}
+	readable(&report)
+	return report
+}
+
+// readable bounds the texts of a report that come from the host, and makes them what can be read: one that cannot would cost the whole
+// report. What the host has given stays as it is.
+func readable(r *wire.Report) {
+	r.Verdict.Message = clip(r.Verdict.Message)
+	r.Configs, r.Problems = slices.Clone(r.Configs), slices.Clone(r.Problems)
+	for i := range r.Configs {
+		r.Configs[i].Message = clip(r.Configs[i].Message)
+	}
+	for i := range r.Problems {
+		p := &r.Problems[i]
+		p.Message, p.Title = clip(p.Message), strings.ToValidUTF8(p.Title, "\uFFFD")
+	}
+}
+
+// clip bounds a text for people.
+func clip(s string) string {
+	s = strings.ToValidUTF8(s, "\uFFFD")
+	return strings.ToValidUTF8(s[:min(len(s), wire.MessageMax)], "") // it may have been cut in the middle of a letter
+}
+
+// report sends a report when the host has changed, and when the server asks, over the connection of the watch. While there is no watch
+// nothing is sent: the next one begins with a report.
+func (c *Client) report(ctx context.Context, random *rand.Rand) {
+	var backoff core.Backoff
+	var due, last, quiet time.Time // due is zero when nothing is to be sent
+	cloned := false
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		timer.Stop()
+		if !due.IsZero() {
+			timer.Reset(time.Until(due))
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-c.opts.Host.Changed():
+			due = latest(time.Now(), last.Add(reportPause))
+			continue
+		case <-c.reports.lazy:
+			if at := latest(time.Now().Add(lazyPause), last.Add(reportPause), quiet); due.IsZero() {
+				due = at
+			}
+			continue
+		case <-timer.C:
+		}
+		due = time.Time{}
+		to := c.reports.to()
+		if to == nil {
+			continue
+		}
+		reply, err := c.sendReport(ctx, to)
+		if last = time.Now(); err != nil {
+			c.opts.Log.Debug("send a report", "err", err)
+			due = last.Add(max(backoff.Next(random), reason.Of(err).After))
+			continue
+		}
+		backoff.Reset()
+		quiet = last.Add(time.Duration(reply.RetryAfter) * time.Second)
+		if reply.Cloned && !cloned {
+			c.opts.Log.Error("somebody else has the identity of this host", "hint", "one of two machines is a copy of the other: join one of them anew")
+		}
+		cloned = reply.Cloned
+	}
+}
+
+func (c *Client) sendReport(ctx context.Context, to *server) (wire.StatusReply, error) {
+	var reply wire.StatusReply
+	err := to.exchange(ctx, wire.PathStatus, c.reports.next(), replyMax, &reply)
+	return reply, err
+}
+
+// latest is the last of some times.
+func latest(times ...time.Time) time.Time {
+	var last time.Time
+	for _, t := range times {
+		if t.After(last) {
+			last = t
+		}
+	}
+	return last
+}

@@ -1,0 +1,185 @@
+package client
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"strconv"
+	"time"
+
+	"tako.dev/tako/internal/reason"
+	"tako.dev/tako/internal/transfer/core"
+	"tako.dev/tako/internal/transfer/wire"
+)
+
+const (
+	// watchLong is how long a watch must have been open for its end not to count as another failure.
+	watchLong = time.Minute
+	// againMax is the longest pause between two watches that a server may ask for.
+	againMax = time.Minute
+	// questionMax is the longest that an answer may take.
+	questionMax = 5 * time.Minute
+)
+
+// watch keeps a watch open, at one server after the other, until ctx ends.
+func (c *Client) watch(ctx context.Context, random *rand.Rand) {
+	var backoff core.Backoff
+	var said reason.Code
+	for at := 0; ctx.Err() == nil; {
+		began := time.Now()
+		pause, err := c.watchOnce(ctx, c.lines.at(at))
+		if time.Since(began) >= watchLong {
+			backoff.Reset()
+		}
+		if err != nil && ctx.Err() == nil {
+			e := reason.Of(err)
+			if e.Code != said {
+				c.opts.Log.Warn("watch a server", "err", err, "hint", e.Hint)
+			}
+			said = e.Code
+			c.doubt(err)
+			if errors.Is(err, errSilent) {
+				c.lines.hangUp() // another watch would go over the same connection
+			}
+			pause = max(backoff.Next(random), min(e.After, againMax))
+			at = (at + 1) % c.lines.count()
+		} else {
+			said = 0
+		}
+		wait(ctx, pause, c.renewed)
+	}
+}
+
+// wait waits for a while, or until something comes.
+func wait(ctx context.Context, pause time.Duration, early <-chan struct{}) {
+	timer := time.NewTimer(pause)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+	case <-timer.C:
+	case <-early:
+	}
+}
+
+var (
+	errAnother = errors.New("there is another certificate")
+	errClosed  = errors.New("the watch was ended")
+)
+
+// watchOnce has one watch open, as long as it goes well. With no error, pause is until the next one.
+func (c *Client) watchOnce(ctx context.Context, s *server) (pause time.Duration, err error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	ended := make(chan struct{})
+	c.tasks.Go(func() {
+		select {
+		case <-c.renewed:
+			cancel(errAnother)
+		case <-ended:
+		}
+	})
+	defer close(ended)
+	defer c.reports.watched(nil)
+	err = stream(ctx, s, wire.PathWatch, wire.WatchRequest{Protocol: wire.Protocol, Report: c.reports.next()}, c.opts.Heartbeat*5/2, func(f *wire.Frame) error {
+		c.reports.watched(s)
+		if f.Again != nil {
+			pause = min(time.Duration(*f.Again)*time.Millisecond, againMax)
+			return errClosed
+		}
+		c.frame(ctx, s, f)
+		return nil
+	})
+	switch {
+	case errors.Is(err, errClosed), errors.Is(err, errAnother):
+		return pause, nil
+	case errors.Is(err, io.EOF):
+		err = &reason.Error{Code: reason.ServerUnreachable, Doing: s.doing(wire.PathWatch), Cause: errClosed}
+	}
+	return 0, err
+}
+
+// frame takes in what a watch says.
+func (c *Client) frame(ctx context.Context, s *server, f *wire.Frame) {
+	if f.Trust > c.opts.Identity.Trust().Current().Number {
+		poke(c.trust)
+	}
+	if f.Head != nil {
+		c.send(ctx, core.HeadCame{Signed: f.Head})
+		poke(c.reports.lazy) // a head that is known already is a question whether the host is there
+	}
+	if f.Question != nil {
+		c.question(ctx, s, *f.Question)
+	}
+}
+
+// question answers a question beside the watch. One that comes while as many are open as a server may ask gets no answer.
+func (c *Client) question(ctx context.Context, s *server, q wire.Question) {
+	select {
+	case c.answers <- struct{}{}:
+	default:
+		return
+	}
+	c.tasks.Go(func() {
+		defer func() { <-c.answers }()
+		limit := min(time.Duration(q.Seconds)*time.Second, questionMax)
+		ctx, cancel := context.WithTimeout(ctx, limit)
+		defer cancel()
+		if err := c.answer(ctx, s, q); err != nil && ctx.Err() == nil {
+			c.opts.Log.Info("answer a question", "what", q.What, "err", err)
+		}
+	})
+}
+
+// answer sends the answer to a question while the host writes it. What the host refuses before it has written anything is told as such.
+func (c *Client) answer(ctx context.Context, s *server, q wire.Question) error {
+	r, w := io.Pipe()
+	c.tasks.Go(func() {
+		err := c.opts.Host.Answer(ctx, q, &bounded{w: w, left: wire.AnswerMax})
+		_ = w.CloseWithError(err) // never fails
+	})
+	defer func() { _ = r.CloseWithError(context.Canceled) }() // never fails
+	query := wire.ParamID + "=" + strconv.FormatUint(q.ID, 10)
+	body := bufio.NewReader(r)
+	var content io.Reader = body
+	if _, err := body.Peek(1); err != nil && !errors.Is(err, io.EOF) {
+		refusal, w := io.Pipe()
+		c.tasks.Go(func() { _ = w.CloseWithError(writeProblem(w, err)) })
+		defer func() { _ = refusal.CloseWithError(context.Canceled) }()
+		content, query = refusal, query+"&"+wire.ParamRefused+"=1"
+	}
+	reply, err := s.post(ctx, wire.PathAnswer, query, content)
+	if err != nil {
+		return err
+	}
+	closeBody(reply)
+	return nil
+}
+
+// writeProblem writes why a host does not answer.
+func writeProblem(w io.Writer, err error) error {
+	e := reason.Of(err)
+	data, encodeErr := wire.Encode(wire.Problem{Code: e.Code.String(), Message: clip(e.Error()), Hint: clip(e.Hint)})
+	if encodeErr != nil {
+		return encodeErr
+	}
+	_, err = w.Write(data)
+	return err
+}
+
+// bounded is a writer that takes so many bytes.
+type bounded struct {
+	w    io.Writer
+	left int
+}
+
+func (b *bounded) Write(p []byte) (int, error) {
+	if len(p) > b.left {
+		return 0, fmt.Errorf("an answer has at most %d bytes", wire.AnswerMax)
+	}
+	n, err := b.w.Write(p)
+	b.left -= n
+	return n, err
+}

@@ -1,0 +1,156 @@
+package core
+
+import (
+	"time"
+
+	"tako.dev/tako/internal/catalog"
+	"tako.dev/tako/internal/transfer/wire"
+	"tako.dev/tako/internal/trust"
+)
+
+// Event is what a Machine is fed with.
+type Event interface{ event() }
+
+// Began begins: what is held is looked through, and the state that was accepted last is handed over, or fetched.
+type Began struct{}
+
+// Trusted says which chain is believed from now on.
+type Trusted struct{ Chain *trust.Chain }
+
+// HeadCame is a head from anybody. The machine keeps the slice.
+type HeadCame struct{ Signed []byte }
+
+// Stored ends an effect that stores something. Staged is for Begin alone.
+type Stored struct {
+	Staged []catalog.Change
+	Err    error
+}
+
+// PartCame is one part of the answer to a Sync.
+type PartCame struct {
+	ID   uint64
+	Part wire.SyncPart
+}
+
+// NodesCame is the answer to a Nodes.
+type NodesCame struct {
+	ID    uint64
+	Reply wire.NodesReply
+}
+
+// Failed ends a Sync or a Nodes that has no answer, or not all of it.
+type Failed struct {
+	ID    uint64
+	Err   error
+	After time.Duration // not to be tried again before; 0 is as the machine thinks
+}
+
+// Judged ends an Activate.
+type Judged struct {
+	Verdict wire.Verdict
+	Err     error // the host could not take it now
+}
+
+// Ticked says that the time of Wake has come.
+type Ticked struct{}
+
+// Reread says that what is held has been damaged: all of it is verified anew, and what is not as it should be is fetched again.
+type Reread struct{}
+
+func (Began) event()     {}
+func (Trusted) event()   {}
+func (HeadCame) event()  {}
+func (Stored) event()    {}
+func (PartCame) event()  {}
+func (NodesCame) event() {}
+func (Failed) event()    {}
+func (Judged) event()    {}
+func (Ticked) event()    {}
+func (Reread) event()    {}
+
+// Effect is what is to be done, in the order in which Step returns it. Of one Step at most the last effect is answered with an event.
+// Effects that store something, and Activate, are answered before any other event is fed; when one of those that are not the last
+// fails, the rest is left out and the answer is Stored with the error.
+type Effect interface{ effect() }
+
+// Accept makes a mark durable. Answered by Stored.
+type Accept struct {
+	Mark   catalog.Mark
+	Signed []byte
+}
+
+// Prolong makes a later expiry of the mark durable. It is not answered, and its failure means nothing but that it was not done.
+type Prolong struct {
+	Mark   catalog.Mark
+	Signed []byte
+}
+
+// Remember makes a verdict durable that the host is not asked again for. Not answered.
+type Remember struct{ Verdict wire.Verdict }
+
+// Count stores the counters. Not answered.
+type Count struct{ Refused wire.Refused }
+
+// PutList stores a list. Answered by Stored.
+type PutList struct{ Encoded []byte }
+
+// Begin opens the stage of a fetch. Answered by Stored.
+type Begin struct{ Fetch Fetch }
+
+// Append adds to the stage. Not answered.
+type Append struct{ Changes []wire.Change }
+
+// Drop throws the stage away. Not answered.
+type Drop struct{}
+
+// Commit makes a layer of the stage. Answered by Stored.
+type Commit struct{ Target catalog.Trie }
+
+// Activate hands a state to the host. Answered by Judged.
+type Activate struct{ State State }
+
+// Sync asks a source. Answered, at any time later, by PartCame for each part until the last one, or Failed.
+type Sync struct {
+	ID      uint64
+	Source  int
+	Request wire.SyncRequest
+}
+
+// Nodes asks a source. Answered by NodesCame or Failed.
+type Nodes struct {
+	ID      uint64
+	Source  int
+	Request wire.NodesRequest
+}
+
+// Cancel ends a Sync or a Nodes. Nothing needs to come for it any more.
+type Cancel struct{ ID uint64 }
+
+// AskTrust asks for later trust documents. When there are some Trusted is fed.
+type AskTrust struct{}
+
+// Tell says that the report has changed.
+type Tell struct{}
+
+// Alarm is for a person to see.
+type Alarm struct {
+	Err      error
+	Evidence [][]byte // the signed heads that it is about
+}
+
+func (Accept) effect()   {}
+func (Prolong) effect()  {}
+func (Remember) effect() {}
+func (Count) effect()    {}
+func (PutList) effect()  {}
+func (Begin) effect()    {}
+func (Append) effect()   {}
+func (Drop) effect()     {}
+func (Commit) effect()   {}
+func (Activate) effect() {}
+func (Sync) effect()     {}
+func (Nodes) effect()    {}
+func (Cancel) effect()   {}
+func (AskTrust) effect() {}
+func (Tell) effect()     {}
+func (Alarm) effect()    {}

@@ -1,0 +1,423 @@
+package core
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"tako.dev/tako/declare"
+	"tako.dev/tako/internal/catalog"
+	"tako.dev/tako/internal/reason"
+	"tako.dev/tako/internal/transfer/wire"
+)
+
+// way is how a layer is fetched.
+type way uint8
+
+const (
+	byDifference way = iota // to the base; a snapshot when there is none
+	byDescent               // by hash
+	bySnapshot
+)
+
+// progress is how far the goal has come. What is staged outlives it.
+type progress struct {
+	waits   waiting
+	id      uint64 // of the last request
+	request uint64 // that is open
+	hashes  []catalog.Digest
+	list    catalog.List // that is being stored
+
+	open    bool // the stage is, for fetch
+	fetch   Fetch
+	way     way
+	wrong   int // times in a row that the layer came wrong
+	base    catalog.Trie
+	changes []catalog.Change // staged
+	asked   catalog.Digest   // cursor of the open Sync
+	held    *wire.SyncPart   // first part of a snapshot in place of a difference, until its stage is open
+	descent *catalog.Descent
+	target  *catalog.Trie    // of a descent that has come to its end
+	needs   []catalog.Change // of that, not staged yet
+}
+
+// fetch does the next thing for the goal, and reports whether another one may follow.
+func (m *Machine) fetch() bool {
+	g := m.goal
+	if g.list == nil {
+		return m.fetchList()
+	}
+	for i := range g.list {
+		l := &g.list[i]
+		if there, err := m.there(l.Root); err != nil {
+			m.local(err)
+			return false
+		} else if !there {
+			m.begin()
+			m.fetchLayer(l)
+			return false
+		}
+	}
+	return m.hand()
+}
+
+// begin notes that something is asked for because of the goal.
+func (m *Machine) begin() {
+	if !m.goal.begun {
+		m.goal.begun = true
+		m.pace.began = m.now
+	}
+}
+
+// leave forgets how far the goal has come. An open request is ended.
+func (m *Machine) leave() {
+	if m.progress.waits == forAnswer {
+		m.do(Cancel{ID: m.progress.request})
+	}
+	m.progress = progress{id: m.progress.id}
+}
+
+// pause is after something that failed; it is at least so long.
+func (m *Machine) pause(atLeast time.Duration) {
+	m.pace.retry = m.now.Add(max(m.pace.backoff.Next(m.random), atLeast))
+}
+
+// failed is after a source that did not answer.
+func (m *Machine) failed(after time.Duration) {
+	m.progress.waits = forNothing
+	m.pause(after)
+	m.goal.failed = true
+	m.sources.next(m.now)
+}
+
+// answers tells whether an answer is to the request that is open, and counts it as no longer open if so.
+func (m *Machine) answers(id uint64) bool {
+	return m.progress.waits == forAnswer && m.progress.request == id
+}
+
+func (m *Machine) ask() (id uint64, source int) {
+	m.progress.id++
+	m.progress.request, m.progress.waits = m.progress.id, forAnswer
+	return m.progress.id, m.sources.current
+}
+
+func (m *Machine) askNodes(layer string, hashes []catalog.Digest) {
+	m.begin()
+	id, source := m.ask()
+	m.progress.hashes = hashes
+	m.do(Nodes{ID: id, Source: source, Request: wire.NodesRequest{Head: m.goal.signed, Layer: layer, Hashes: hashes}})
+}
+
+// fetchList takes the list of the goal from what is held, or asks for it.
+func (m *Machine) fetchList() bool {
+	root := m.goal.mark.Root
+	if m.active != nil && m.active.mark.Root == root {
+		m.goal.list = m.active.list
+		return true
+	}
+	data, err := m.held.List(root)
+	if err != nil {
+		m.local(err)
+		return false
+	}
+	if data != nil && catalog.ListRoot(data) == root {
+		if l, err := catalog.DecodeList(data); err == nil {
+			m.goal.list = nonNil(l)
+			return true
+		}
+	}
+	m.askNodes(wire.CatalogLayer, []catalog.Digest{root})
+	return false
+}
+
+// nonNil makes a list of no layers one that is there.
+func nonNil(l catalog.List) catalog.List {
+	if l == nil {
+		return catalog.List{}
+	}
+	return l
+}
+
+func (m *Machine) listCame(items [][]byte) {
+	switch {
+	case len(items) != 1 || len(items[0]) == 0:
+		m.failed(0)
+		return
+	case catalog.ListRoot(items[0]) != m.goal.mark.Root:
+		m.lied()
+		m.failed(0)
+		return
+	}
+	m.progress.waits = forNothing
+	l, err := catalog.DecodeList(items[0])
+	if err != nil {
+		m.poison(err)
+		return
+	}
+	m.pace.backoff.Reset()
+	m.progress.list, m.progress.waits = nonNil(l), forList
+	m.do(PutList{Encoded: items[0]})
+}
+
+// lied counts, and blames, a source that has sent what nobody asked for.
+func (m *Machine) lied() {
+	m.count(func(r *wire.Refused) { r.Content++ })
+	m.sources.blame(m.now)
+}
+
+// poison is after something that is signed and is not to be used. Nobody is to blame but who signed it.
+func (m *Machine) poison(err error) {
+	e := reason.Of(err)
+	m.do(Drop{})
+	m.refuse(verdictOn(m.goal.mark, wire.Rejected, e.Code, e.Error(), m.now))
+}
+
+// fetchLayer goes on with a layer: where it was left, or from the beginning.
+func (m *Machine) fetchLayer(l *catalog.Layer) {
+	p := &m.progress
+	if p.open && p.fetch.Target == l.Root && p.fetch.Layer == l.ID {
+		m.askLayer()
+		return
+	}
+	wrong, id := p.wrong, p.id
+	if p.fetch.Target != l.Root {
+		wrong = 0
+	}
+	*p = progress{id: id, wrong: wrong, fetch: Fetch{Layer: l.ID, Target: l.Root}, way: way(wrong)}
+	if p.way != bySnapshot {
+		var err error
+		if p.fetch.Base, p.base, err = m.baseOf(l); err != nil {
+			m.local(err)
+			return
+		}
+	}
+	m.openStage()
+}
+
+func (m *Machine) openStage() {
+	m.progress.open, m.progress.waits, m.progress.changes = false, forBegin, nil
+	m.do(Begin{Fetch: m.progress.fetch})
+}
+
+// opened takes over what was staged before.
+func (m *Machine) opened(staged []catalog.Change) {
+	p := &m.progress
+	p.open = true
+	for i := 1; i < len(staged); i++ {
+		if bytes.Compare(staged[i-1].Key[:], staged[i].Key[:]) >= 0 {
+			m.restage()
+			return
+		}
+	}
+	p.changes = staged
+	if part := p.held; part != nil {
+		p.held = nil
+		p.waits = forAnswer // the same answer goes on
+		m.part(part)
+		return
+	}
+	m.askLayer()
+}
+
+// restage begins the stage anew.
+func (m *Machine) restage() {
+	m.do(Drop{})
+	m.openStage()
+}
+
+// askLayer asks for what comes next of the layer.
+func (m *Machine) askLayer() {
+	if m.progress.way == byDescent {
+		m.descend()
+		return
+	}
+	p := &m.progress
+	from, ok := after(p.changes)
+	if !ok {
+		m.restage()
+		return
+	}
+	m.begin()
+	id, source := m.ask()
+	p.asked = from
+	m.do(Sync{ID: id, Source: source, Request: wire.SyncRequest{
+		Head: m.goal.signed, Layer: p.fetch.Layer, Base: p.fetch.Base, Target: p.fetch.Target, Cursor: from,
+	}})
+}
+
+// after is the first key that is not in sorted changes; false when they end at the last that there can be.
+func after(changes []catalog.Change) (catalog.Digest, bool) {
+	if len(changes) == 0 {
+		return catalog.Digest{}, true
+	}
+	key := changes[len(changes)-1].Key
+	for i := len(key) - 1; i >= 0; i-- {
+		if key[i]++; key[i] != 0 {
+			return key, true
+		}
+	}
+	return catalog.Digest{}, false
+}
+
+func (m *Machine) partCame(e PartCame) {
+	if m.answers(e.ID) {
+		m.part(&e.Part)
+	}
+}
+
+// part takes in one part of a difference or a snapshot.
+func (m *Machine) part(part *wire.SyncPart) {
+	p := &m.progress
+	switch {
+	case part.Kind == wire.SyncUnknownBase && p.fetch.Base != catalog.Digest{}:
+		p.way = byDescent
+		m.do(Cancel{ID: p.request})
+		p.waits = forNothing
+		m.descend()
+		return
+	case part.Kind == wire.SyncUnknownBase:
+		m.failed(0) // it does not have the target either
+		return
+	case part.Kind == wire.SyncSnapshot && p.fetch.Base != catalog.Digest{}:
+		m.turnToSnapshot(part)
+		return
+	case part.Kind != wire.SyncSnapshot && part.Kind != wire.SyncDelta:
+		m.wrong()
+		return
+	}
+	changes, err := p.check(part)
+	if err != nil {
+		m.wrong()
+		return
+	}
+	p.changes = append(p.changes, changes...)
+	if len(part.Changes) > 0 {
+		m.pace.backoff.Reset() // it gets on
+		m.do(Append{Changes: part.Changes})
+	}
+	if part.Last {
+		p.waits = forNothing
+		m.finish()
+	}
+}
+
+// turnToSnapshot is when a source sends all rows in place of a difference.
+func (m *Machine) turnToSnapshot(part *wire.SyncPart) {
+	p := &m.progress
+	p.fetch.Base, p.base, p.way = catalog.Digest{}, catalog.Trie{}, bySnapshot
+	if p.asked == (catalog.Digest{}) {
+		p.held = part
+	} else { // it has begun in the middle
+		m.do(Cancel{ID: p.request})
+	}
+	m.restage()
+}
+
+// check reads the changes of a part. Whether they are right is told by the root in the end; here, that they keep to the bounds.
+func (p *progress) check(part *wire.SyncPart) ([]catalog.Change, error) {
+	if len(part.Changes) == 0 && !part.Last {
+		return nil, errors.New("a part is empty, and not the last one")
+	}
+	if len(p.changes)+len(part.Changes) > p.base.Len()+declare.ResourcesMax {
+		return nil, errors.New("there are more changes than a layer may have entries")
+	}
+	changes := make([]catalog.Change, 0, len(part.Changes))
+	least, ok := after(p.changes)
+	for i := range part.Changes {
+		c := &part.Changes[i]
+		switch {
+		case !ok || bytes.Compare(c.Key[:], least[:]) < 0:
+			return nil, errors.New("changes are not in order")
+		case c.Deleted && (len(c.Body) > 0 || p.fetch.Base == catalog.Digest{}):
+			return nil, errors.New("a deletion of what is not there")
+		case !c.Deleted && (len(c.Body) == 0 || len(c.Body) > declare.BodyBytesMax):
+			return nil, fmt.Errorf("a body of %d bytes", len(c.Body))
+		}
+		change := catalog.Change{Key: c.Key, Deleted: c.Deleted}
+		if !c.Deleted {
+			change.Digest = sha256.Sum256(c.Body)
+		}
+		changes = append(changes, change)
+		least, ok = after(changes)
+	}
+	return changes, nil
+}
+
+// finish puts the layer together, and stores it if it is the one that was asked for.
+func (m *Machine) finish() {
+	p := &m.progress
+	t := applied(p.base, p.changes)
+	if t.Root() != p.fetch.Target || t.Len() > declare.ResourcesMax {
+		m.wrong()
+		return
+	}
+	p.target, p.waits = &t, forCommit
+	m.do(Commit{Target: t})
+}
+
+// applied is a trie after sorted changes. Building is cheaper than changing when much of it changes.
+func applied(base catalog.Trie, changes []catalog.Change) catalog.Trie {
+	if len(changes) < base.Len()/8 {
+		return base.Apply(slices.Values(changes))
+	}
+	rows := make([]catalog.Row, 0, base.Len()+len(changes))
+	next := 0
+	put := func(c *catalog.Change) {
+		if !c.Deleted {
+			rows = append(rows, catalog.Row{Key: c.Key, Digest: c.Digest})
+		}
+	}
+	for r := range base.From(catalog.Digest{}) {
+		for next < len(changes) && bytes.Compare(changes[next].Key[:], r.Key[:]) < 0 {
+			put(&changes[next])
+			next++
+		}
+		if next < len(changes) && changes[next].Key == r.Key {
+			put(&changes[next])
+			next++
+			continue
+		}
+		rows = append(rows, r)
+	}
+	for ; next < len(changes); next++ {
+		put(&changes[next])
+	}
+	return catalog.Build(rows)
+}
+
+func (m *Machine) committed() {
+	p := &m.progress
+	m.keepTrie(p.fetch.Target, *p.target)
+	m.pace.backoff.Reset()
+	m.progress = progress{id: p.id}
+}
+
+// wrong is after a layer that came, and is not what was asked for.
+func (m *Machine) wrong() {
+	m.lied()
+	m.otherwise()
+}
+
+// otherwise tries the next way to get a layer; after the last one a pause is made.
+func (m *Machine) otherwise() {
+	p := &m.progress
+	if p.waits == forAnswer {
+		m.do(Cancel{ID: p.request})
+	}
+	m.do(Drop{})
+	fetch, wrong, id := p.fetch, p.wrong+1, p.id
+	*p = progress{id: id, fetch: Fetch{Layer: fetch.Layer, Target: fetch.Target}, wrong: wrong}
+	if wrong <= int(bySnapshot) {
+		return
+	}
+	p.wrong = 0
+	m.pause(rejectedPause)
+	m.goal.failed = true
+	long := min(rejectedPause<<min(m.goal.rounds, 16), rejectedMax)
+	m.goal.rounds++
+	m.goal.start = m.now.Add(long + time.Duration(m.random.Int64N(int64(long))))
+	m.reject(reason.TransferWrong, fmt.Sprintf("layer %s came wrong three times", fetch.Layer))
+}

@@ -1,0 +1,157 @@
+package core
+
+import (
+	"errors"
+	"fmt"
+
+	"tako.dev/tako/internal/catalog"
+	"tako.dev/tako/internal/reason"
+	"tako.dev/tako/internal/transfer/wire"
+	"tako.dev/tako/internal/trust"
+)
+
+// errEpoch is of a head for an epoch that the trust documents do not know: whoever can sign heads cannot begin one.
+var errEpoch = errors.New("its epoch is above that of the trust documents")
+
+// verify believes a head, or says why not. A head of an epoch below that of the trust documents is believed: Judge would call it old,
+// and so does headCame.
+func (m *Machine) verify(signed []byte) (catalog.Head, error) {
+	s, _, err := catalog.DecodeHead(signed)
+	if err != nil {
+		return catalog.Head{}, err
+	}
+	h, err := s.Verify(m.chain.KeysOf(trust.RoleHeads, m.time()), m.node)
+	if err != nil {
+		return catalog.Head{}, err
+	}
+	if epoch := m.chain.Current().Epoch; h.Epoch > epoch {
+		return catalog.Head{}, &reason.Error{
+			Code: reason.HeadRefused, Doing: "verify the head of node " + m.node.Name,
+			Cause: fmt.Errorf("%w: %d, and they say %d", errEpoch, h.Epoch, epoch),
+		}
+	}
+	return h, nil
+}
+
+// began goes on with the head that was accepted last.
+func (m *Machine) began() {
+	if m.kept.Mark.Version == 0 || m.refused() {
+		return
+	}
+	h, err := m.verify(m.kept.Head)
+	if err != nil {
+		return // its key has been replaced, or the disk has changed it: it comes again
+	}
+	if root, _ := h.Root(); h.Epoch != m.kept.Mark.Epoch || h.Version != m.kept.Mark.Version || root != m.kept.Mark.Root {
+		return
+	}
+	m.goal = &candidate{mark: m.kept.Mark, head: h, signed: m.kept.Head}
+}
+
+func (m *Machine) trusted(c *trust.Chain) {
+	m.chain = c
+	if again := m.doubt.signed; again != nil {
+		m.doubt.signed = nil
+		m.headCame(again)
+	}
+}
+
+func (m *Machine) headCame(signed []byte) {
+	h, err := m.verify(signed)
+	if err != nil {
+		m.disbelieve(signed, err)
+		return
+	}
+	if h.Epoch < m.chain.Current().Epoch {
+		m.count(func(r *wire.Refused) { r.Old++ })
+		return
+	}
+	seen := m.kept.Mark
+	if m.next != nil {
+		seen = m.next.mark
+	}
+	standing, mark := seen.Judge(&h, m.time())
+	switch standing {
+	case catalog.HeadNews:
+		m.next = &candidate{mark: mark, head: h, signed: signed}
+	case catalog.HeadRepeated:
+		m.repeated(h, mark, signed)
+	case catalog.HeadOld:
+		m.count(func(r *wire.Refused) { r.Old++ })
+	case catalog.HeadEquivocation:
+		m.equivocation(h, signed)
+	case catalog.HeadUnknown:
+		m.unsupported(h)
+	case catalog.HeadExpired:
+	}
+}
+
+// disbelieve counts a head, and asks whether the keys have changed.
+func (m *Machine) disbelieve(signed []byte, err error) {
+	m.count(func(r *wire.Refused) { r.Forged++ })
+	if !reason.Is(err, reason.HeadRefused) {
+		return
+	}
+	if m.doubt.signed = signed; m.doubt.asked.IsZero() || m.now.Sub(m.doubt.asked) >= trustPause {
+		m.doubt.asked = m.now
+		m.do(AskTrust{})
+	}
+}
+
+// repeated takes over what a later issue of a known version says: how long it is valid.
+func (m *Machine) repeated(h catalog.Head, mark catalog.Mark, signed []byte) {
+	if m.next != nil {
+		if mark.Issued > m.next.mark.Issued {
+			m.next.mark, m.next.head, m.next.signed = mark, h, signed
+		}
+		return
+	}
+	if mark.Issued > m.kept.Mark.Issued {
+		m.kept.Mark, m.kept.Head = mark, signed
+		m.do(Prolong{Mark: mark, Signed: signed})
+		for _, c := range []*candidate{m.goal, m.active} {
+			if c != nil && c.mark.Version == mark.Version && c.mark.Epoch == mark.Epoch {
+				c.mark, c.head, c.signed = mark, h, signed
+			}
+		}
+	}
+	if m.goal == nil && m.active == nil && !m.refused() {
+		m.goal = &candidate{mark: m.kept.Mark, head: h, signed: signed}
+	}
+}
+
+// equivocation keeps what came first.
+func (m *Machine) equivocation(h catalog.Head, signed []byte) {
+	m.count(func(r *wire.Refused) { r.Equivocation++ })
+	root, _ := h.Root()
+	if m.doubt.alarmed == root {
+		return
+	}
+	m.doubt.alarmed = root
+	first := m.kept.Head
+	if m.next != nil {
+		first = m.next.signed
+	}
+	m.do(Alarm{
+		Err: &reason.Error{
+			Code: reason.HeadRefused, Doing: "judge the head of node " + m.node.Name,
+			Cause: fmt.Errorf("version %d of epoch %d was signed with two roots; the second is %s", h.Version, h.Epoch, root),
+			Hint:  "two servers sign from different data, or somebody has the key: see whether one server was restored from a copy",
+		},
+		Evidence: [][]byte{first, signed},
+	})
+}
+
+func (m *Machine) unsupported(h catalog.Head) {
+	mark := catalog.Mark{Epoch: h.Epoch, Version: h.Version}
+	if v := &m.verdict; v.Version == h.Version && v.Epoch == h.Epoch && v.Code == reason.LaterVersion {
+		return
+	}
+	m.verdict = verdictOn(mark, wire.Rejected, reason.LaterVersion, "this version of tako-agent is too old for what the server has for this host", m.now)
+	m.tell()
+}
+
+func (m *Machine) count(one func(*wire.Refused)) {
+	one(&m.kept.Refused)
+	m.do(Count{Refused: m.kept.Refused})
+}

@@ -1,0 +1,400 @@
+package core
+
+import (
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"time"
+
+	"tako.dev/tako/declare"
+	"tako.dev/tako/internal/catalog"
+	"tako.dev/tako/internal/reason"
+	"tako.dev/tako/internal/transfer/wire"
+	"tako.dev/tako/internal/trust"
+)
+
+const (
+	// supersededMax is how many states in a row may be passed over, when they are complete and a newer head waits. One more is handed
+	// over although it is not the newest, so that a host which heads come to faster than it fetches moves on all the same.
+	supersededMax = 2
+	// supersededPause is from the beginning of a fetch that was overtaken to that of the next one; it doubles with each one. So a burst
+	// of heads costs three fetches, and one head alone waits for nothing.
+	supersededPause = 500 * time.Millisecond
+	// rejectedPause is the shortest after a layer came wrong in all three ways. It doubles up to rejectedMax; a newer version waits for
+	// the shortest alone.
+	rejectedPause = time.Minute
+	rejectedMax   = time.Hour
+	// trustPause is the shortest between two questions for trust documents that heads give rise to: anybody can send heads.
+	trustPause = time.Minute
+	// triesRowsMax bounds what is kept in memory of the layers that the next differences begin at: as much as one host may have, of which
+	// each row takes some 100 bytes. What is above, while one state takes the place of another, is read again.
+	triesRowsMax = declare.ResourcesMax
+)
+
+// Options are what a Machine needs. All are required.
+type Options struct {
+	Node    catalog.Node
+	Chain   *trust.Chain
+	Kept    Kept
+	Held    Held
+	Sources int // how many there are to ask; they are named by numbers from 0
+	Random  *rand.Rand
+}
+
+// Machine decides. Use New; feed it with Step from one goroutine, Began first.
+type Machine struct {
+	node    catalog.Node
+	chain   *trust.Chain
+	held    Held
+	random  *rand.Rand
+	sources sources
+
+	kept     Kept
+	next     *candidate // newest head that was verified, and is not accepted yet
+	goal     *candidate // accepted, and not handed over yet
+	active   *candidate // handed over last, and taken
+	progress progress
+	tries    map[catalog.Digest]catalog.Trie // layers that this run has verified; see keepTrie
+	pace     pace
+	doubt    doubt
+	verdict  wire.Verdict // of the machine itself, on what it could not fetch
+
+	now time.Time
+	out []Effect
+}
+
+// candidate is a head on its way to the host.
+type candidate struct {
+	mark   catalog.Mark
+	head   catalog.Head
+	signed []byte
+	list   catalog.List // nil as long as it is not there
+	begun  bool         // something was asked for
+	failed bool         // and did not come
+	rounds uint         // how often a layer came wrong in all ways
+	start  time.Time    // not to begin, or to begin again, before
+}
+
+// pace keeps the machine from asking too often.
+type pace struct {
+	retry      time.Time // nothing is asked before
+	backoff    Backoff
+	began      time.Time // the last fetch
+	superseded uint      // states in a row that were passed over
+}
+
+// doubt is what to do about heads that are not believed.
+type doubt struct {
+	signed  []byte    // the last one that later trust documents may make good
+	asked   time.Time // when they were asked for
+	alarmed catalog.Digest
+	stale   bool
+}
+
+// waiting is what a Machine waits for.
+type waiting uint8
+
+const (
+	forNothing waiting = iota
+	forAccept
+	forList
+	forBegin
+	forCommit
+	forJudgement
+	forAnswer // of a source
+)
+
+// New makes a Machine.
+func New(o Options) *Machine {
+	return &Machine{
+		node: o.Node, chain: o.Chain, held: o.Held, random: o.Random, kept: o.Kept,
+		sources: sources{blamed: make([]time.Time, max(o.Sources, 1))}, tries: map[catalog.Digest]catalog.Trie{},
+	}
+}
+
+// Step takes an event in and returns what is to be done. now never goes back, as a monotonic clock says.
+func (m *Machine) Step(now time.Time, e Event) []Effect {
+	m.now, m.out = now, nil
+	switch e := e.(type) {
+	case Began:
+		m.began()
+	case Trusted:
+		m.trusted(e.Chain)
+	case HeadCame:
+		m.headCame(e.Signed)
+	case Stored:
+		m.stored(e)
+	case Judged:
+		m.judged(e)
+	case PartCame:
+		m.partCame(e)
+	case NodesCame:
+		m.nodesCame(e)
+	case Failed:
+		if m.answers(e.ID) {
+			m.failed(e.After)
+		}
+	case Reread:
+		m.reread()
+	case Ticked:
+	}
+	for m.progress.waits == forNothing && m.proceed() {
+	}
+	if stale := m.kept.Mark.Stale(m.time()); stale != m.doubt.stale {
+		m.doubt.stale = stale
+		m.tell()
+	}
+	return m.out
+}
+
+func (m *Machine) do(e ...Effect) { m.out = append(m.out, e...) }
+
+// tell asks for one report in a Step. It goes to the front: an effect that is answered has to be the last.
+func (m *Machine) tell() {
+	if !slices.Contains(m.out, Effect(Tell{})) {
+		m.out = slices.Insert(m.out, 0, Effect(Tell{}))
+	}
+}
+
+// time is what the machine takes the time to be: not before anything that it has verified was issued, nor before the program was built.
+func (m *Machine) time() time.Time {
+	at := m.chain.Time(m.now)
+	if issued := time.Unix(m.kept.Mark.Issued, 0); issued.After(at) {
+		return issued
+	}
+	return at
+}
+
+// Wake is when Ticked is due; false when only other events matter. It may lie in the past.
+func (m *Machine) Wake() (time.Time, bool) {
+	var at time.Time
+	if m.kept.Mark.Version > 0 && !m.doubt.stale {
+		at = time.Unix(m.kept.Mark.Expires, 0)
+	}
+	if m.progress.waits == forNothing && (m.goal != nil || m.next != nil) {
+		if due := m.due(); at.IsZero() || due.Before(at) {
+			at = due
+		}
+	}
+	return at, !at.IsZero()
+}
+
+// due is when the goal, or else the next head, may go on.
+func (m *Machine) due() time.Time {
+	at := m.pace.retry
+	later := func(t time.Time) {
+		if t.After(at) {
+			at = t
+		}
+	}
+	switch {
+	case m.overtaken():
+		return at
+	case m.goal != nil:
+		later(m.goal.start)
+		return at
+	}
+	if m.pace.superseded > 0 {
+		later(m.pace.began.Add(supersededPause << (m.pace.superseded - 1)))
+	}
+	return at
+}
+
+// proceed takes one decision, and reports whether another one may follow.
+func (m *Machine) proceed() bool {
+	switch {
+	case m.overtaken() && !m.now.Before(m.pace.retry):
+		if !m.goal.begun {
+			m.next.start = m.goal.start // a draw counts once: who draws again and again comes early
+		}
+		return m.accept()
+	case m.now.Before(m.due()):
+		return false
+	case m.goal != nil:
+		m.goal.failed = false
+		return m.fetch()
+	case m.next != nil:
+		return m.accept()
+	}
+	return false
+}
+
+// overtaken tells whether the next head takes the place of the goal, which is not being fetched.
+func (m *Machine) overtaken() bool {
+	return m.next != nil && m.goal != nil && (!m.goal.begun || m.goal.failed)
+}
+
+// accept makes the next head the goal, as soon as that is durable.
+func (m *Machine) accept() bool {
+	m.progress.waits = forAccept
+	m.do(Accept{Mark: m.next.mark, Signed: m.next.signed})
+	return false
+}
+
+func (m *Machine) accepted() {
+	c := m.next
+	m.next = nil
+	m.kept.Mark, m.kept.Head = c.mark, c.signed
+	if !of(&m.kept.Verdict, &c.mark) {
+		m.kept.Verdict = wire.Verdict{}
+	}
+	m.verdict = wire.Verdict{}
+	if c.start.IsZero() && c.head.Window > 0 && (m.active == nil || m.active.mark.Root != c.mark.Root) {
+		c.start = m.now.Add(time.Duration(m.random.Int64N(int64(c.head.Window) * int64(time.Second))))
+	}
+	m.goal = c
+	m.leave()
+	m.tell()
+}
+
+// stored goes on after a durable effect.
+func (m *Machine) stored(e Stored) {
+	was := m.progress.waits
+	if was == forAnswer {
+		m.do(Cancel{ID: m.progress.request})
+	}
+	m.progress.waits = forNothing
+	switch {
+	case was == forCommit && reason.Is(e.Err, reason.StateCorrupt):
+		clear(m.tries) // the disk has changed what was staged, or the base
+		m.otherwise()
+	case e.Err != nil:
+		m.local(e.Err)
+	case was == forAccept:
+		m.accepted()
+	case was == forList:
+		m.goal.list = m.progress.list
+	case was == forBegin:
+		m.opened(e.Staged)
+	case was == forCommit:
+		m.committed()
+	}
+}
+
+// local is after something that this host itself could not do. Once is nothing to tell: it may have been busy.
+func (m *Machine) local(err error) {
+	if m.pace.backoff.Failing() {
+		e := reason.Of(err)
+		m.reject(e.Code, e.Error())
+	}
+	m.pause(0)
+	m.leave()
+	if m.goal != nil {
+		m.goal.failed = true
+	}
+}
+
+// reject says why the goal is not there yet. It is tried again.
+func (m *Machine) reject(code reason.Code, message string) {
+	mark := m.kept.Mark
+	switch {
+	case m.goal != nil:
+		mark = m.goal.mark
+	case m.next != nil:
+		mark = m.next.mark
+	}
+	v := verdictOn(mark, wire.Rejected, code, message, m.now)
+	if of(&m.verdict, &mark) && m.verdict.Code == code {
+		v.Since = m.verdict.Since
+	}
+	m.verdict = v
+	m.tell()
+}
+
+// refuse ends with the goal for good: there will be another version.
+func (m *Machine) refuse(v wire.Verdict) {
+	m.leave()
+	m.kept.Verdict, m.verdict, m.goal = v, wire.Verdict{}, nil
+	m.pace.superseded = 0
+	m.do(Remember{Verdict: v})
+	m.tell()
+}
+
+func verdictOn(mark catalog.Mark, t wire.VerdictType, code reason.Code, message string, now time.Time) wire.Verdict {
+	// What is cut in the middle of a letter would make the whole report unreadable.
+	message = strings.ToValidUTF8(message[:min(len(message), wire.MessageMax)], "")
+	return wire.Verdict{Type: t, Epoch: mark.Epoch, Version: mark.Version, Root: mark.Root, Code: code, Message: message, Since: now.UnixMilli()}
+}
+
+// of tells whether a verdict is on a mark.
+func of(v *wire.Verdict, m *catalog.Mark) bool {
+	return v.Epoch == m.Epoch && v.Version == m.Version && v.Root == m.Root
+}
+
+// refused tells whether the host will not have what the mark names.
+func (m *Machine) refused() bool {
+	return refuses(m.kept.Verdict.Type) && of(&m.kept.Verdict, &m.kept.Mark)
+}
+
+func refuses(t wire.VerdictType) bool {
+	return t == wire.Rejected || t == wire.Withheld || t == wire.Quarantined
+}
+
+// hand gives the goal to the host, if it is not overtaken.
+func (m *Machine) hand() bool {
+	if m.next != nil && m.pace.superseded < supersededMax && m.goal.begun {
+		m.pace.superseded++
+		m.goal = nil
+		return true
+	}
+	m.progress.waits = forJudgement
+	m.do(Activate{State: State{Mark: m.goal.mark, Head: m.goal.head, Signed: m.goal.signed, List: slices.Clone(m.goal.list)}})
+	return false
+}
+
+func (m *Machine) judged(e Judged) {
+	m.progress.waits = forNothing
+	if e.Err != nil {
+		clear(m.tries) // whatever it could not read is looked at anew
+		m.local(e.Err)
+		return
+	}
+	m.pace.backoff.Reset()
+	m.pace.superseded = 0
+	v := e.Verdict
+	v.Epoch, v.Version, v.Root = m.goal.mark.Epoch, m.goal.mark.Version, m.goal.mark.Root
+	if refuses(v.Type) {
+		m.refuse(v)
+		return
+	}
+	m.active, m.goal, m.verdict = m.goal, nil, wire.Verdict{}
+	m.forget()
+	m.tell()
+}
+
+// reread makes the state that is there the goal again.
+func (m *Machine) reread() {
+	clear(m.tries)
+	if m.goal == nil && m.active != nil && !m.refused() {
+		m.goal = m.active
+		m.goal.begun, m.goal.failed, m.goal.list = false, false, nil
+		m.active = nil
+	}
+}
+
+// Status is what the machine knows for the report of its host.
+type Status struct {
+	Have    catalog.Mark
+	Refused wire.Refused
+	Stale   bool
+	Trust   uint64 // highest number of the trust documents
+	// Verdict is on a head that the host does not have yet, or has refused. Open is false when there is none: the host's own counts.
+	Verdict wire.Verdict
+	Open    bool
+}
+
+// Status says how the machine stands.
+func (m *Machine) Status() Status {
+	s := Status{Have: m.kept.Mark, Refused: m.kept.Refused, Stale: m.doubt.stale, Trust: m.chain.Current().Number, Open: true}
+	switch {
+	case m.verdict.Type != wire.Pending:
+		s.Verdict = m.verdict
+	case m.refused():
+		s.Verdict = m.kept.Verdict
+	case m.goal != nil:
+		s.Verdict = wire.Verdict{Type: wire.Pending, Epoch: m.goal.mark.Epoch, Version: m.goal.mark.Version, Root: m.goal.mark.Root}
+	default:
+		s.Open = false
+	}
+	return s
+}

@@ -1,0 +1,39 @@
+package core
+
+import (
+	"tako.dev/tako/internal/catalog"
+	"tako.dev/tako/internal/transfer/wire"
+)
+
+// Kept is what a host has kept of the heads that it was sent.
+type Kept struct {
+	Mark    catalog.Mark
+	Head    []byte       // signed, as it came
+	Verdict wire.Verdict // on Mark; Pending when there is none
+	Refused wire.Refused
+}
+
+// Fetch names how a layer gets from one root to another.
+type Fetch struct {
+	Layer  string         `cbor:"1,keyasint"` // ID
+	Base   catalog.Digest `cbor:"2,keyasint"` // that is held completely; zero: the empty one
+	Target catalog.Digest `cbor:"3,keyasint"`
+}
+
+// State is a complete, verified state: the list, and each layer that it names, are held.
+type State struct {
+	Mark   catalog.Mark
+	Head   catalog.Head
+	Signed []byte // the head as it came
+	List   catalog.List
+}
+
+// Held reads what is held. Machine writes nothing: that is done by effects.
+type Held interface {
+	// Lists is the roots of the lists that are held, the newest first.
+	Lists() ([]catalog.Digest, error)
+	// List is an encoded list, or nil.
+	List(root catalog.Digest) ([]byte, error)
+	// Trie is the trie of a layer that is held completely, and has been verified.
+	Trie(root catalog.Digest) (catalog.Trie, bool, error)
+}

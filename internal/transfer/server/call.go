@@ -1,0 +1,274 @@
+package server
+
+import (
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net/http"
+	"strconv"
+	"time"
+
+	"tako.dev/tako/internal/reason"
+	"tako.dev/tako/internal/transfer/wire"
+)
+
+// call is one of the calls that hosts make.
+type call struct {
+	method string
+	shows  shows
+	serve  func(*request) error
+}
+
+// shows is what a caller has to show.
+type shows uint8
+
+const (
+	nothing     shows = iota // its address is enough
+	certificate              // of a node, valid
+	expired                  // of a node; it may have expired
+)
+
+func (s *Server) routes() map[string]call {
+	return map[string]call{
+		wire.PathJoin:   {http.MethodPost, nothing, s.join},
+		wire.PathTrust:  {http.MethodGet, nothing, s.trust},
+		wire.PathRenew:  {http.MethodPost, expired, s.renew},
+		wire.PathWatch:  {http.MethodPost, certificate, s.watch},
+		wire.PathSync:   {http.MethodPost, certificate, s.sync},
+		wire.PathNodes:  {http.MethodPost, certificate, s.nodes},
+		wire.PathStatus: {http.MethodPost, certificate, s.status},
+		wire.PathAnswer: {http.MethodPost, certificate, s.answer},
+	}
+}
+
+// request is one call with who makes it.
+type request struct {
+	*http.Request
+	w    http.ResponseWriter
+	conn *conn
+	who  Identity // zero where the call needs nobody
+	// audited says that whoever refuses writes the audit log itself.
+	audited bool
+}
+
+// ServeHTTP serves one call. What is wrong with it is told as a wire.Problem.
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	c, known := r.Context().Value(connKey{}).(*conn)
+	if !known || !s.handlers.enter() {
+		w.WriteHeader(http.StatusServiceUnavailable)
+		return
+	}
+	defer s.handlers.leave()
+	to, found := s.calls[r.URL.Path]
+	q := &request{Request: r, w: w, conn: c}
+	name := r.URL.Path
+	if !found {
+		name = "other" // whoever makes paths up makes no metrics
+	}
+	s.metrics.calls.WithLabelValues(name).Inc()
+	q.w = counted{w, s.metrics.sent.WithLabelValues(name)}
+	err := s.admit(q, to, found)
+	if err == nil {
+		err = to.serve(q)
+	}
+	if err != nil {
+		s.refuse(q, name, err)
+	}
+}
+
+// admit says whether a call may be served, and fills in who makes it.
+func (s *Server) admit(q *request, to call, found bool) error {
+	switch {
+	case !found:
+		return malformed("answer a host", fmt.Errorf("there is no call %s", clip(q.URL.Path)))
+	case q.Method != to.method:
+		return malformed("answer a host", fmt.Errorf("%s is called with %s", q.URL.Path, to.method))
+	case to.shows == nothing:
+		return nil
+	}
+	who, err := s.identify(q, to.shows, time.Now())
+	q.who = who
+	return err
+}
+
+// lostMax is how long a connection may be open whose host is lost, see keepaliveIdle: by then a node has room again for another one.
+const lostMax = 15 * time.Second
+
+// identify says whose certificate a call was made with.
+func (s *Server) identify(q *request, want shows, now time.Time) (Identity, error) {
+	seen, err := s.certificateOf(q)
+	if err != nil {
+		return Identity{}, err
+	}
+	if seen.err != nil {
+		return Identity{}, seen.err
+	}
+	who, err := s.opts.Members.Identify(seen.leaf)
+	if err != nil {
+		return Identity{}, err
+	}
+	if early := now.Before(seen.leaf.NotBefore); early || want == certificate && now.After(seen.leaf.NotAfter) {
+		return who, &reason.Error{
+			Code: reason.CertificateTime, Doing: "recognize node " + who.Name,
+			Cause: fmt.Errorf("it is valid from %s to %s, and here it is %s", clock(seen.leaf.NotBefore), clock(seen.leaf.NotAfter), clock(now)),
+			Hint:  "an agent renews it by itself; look whether the clocks agree",
+		}
+	}
+	if !q.conn.known(seen, who) {
+		return who, &reason.Error{Code: reason.TransferBusy, Doing: "serve node " + who.Name, Cause: errors.New("it has too many connections"), After: lostMax}
+	}
+	return who, nil
+}
+
+func clock(t time.Time) string { return t.UTC().Format(time.RFC3339) }
+
+// certificateOf is what the connection of a call has shown. Signatures are verified once for a connection.
+func (s *Server) certificateOf(q *request) (*shown, error) {
+	if seen := q.conn.shown.Load(); seen != nil {
+		return seen, nil
+	}
+	const doing = "recognize a host"
+	if q.TLS == nil || len(q.TLS.PeerCertificates) == 0 {
+		return nil, &reason.Error{Code: reason.CertificateRefused, Doing: doing, Cause: errors.New("it shows none"), Hint: "a host gets one by `tako-agent join`"}
+	}
+	seen := &shown{leaf: q.TLS.PeerCertificates[0]}
+	rest := x509.NewCertPool()
+	for _, c := range q.TLS.PeerCertificates[1:] {
+		rest.AddCert(c)
+	}
+	// Whether it is valid now is asked at each call; here it is as if it were the last moment of it.
+	_, err := seen.leaf.Verify(x509.VerifyOptions{
+		Roots: s.opts.Authorities(), Intermediates: rest, CurrentTime: seen.leaf.NotAfter, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
+	})
+	if err != nil {
+		seen.err = &reason.Error{Code: reason.CertificateRefused, Doing: doing, Cause: err, Hint: "it is of another cluster, or of an authority that is not trusted any more: let the host join again"}
+	}
+	// Two calls at once come to the same.
+	if !q.conn.shown.CompareAndSwap(nil, seen) {
+		seen = q.conn.shown.Load()
+	}
+	return seen, nil
+}
+
+func malformed(doing string, cause error) error {
+	return &reason.Error{Code: reason.CallMalformed, Doing: doing, Cause: cause}
+}
+
+// clip bounds what is quoted of a call.
+func clip(s string) string {
+	const most = 100
+	if len(s) > most {
+		return strconv.Quote(s[:most]) + "..."
+	}
+	return strconv.Quote(s)
+}
+
+// messageTime is how long a caller may take to send its message: the longest, half a MiB, over a line of 20 kB/s.
+const messageTime = 30 * time.Second
+
+// read reads the message of a call.
+func (q *request) read(max int64, message any) error {
+	if err := http.NewResponseController(q.w).SetReadDeadline(time.Now().Add(messageTime)); err != nil {
+		return err
+	}
+	if err := wire.ReadAll(q.Body, max, message); err != nil {
+		return malformed("read "+q.URL.Path, err)
+	}
+	return nil
+}
+
+const contentType = "application/cbor"
+
+// reply writes the answer of a call that has one message.
+func (s *Server) reply(q *request, message any) error {
+	data, err := wire.Encode(message)
+	if err != nil {
+		return err
+	}
+	q.w.Header().Set("Content-Type", contentType)
+	q.w.Header().Set("Content-Length", strconv.Itoa(len(data)))
+	// An error is of a connection that is gone: there is nobody to tell.
+	_ = s.send(q, data)
+	return nil
+}
+
+// pieceMax is how much is written at once, within Times.Write: so a slow line gets on, and a reader that has stopped is found.
+const pieceMax = 32 << 10
+
+// errSlow is why a call ended whose caller does not read.
+var errSlow = errors.New("the host does not read")
+
+// send writes all of it to the caller, piece by piece. When the caller does not read, its connection is closed.
+func (s *Server) send(q *request, data []byte) error {
+	control := http.NewResponseController(q.w)
+	for len(data) > 0 {
+		n := min(len(data), pieceMax)
+		begun := time.Now()
+		if err := control.SetWriteDeadline(begun.Add(s.opts.Times.Write)); err != nil {
+			return err
+		}
+		_, err := q.w.Write(data[:n])
+		if err == nil {
+			err = control.Flush()
+		}
+		if err != nil {
+			if time.Since(begun) >= s.opts.Times.Write {
+				_ = q.conn.Close()
+				return errSlow
+			}
+			return err
+		}
+		data = data[n:]
+	}
+	// Without this the stream would end by itself at the deadline.
+	return control.SetWriteDeadline(time.Time{})
+}
+
+// refuse tells the caller why, and the audit log.
+func (s *Server) refuse(q *request, name string, err error) {
+	if q.Context().Err() != nil && errors.Is(err, q.Context().Err()) {
+		return // there is nobody to tell
+	}
+	e := reason.Of(err)
+	row := e.Entry()
+	status := row.HTTP
+	if status < 400 {
+		status = http.StatusInternalServerError
+	}
+	s.metrics.refused.WithLabelValues(name, e.Code.String()).Inc()
+	if e.Code == reason.InternalFault {
+		s.opts.Log.Error("answer a host", "call", name, "node", q.who.Name, "err", err)
+	}
+	if forAudit(status) && !q.audited {
+		s.opts.Audit.Refused(Refusal{Call: name, From: q.conn.from, Who: q.who, Code: e.Code, Status: status, Reason: bounded(e.Error())})
+	}
+	p := wire.Problem{Code: e.Code.String(), Message: bounded(e.Error()), Hint: bounded(e.Hint), RetryAfter: uint32(e.After / time.Millisecond)}
+	data, encodeErr := wire.Encode(p)
+	if encodeErr != nil {
+		data = nil
+	}
+	q.w.Header().Set("Content-Type", contentType)
+	q.w.Header().Set("Content-Length", strconv.Itoa(len(data)))
+	if p.RetryAfter > 0 {
+		q.w.Header().Set("Retry-After", strconv.Itoa(int((e.After+time.Second-1)/time.Second)))
+	}
+	q.w.WriteHeader(status)
+	_ = s.send(q, data) // there is nobody else to tell
+}
+
+// forAudit is false for what is refused because it cannot be done now, and not because of who asks for it.
+func forAudit(status int) bool {
+	return status < http.StatusInternalServerError && status != http.StatusGone && status != http.StatusTooManyRequests
+}
+
+// bounded cuts a text for people.
+func bounded(s string) string {
+	if len(s) <= wire.MessageMax {
+		return s
+	}
+	cut := wire.MessageMax
+	for cut > 0 && s[cut]&0xc0 == 0x80 {
+		cut-- // not in the middle of a letter
+	}
+	return s[:cut]
+}

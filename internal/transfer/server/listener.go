@@ -1,0 +1,256 @@
+package server
+
+import (
+	"crypto/x509"
+	"errors"
+	"net"
+	"net/netip"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// How a lost host is found: a connection on which nothing is heard for 4 s is asked by the kernel, which answers for the other one without
+// waking a process; after 12 s without an answer it ends. With what the timers of the kernel add that is within 15 s.
+const (
+	keepaliveIdle     = 4 * time.Second
+	keepaliveInterval = 4 * time.Second
+	keepaliveCount    = 2
+	userTimeout       = 12 * time.Second // TCP_USER_TIMEOUT: the same for what was sent and is not acknowledged
+)
+
+// listener admits connections before anything is computed for them, and knows those that are open.
+type listener struct {
+	net.Listener
+	limits  Limits
+	metrics *metrics
+	closed  chan struct{}
+	close   sync.Once
+
+	mu        sync.Mutex // guards all below
+	all       bucket
+	sources   *sources
+	open      map[*conn]struct{}
+	strangers int            // of the open ones: those that have not shown who they are
+	nodes     map[string]int // the others, by the name of their node
+}
+
+func newListener(l net.Listener, limits Limits, m *metrics) *listener {
+	return &listener{Listener: l, limits: limits, metrics: m, closed: make(chan struct{}), sources: newSources(limits.source()), open: map[*conn]struct{}{}, nodes: map[string]int{}}
+}
+
+// Accept returns the next connection that may go on to its handshake. Connections that come faster than all of them may wait in the
+// kernel; of one address, or above the bounds, they are closed.
+func (l *listener) Accept() (net.Conn, error) {
+	for {
+		raw, err := l.Listener.Accept()
+		if err != nil {
+			return nil, err
+		}
+		c, wait := l.admit(raw, time.Now())
+		if c == nil {
+			reset(raw)
+			continue
+		}
+		if wait > 0 {
+			timer := time.NewTimer(wait)
+			select {
+			case <-timer.C:
+			case <-l.closed:
+				timer.Stop()
+				_ = c.Close()
+				return nil, net.ErrClosed
+			}
+		}
+		return c, nil
+	}
+}
+
+// admit takes a connection in, or not: then the first result is nil. The second is how long to wait before the next one.
+func (l *listener) admit(raw net.Conn, now time.Time) (*conn, time.Duration) {
+	tune(raw)
+	from := addressOf(raw)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	why := ""
+	switch {
+	case len(l.open) >= l.limits.Connections:
+		why = "connections"
+	case l.strangers >= l.limits.Strangers:
+		why = "strangers"
+	case !l.sources.take(from, now):
+		why = "source"
+	}
+	if why != "" {
+		l.metrics.rejected.WithLabelValues(why).Inc()
+		return nil, 0
+	}
+	c := &conn{Conn: raw, from: from, since: now, home: l}
+	l.open[c] = struct{}{}
+	l.strangers++
+	l.metrics.connections.Set(float64(len(l.open)))
+	var wait time.Duration
+	if r := l.limits.all(); !l.all.take(r, now) {
+		wait = l.all.wait(r)
+		l.all.used++ // it is taken in all the same, after that time
+	}
+	return c, wait
+}
+
+// Close stops to accept. Connections stay.
+func (l *listener) Close() error {
+	l.close.Do(func() { close(l.closed) })
+	return l.Listener.Close()
+}
+
+// leave takes a connection out that is closed.
+func (l *listener) leave(c *conn) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if c.gone {
+		return
+	}
+	c.gone = true
+	delete(l.open, c)
+	if c.stranger() {
+		l.strangers--
+	} else if name := c.shown.Load().name.Load().Name; l.nodes[name] > 1 {
+		l.nodes[name]--
+	} else {
+		delete(l.nodes, name)
+	}
+	l.metrics.connections.Set(float64(len(l.open)))
+}
+
+// connections are those that are open now.
+func (l *listener) connections() []*conn {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	all := make([]*conn, 0, len(l.open))
+	for c := range l.open {
+		all = append(all, c)
+	}
+	return all
+}
+
+// conn is a connection.
+type conn struct {
+	net.Conn
+	from  netip.Addr
+	since time.Time // it was accepted
+	home  *listener
+	dead  atomic.Bool   // keepalive has ended it: host or link are lost
+	watch atomic.Uint64 // the newest one that came over it; 0: none
+	shown atomic.Pointer[shown]
+	gone  bool // it was closed; home.mu guards it
+}
+
+// shown is what was found out about the certificate that a connection has shown: once, because it does not change.
+type shown struct {
+	leaf *x509.Certificate
+	err  error                    // why it is not believed, apart from its time
+	name atomic.Pointer[Identity] // of whom, once a call was let in
+}
+
+// addressOf is where a connection comes from; the zero address where that is no IP address.
+func addressOf(c net.Conn) netip.Addr {
+	a, err := netip.ParseAddrPort(c.RemoteAddr().String())
+	if err != nil {
+		return netip.Addr{}
+	}
+	return a.Addr().Unmap().WithZone("")
+}
+
+// tune sets what finds a lost host. What cannot be set is not: the heartbeats find it too, later.
+func tune(c net.Conn) {
+	tcp, is := c.(*net.TCPConn)
+	if !is {
+		return
+	}
+	_ = tcp.SetKeepAliveConfig(net.KeepAliveConfig{Enable: true, Idle: keepaliveIdle, Interval: keepaliveInterval, Count: keepaliveCount})
+	raw, err := tcp.SyscallConn()
+	if err != nil {
+		return
+	}
+	_ = raw.Control(func(fd uintptr) {
+		_ = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, int(userTimeout.Milliseconds()))
+	})
+}
+
+// reset closes a connection that is not wanted, without a trace of it staying in the kernel.
+func reset(c net.Conn) {
+	if tcp, is := c.(*net.TCPConn); is {
+		_ = tcp.SetLinger(0)
+	}
+	_ = c.Close()
+}
+
+// Read reads, and remembers what an error says about the other end.
+func (c *conn) Read(b []byte) (int, error) {
+	n, err := c.Conn.Read(b)
+	c.judge(err)
+	return n, err
+}
+
+// Write writes, and remembers the same.
+func (c *conn) Write(b []byte) (int, error) {
+	n, err := c.Conn.Write(b)
+	c.judge(err)
+	return n, err
+}
+
+// judge: the kernel ends a connection whose other end is not heard with ETIMEDOUT, or with what a router or the own link last said about
+// the way there (tcp_write_err in Linux).
+func (c *conn) judge(err error) {
+	if err == nil {
+		return
+	}
+	for _, lost := range []syscall.Errno{unix.ETIMEDOUT, unix.EHOSTUNREACH, unix.ENETUNREACH, unix.EHOSTDOWN} {
+		if errors.Is(err, lost) {
+			c.dead.Store(true)
+		}
+	}
+}
+
+// Close closes it.
+func (c *conn) Close() error {
+	c.home.leave(c)
+	return c.Conn.Close()
+}
+
+// stranger: nothing that was shown over it was believed yet.
+func (c *conn) stranger() bool {
+	s := c.shown.Load()
+	return s == nil || s.name.Load() == nil
+}
+
+// joined notes that the connection was of use, and has cost its address nothing then.
+func (c *conn) joined() {
+	c.home.mu.Lock()
+	defer c.home.mu.Unlock()
+	c.home.sources.give(c.from)
+}
+
+// known notes who is at the other end, and that the connection has cost its address nothing then. It is false when the node has too many.
+func (c *conn) known(s *shown, who Identity) bool {
+	if s.name.Load() != nil {
+		return true // a certificate does not change its node
+	}
+	l := c.home
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch {
+	case s.name.Load() != nil || c.gone:
+		return true
+	case l.nodes[who.Name] >= l.limits.NodeConnections:
+		return false
+	}
+	s.name.Store(&who)
+	l.strangers--
+	l.nodes[who.Name]++
+	l.sources.give(c.from)
+	return true
+}

@@ -1,0 +1,283 @@
+package wire
+
+import (
+	"tako.dev/tako/internal/catalog"
+	"tako.dev/tako/internal/reason"
+)
+
+// Protocol is the version of the calls.
+const Protocol = 1
+
+// The paths of the calls.
+const (
+	PathJoin   = "/v1/join"
+	PathRenew  = "/v1/renew"
+	PathTrust  = "/v1/trust"
+	PathWatch  = "/v1/watch"
+	PathSync   = "/v1/sync"
+	PathNodes  = "/v1/nodes"
+	PathStatus = "/v1/status"
+	PathAnswer = "/v1/answer"
+)
+
+// The parameters of calls.
+const (
+	ParamAfter   = "after"   // of trust: a number
+	ParamID      = "id"      // of answer: Question.ID
+	ParamRefused = "refused" // of answer: the body is a Problem
+)
+
+// CatalogLayer is the layer by whose name the list of a catalog is asked for: the only one that is in no list.
+const CatalogLayer = "catalog"
+
+// OwnLayer is the ID of a node's own layer in its catalog.
+const OwnLayer = "own"
+
+// JoinRequest is what a host shows that wants to join.
+type JoinRequest struct {
+	Protocol   uint   `cbor:"1,keyasint"`
+	Token      string `cbor:"2,keyasint"` // text form: a secret. Empty where a person has approved the key
+	Name       string `cbor:"3,keyasint"` // that the node is to have
+	Request    []byte `cbor:"4,keyasint"` // certificate request, DER, that binds SealingKey
+	SealingKey []byte `cbor:"5,keyasint"`
+}
+
+// RenewRequest asks for a new certificate of the same key.
+type RenewRequest struct {
+	Protocol uint   `cbor:"1,keyasint"`
+	Request  []byte `cbor:"2,keyasint"`
+}
+
+// Credentials are what a host gets.
+type Credentials struct {
+	Protocol    uint   `cbor:"1,keyasint"`
+	Certificate []byte `cbor:"2,keyasint"` // DER
+	Name        string `cbor:"3,keyasint"` // of the node
+	UID         string `cbor:"4,keyasint"`
+	Trust       []byte `cbor:"5,keyasint"` // documents from number 1, as trust.EncodeDocuments writes them
+}
+
+// WatchRequest opens a watch.
+type WatchRequest struct {
+	Protocol uint   `cbor:"1,keyasint"`
+	Report   Report `cbor:"2,keyasint"`
+}
+
+// Frame is one message of a watch. One of the fields is set.
+type Frame struct {
+	Head     []byte    `cbor:"1,keyasint,omitempty"` // signed, as catalog.SignedHead encodes it
+	Question *Question `cbor:"2,keyasint,omitempty"`
+	// Again says that the watch ends now, and after how many milliseconds to open another one.
+	Again *uint32 `cbor:"3,keyasint,omitempty"`
+	// Trust is the highest number of the trust documents, where it is higher than the last one that was told.
+	Trust uint64 `cbor:"4,keyasint,omitempty"`
+}
+
+// What a question may be about.
+const (
+	AskHistory  = "history"
+	AskLogs     = "logs"
+	AskEvidence = "evidence"
+	AskUsage    = "usage"
+)
+
+// Question is something that a person wants to know from a host. It changes nothing there.
+type Question struct {
+	ID      uint64 `cbor:"1,keyasint"`
+	What    string `cbor:"2,keyasint"`           // one of the constants
+	Subject string `cbor:"3,keyasint,omitempty"` // a resource; of logs a unit, or empty for the agent
+	Lines   uint32 `cbor:"4,keyasint,omitempty"` // at most; 0 is what the host thinks is enough
+	Since   int64  `cbor:"5,keyasint,omitempty"` // seconds since 1970; 0 is from the beginning
+	Seconds uint32 `cbor:"6,keyasint"`           // until nobody waits for the answer any more
+}
+
+// SyncRequest asks for what turns one root of a layer into another.
+type SyncRequest struct {
+	Head   []byte         `cbor:"1,keyasint"` // the signed head whose catalog lists the layer
+	Layer  string         `cbor:"2,keyasint"`
+	Base   catalog.Digest `cbor:"3,keyasint"` // root that is there; zero: none
+	Target catalog.Digest `cbor:"4,keyasint"`
+	Cursor catalog.Digest `cbor:"5,keyasint"` // first key to send
+}
+
+// SyncKind says what a SyncPart belongs to.
+type SyncKind uint8
+
+// The kinds.
+const (
+	SyncDelta       SyncKind = iota + 1 // changes to the base
+	SyncUnknownBase                     // there is no way from the base: descend
+	SyncSnapshot                        // all rows, as if the base were empty
+)
+
+// SyncPart is one frame of the answer.
+type SyncPart struct {
+	Kind    SyncKind `cbor:"1,keyasint"`
+	Changes []Change `cbor:"2,keyasint,omitempty"` // by key
+	Last    bool     `cbor:"3,keyasint,omitempty"`
+}
+
+// Change is what becomes of one row.
+type Change struct {
+	Key     catalog.Digest `cbor:"1,keyasint"`
+	Deleted bool           `cbor:"2,keyasint,omitempty"`
+	Body    []byte         `cbor:"3,keyasint,omitempty"` // its digest is what the row holds
+}
+
+// NodesRequest asks for things by their hash.
+type NodesRequest struct {
+	Head   []byte           `cbor:"1,keyasint"`
+	Layer  string           `cbor:"2,keyasint"` // CatalogLayer, or one that the catalog lists
+	Hashes []catalog.Digest `cbor:"3,keyasint"`
+}
+
+// NodesReply is the answer, in the order of the hashes. What is not to be had is empty.
+type NodesReply struct {
+	Items [][]byte `cbor:"1,keyasint"`
+}
+
+// StatusReply is the answer to a Report.
+type StatusReply struct {
+	// RetryAfter is for how many seconds not to report again, unless something changes. 0 is as always.
+	RetryAfter uint32 `cbor:"1,keyasint,omitempty"`
+	// Cloned says that somebody else has this identity too.
+	Cloned bool `cbor:"2,keyasint,omitempty"`
+}
+
+// Problem is why a call was refused.
+type Problem struct {
+	Code    string `cbor:"1,keyasint"` // TKnnnn
+	Message string `cbor:"2,keyasint"`
+	Hint    string `cbor:"3,keyasint,omitempty"`
+	// RetryAfter is after how many milliseconds to try again; 0: as the code says.
+	RetryAfter uint32 `cbor:"4,keyasint,omitempty"`
+}
+
+// Session is one run of an agent.
+type Session struct {
+	ID    string `cbor:"1,keyasint"` // random
+	Start uint64 `cbor:"2,keyasint"` // how often this agent has started
+}
+
+// Report is what a host says of itself. It is a state and no event: each one says all of it.
+type Report struct {
+	Session  Session        `cbor:"1,keyasint"`
+	Number   uint64         `cbor:"2,keyasint"` // in the session
+	Have     catalog.Mark   `cbor:"3,keyasint"` // the highest head that was accepted
+	Enforced catalog.Mark   `cbor:"4,keyasint"` // the state that is enforced
+	Verdict  Verdict        `cbor:"5,keyasint"` // on the newest state
+	Counts   Counts         `cbor:"6,keyasint"`
+	Configs  []ConfigReport `cbor:"7,keyasint,omitempty"` // one for each layer of the enforced state: at most catalog.LayersMax
+	Problems []Resource     `cbor:"8,keyasint,omitempty"` // the worst first, at most ProblemsMax
+	Host     *Host          `cbor:"9,keyasint,omitempty"` // with the first report of a session, and when it has changed
+	Refused  Refused        `cbor:"10,keyasint"`
+	Stale    bool           `cbor:"11,keyasint,omitempty"` // the head has expired
+	At       int64          `cbor:"12,keyasint"`           // the host's clock, milliseconds since 1970
+	// Trust is the highest number of the trust documents that the host has.
+	Trust uint64 `cbor:"13,keyasint"`
+}
+
+// VerdictType is what a host makes of a signed state.
+type VerdictType uint8
+
+// The verdicts.
+const (
+	Pending     VerdictType = iota
+	Applied                 // all of it is as declared
+	Partial                 // it is enforced, and some of it is not as declared
+	Rejected                // it cannot be enforced, and is not fetched again
+	Withheld                // it deletes much and waits for consent
+	Quarantined             // it has crashed the agent
+)
+
+var verdictNames = [...]string{"Pending", "Applied", "Partial", "Rejected", "Withheld", "Quarantined"}
+
+// String is the verdict's name, as the API has it.
+func (v VerdictType) String() string {
+	if int(v) < len(verdictNames) {
+		return verdictNames[v]
+	}
+	return "Unknown"
+}
+
+// Verdict is what a host makes of one signed state.
+type Verdict struct {
+	Type    VerdictType    `cbor:"1,keyasint"`
+	Epoch   uint64         `cbor:"2,keyasint"`
+	Version uint64         `cbor:"3,keyasint"`
+	Root    catalog.Digest `cbor:"4,keyasint"`
+	Code    reason.Code    `cbor:"5,keyasint,omitzero"`
+	Message string         `cbor:"6,keyasint,omitempty"`
+	Since   int64          `cbor:"7,keyasint"` // milliseconds since 1970
+}
+
+// Counts counts resources, each once.
+type Counts struct {
+	Kept          uint32 `cbor:"1,keyasint,omitempty"`
+	Repaired      uint32 `cbor:"2,keyasint,omitempty"`
+	Failed        uint32 `cbor:"3,keyasint,omitempty"`
+	Blocked       uint32 `cbor:"4,keyasint,omitempty"`
+	Deferred      uint32 `cbor:"5,keyasint,omitempty"`
+	Contended     uint32 `cbor:"6,keyasint,omitempty"`
+	NotApplicable uint32 `cbor:"7,keyasint,omitempty"`
+	Unknown       uint32 `cbor:"8,keyasint,omitempty"`
+	Held          uint32 `cbor:"9,keyasint,omitempty"`
+}
+
+// ConfigReport is how one config stands on a host.
+type ConfigReport struct {
+	ID string `cbor:"1,keyasint"`
+	// Converged says that all that it has here is as declared; Settled that nothing is on the way. Neither is "pending", settled and
+	// not converged is failed.
+	Converged bool        `cbor:"2,keyasint,omitempty"`
+	Settled   bool        `cbor:"3,keyasint,omitempty"`
+	Code      reason.Code `cbor:"4,keyasint,omitzero"` // of the worst that is wrong
+	Message   string      `cbor:"5,keyasint,omitempty"`
+	Since     int64       `cbor:"6,keyasint,omitempty"` // milliseconds since 1970
+}
+
+// Resource is a resource that is not as declared.
+type Resource struct {
+	Title   string      `cbor:"1,keyasint"`
+	Claim   string      `cbor:"2,keyasint"`
+	Config  string      `cbor:"3,keyasint"`
+	Outcome string      `cbor:"4,keyasint"`
+	Code    reason.Code `cbor:"5,keyasint,omitzero"`
+	Message string      `cbor:"6,keyasint,omitempty"`
+	Since   int64       `cbor:"7,keyasint,omitempty"` // milliseconds since 1970
+	RetryAt int64       `cbor:"8,keyasint,omitempty"` // the same
+}
+
+// Host is what changes seldom.
+type Host struct {
+	Version string            `cbor:"1,keyasint,omitempty"` // of tako-agent
+	Facts   map[string]string `cbor:"2,keyasint,omitempty"`
+	CPUs    uint32            `cbor:"3,keyasint,omitempty"`
+	Memory  uint64            `cbor:"4,keyasint,omitempty"` // bytes
+}
+
+// Refused counts, since the agent was installed, what it did not believe.
+type Refused struct {
+	Forged       uint64 `cbor:"1,keyasint,omitempty"` // heads with a wrong signature, or for somebody else
+	Old          uint64 `cbor:"2,keyasint,omitempty"` // heads below the mark
+	Equivocation uint64 `cbor:"3,keyasint,omitempty"` // two roots under one version
+	Content      uint64 `cbor:"4,keyasint,omitempty"` // differences, nodes and bodies that are not what was asked for
+}
+
+// Bounds of messages.
+const (
+	ProblemsMax  = 10
+	MessageMax   = 1 << 10   // bytes of one text for people
+	HashesMax    = 256       // of one NodesRequest
+	PartBytesMax = 256 << 10 // of the bodies of one part, unless one alone is larger
+	// FrameMax is above the largest body, and what stands around it.
+	FrameMax = 1<<20 + 16<<10
+	// JoinMax is above a request to join: a certificate request and a name.
+	JoinMax = 32 << 10
+	// RequestMax is above the largest request: a Report with 256 configs and texts at their bounds.
+	RequestMax = 512 << 10
+	// ReplyMax is above 256 nodes or as many bodies as fit: whoever answers leaves out what does not.
+	ReplyMax = 4 << 20
+	// AnswerMax is of one answer to a question.
+	AnswerMax = 4 << 20
+)

@@ -1,0 +1,262 @@
+package wire
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"io"
+	"reflect"
+	"strings"
+	"testing"
+
+	"tako.dev/tako/declare"
+	"tako.dev/tako/internal/catalog"
+	"tako.dev/tako/internal/reason"
+)
+
+// full are messages with something in each field, and what may go over the wire of each.
+func full() map[string]any {
+	ms := uint32(3)
+	report := Report{
+		Session: Session{"a", 2}, Number: 3, Have: mark(4), Enforced: mark(3), Verdict: Verdict{Withheld, 1, 2, catalog.Digest{3}, reason.DiskFull, "words", 5},
+		Counts: Counts{1, 2, 3, 4, 5, 6, 7, 8, 9}, Configs: []ConfigReport{{"default/web", true, true, reason.DiskFull, "words", 6}},
+		Problems: []Resource{{"file /etc/motd", "path:/etc/motd", "default/web", "failed", reason.DiskFull, "words", 7, 8}},
+		Host:     &Host{"v1", map[string]string{"os": "linux", "arch": "amd64"}, 2, 3}, Refused: Refused{1, 2, 3, 4}, Stale: true, At: 9, Trust: 10,
+	}
+	return map[string]any{
+		"JoinRequest":  &JoinRequest{Protocol, "token", "web-1", []byte{1}, []byte{2}},
+		"RenewRequest": &RenewRequest{Protocol, []byte{1}},
+		"Credentials":  &Credentials{Protocol, []byte{1}, "web-1", "uid", []byte{2}},
+		"WatchRequest": &WatchRequest{Protocol, report},
+		"Frame":        &Frame{[]byte{1}, &Question{1, AskLogs, "nginx.service", 2, 3, 4}, &ms, 5},
+		"SyncRequest":  &SyncRequest{[]byte{1}, "default/web", catalog.Digest{1}, catalog.Digest{2}, catalog.Digest{3}},
+		"SyncPart":     &SyncPart{SyncDelta, []Change{{catalog.Digest{1}, true, nil}, {catalog.Digest{2}, false, []byte("body")}}, true},
+		"NodesRequest": &NodesRequest{[]byte{1}, CatalogLayer, []catalog.Digest{{1}, {2}}},
+		"NodesReply":   &NodesReply{[][]byte{[]byte("node"), nil}},
+		"Report":       &report,
+		"StatusReply":  &StatusReply{1, true},
+		"Problem":      &Problem{"TK1041", "words", "more", 3},
+	}
+}
+
+func mark(version uint64) catalog.Mark {
+	return catalog.Mark{Epoch: 1, Version: version, Root: catalog.Digest{9}, Issued: 10, Expires: 11}
+}
+
+// TestRoundTrip: each field of each message comes back, and what a later version adds is passed over.
+func TestRoundTrip(t *testing.T) {
+	for name, message := range full() {
+		v := reflect.ValueOf(message).Elem()
+		for i := range v.NumField() {
+			if v.Field(i).IsZero() {
+				t.Errorf("%s.%s is not tried", name, v.Type().Field(i).Name)
+			}
+		}
+		data, err := Encode(message)
+		if err != nil {
+			t.Fatal(err)
+		}
+		back := reflect.New(v.Type()).Interface()
+		if err := Decode(data, back); err != nil || !reflect.DeepEqual(message, back) {
+			t.Errorf("%s came back as %+v, %v", name, back, err)
+		}
+		var fields map[int]any
+		if err := Decode(data, &fields); err != nil {
+			t.Fatal(err)
+		}
+		fields[1000] = "from a later version"
+		later, err := Encode(fields)
+		if err != nil {
+			t.Fatal(err)
+		}
+		again := reflect.New(v.Type()).Interface()
+		if err := Decode(later, again); err != nil || !reflect.DeepEqual(message, again) {
+			t.Errorf("%s of a later version came as %+v, %v", name, again, err)
+		}
+	}
+}
+
+// TestFrames: they follow one another, and one that is cut off or too long is told.
+func TestFrames(t *testing.T) {
+	var b bytes.Buffer
+	for i := range 3 {
+		if err := WriteFrame(&b, Frame{Trust: uint64(i + 1)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	whole := bytes.Clone(b.Bytes())
+	for i := range 3 {
+		var f Frame
+		if err := ReadFrame(&b, &f); err != nil || f.Trust != uint64(i+1) {
+			t.Fatalf("frame %d: %+v, %v", i, f, err)
+		}
+	}
+	if err := ReadFrame(&b, &Frame{}); !errors.Is(err, io.EOF) {
+		t.Errorf("at the end: %v", err)
+	}
+	one := len(whole) / 3
+	for n := 1; n < one; n++ {
+		if err := ReadFrame(bytes.NewReader(whole[:n]), &Frame{}); !errors.Is(err, io.ErrUnexpectedEOF) {
+			t.Errorf("cut off after %d bytes: %v", n, err)
+		}
+	}
+	long := binary.BigEndian.AppendUint32(nil, FrameMax+1)
+	if err := ReadFrame(bytes.NewReader(long), &Frame{}); !reason.Is(err, reason.StateCorrupt) {
+		t.Errorf("too long: %v", err)
+	}
+	if err := WriteFrame(io.Discard, Frame{Head: make([]byte, FrameMax)}); !reason.Is(err, reason.InternalFault) {
+		t.Errorf("too long to write: %v", err)
+	}
+	if err := ReadAll(bytes.NewReader(make([]byte, 11)), 10, &Frame{}); !reason.Is(err, reason.StateCorrupt) {
+		t.Errorf("a message that is too long: %v", err)
+	}
+}
+
+// TestLargestPart: the largest body fits into one frame.
+func TestLargestPart(t *testing.T) {
+	p := SyncPart{Kind: SyncSnapshot, Changes: []Change{{Key: catalog.Digest{1}, Body: make([]byte, declare.BodyBytesMax)}}, Last: true}
+	if err := WriteFrame(io.Discard, p); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestRefusedForms: what has two readings has none.
+func TestRefusedForms(t *testing.T) {
+	for name, data := range map[string]string{
+		"a field twice":          "\xa2\x01\x01\x01\x02",
+		"without a length":       "\xbf\x01\x01\xff",
+		"a tag":                  "\xc1\xa1\x01\x01",
+		"something behind it":    "\xa1\x01\x01\x00",
+		"too deep":               strings.Repeat("\x81", 20) + "\x00",
+		"an array without bytes": "\x9b\x7f\xff\xff\xff\xff\xff\xff\xff",
+	} {
+		if err := Decode([]byte(data), &Problem{}); !reason.Is(err, reason.StateCorrupt) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func TestValidate(t *testing.T) {
+	good := full()["Report"].(*Report)
+	if err := good.Validate(); err != nil {
+		t.Error(err)
+	}
+	long := strings.Repeat("x", 8<<10)
+	for name, change := range map[string]func(*Report){
+		"session":            func(r *Report) { r.Session.ID = long },
+		"verdict":            func(r *Report) { r.Verdict.Message = long },
+		"configs":            func(r *Report) { r.Configs = make([]ConfigReport, catalog.LayersMax+2) },
+		"id of a config":     func(r *Report) { r.Configs = []ConfigReport{{ID: long}} },
+		"message":            func(r *Report) { r.Configs = []ConfigReport{{Message: long}} },
+		"problems":           func(r *Report) { r.Problems = make([]Resource, ProblemsMax+1) },
+		"title":              func(r *Report) { r.Problems = []Resource{{Title: long}} },
+		"claim":              func(r *Report) { r.Problems = []Resource{{Claim: long}} },
+		"config":             func(r *Report) { r.Problems = []Resource{{Config: long}} },
+		"outcome":            func(r *Report) { r.Problems = []Resource{{Outcome: long}} },
+		"message of one":     func(r *Report) { r.Problems = []Resource{{Message: long}} },
+		"version":            func(r *Report) { r.Host = &Host{Version: long} },
+		"name of a fact":     func(r *Report) { r.Host = &Host{Facts: map[string]string{long: ""}} },
+		"fact":               func(r *Report) { r.Host = &Host{Facts: map[string]string{"a": long}} },
+		"more facts than is": func(r *Report) { r.Host = &Host{Facts: manyFacts()} },
+	} {
+		r := *good
+		if change(&r); r.Validate() == nil {
+			t.Errorf("%s: it is taken", name)
+		}
+	}
+}
+
+func manyFacts() map[string]string {
+	facts := map[string]string{}
+	for i := range factsMax + 1 {
+		facts[strings.Repeat("f", i%200)+string(rune('a'+i/200))] = ""
+	}
+	return facts
+}
+
+func TestVerdictNames(t *testing.T) {
+	for v := Pending; v <= Quarantined; v++ {
+		if v.String() == "Unknown" {
+			t.Errorf("verdict %d has no name", v)
+		}
+	}
+	if got := VerdictType(99).String(); got != "Unknown" {
+		t.Errorf("a verdict of a later version is %s", got)
+	}
+}
+
+// fuzz decodes anything as a message: what comes through is bounded by what came in, and encodes to the same bytes for ever.
+func fuzz[M any](f *testing.F) {
+	var zero M
+	for name, message := range full() {
+		if reflect.TypeOf(message).Elem() == reflect.TypeOf(zero) {
+			data, err := Encode(message)
+			if err != nil {
+				f.Fatal(name, err)
+			}
+			f.Add(data)
+			f.Add(data[:len(data)/2])
+		}
+	}
+	f.Add([]byte{0xa0})
+	f.Fuzz(func(t *testing.T, data []byte) {
+		var message M
+		if err := Decode(data, &message); err != nil {
+			if !reason.Is(err, reason.StateCorrupt) {
+				t.Errorf("an error without its code: %v", err)
+			}
+			return
+		}
+		first, err := Encode(message)
+		if err != nil {
+			t.Fatal(err)
+		}
+		// Numbers have one form each, and the fields that are missing are at most a hundred bytes or so.
+		if len(first) > 4*len(data)+1<<10 {
+			t.Errorf("%d bytes have become %d", len(data), len(first))
+		}
+		var again M
+		if err := Decode(first, &again); err != nil {
+			t.Fatalf("what was encoded is not read: %v", err)
+		}
+		second, err := Encode(again)
+		if err != nil || !bytes.Equal(first, second) {
+			t.Errorf("it has two forms: %x and %x, %v", first, second, err)
+		}
+	})
+}
+
+func FuzzJoinRequest(f *testing.F)  { fuzz[JoinRequest](f) }
+func FuzzRenewRequest(f *testing.F) { fuzz[RenewRequest](f) }
+func FuzzCredentials(f *testing.F)  { fuzz[Credentials](f) }
+func FuzzWatchRequest(f *testing.F) { fuzz[WatchRequest](f) }
+func FuzzFrame(f *testing.F)        { fuzz[Frame](f) }
+func FuzzSyncRequest(f *testing.F)  { fuzz[SyncRequest](f) }
+func FuzzSyncPart(f *testing.F)     { fuzz[SyncPart](f) }
+func FuzzNodesRequest(f *testing.F) { fuzz[NodesRequest](f) }
+func FuzzNodesReply(f *testing.F)   { fuzz[NodesReply](f) }
+func FuzzStatusReply(f *testing.F)  { fuzz[StatusReply](f) }
+func FuzzProblem(f *testing.F)      { fuzz[Problem](f) }
+func FuzzReport(f *testing.F)       { fuzz[Report](f) }
+
+// FuzzReadFrame: a stream of anything ends, and is not read into more memory than a frame may have.
+func FuzzReadFrame(f *testing.F) {
+	var b bytes.Buffer
+	if err := errors.Join(WriteFrame(&b, Frame{Trust: 1}), WriteFrame(&b, Frame{Head: []byte("head")})); err != nil {
+		f.Fatal(err)
+	}
+	f.Add(b.Bytes())
+	f.Add([]byte{0xff, 0xff, 0xff, 0xff})
+	f.Fuzz(func(t *testing.T, data []byte) {
+		for r := bytes.NewReader(data); ; {
+			var frame Frame
+			err := ReadFrame(r, &frame)
+			if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || reason.Is(err, reason.StateCorrupt) {
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+	})
+}
