@@ -85,37 +85,46 @@ func (f *convergeFlags) previews() bool { return f.dryRun || f.diff }
 
 // options wires the agent together.
 func (f *convergeFlags) options() (agent.Options, *all.Host, error) {
-	root, err := filepath.Abs(f.root)
+	opts, host, err := f.common.host(f.previews(), f.audit)
 	if err != nil {
-		return agent.Options{}, nil, &reason.Error{Code: reason.Usage, Doing: "find --root " + f.root, Cause: err}
+		return opts, nil, err
 	}
-	state, err := f.stateDir()
+	opts.Files, opts.NodeName, opts.Labels = f.files, nodeName(), f.labels
+	return opts, host, nil
+}
+
+// host opens the host that the agent is to keep.
+func (c *common) host(readOnly bool, auditEvery string) (agent.Options, *all.Host, error) {
+	root, err := filepath.Abs(c.root)
+	if err != nil {
+		return agent.Options{}, nil, &reason.Error{Code: reason.Usage, Doing: "find --root " + c.root, Cause: err}
+	}
+	state, err := c.stateDir()
 	if err != nil {
 		return agent.Options{}, nil, err
 	}
-	audit, err := f.auditInterval()
+	audit, err := auditInterval(auditEvery)
 	if err != nil {
 		return agent.Options{}, nil, err
 	}
-	host, err := all.Open(all.Options{Root: root, StateDir: state, ReadOnly: f.previews()})
+	host, err := all.Open(all.Options{Root: root, StateDir: state, ReadOnly: readOnly})
 	if err != nil {
 		return agent.Options{}, nil, err
 	}
-	opts := agent.Options{Files: f.files, StateDir: state, NodeName: nodeName(), Labels: f.labels, Root: host.Root, Types: host.Types,
-		Facts: host, Audit: audit}
+	opts := agent.Options{StateDir: state, Root: host.Root, Types: host.Types, Facts: host, Audit: audit}
 	if host.Bus != nil {
 		opts.Bus = host.Bus
 	}
 	return opts, host, nil
 }
 
-func (f *convergeFlags) auditInterval() (time.Duration, error) {
-	if f.audit == "never" {
+func auditInterval(audit string) (time.Duration, error) {
+	if audit == "never" {
 		return 0, nil
 	}
-	d, err := time.ParseDuration(f.audit)
+	d, err := time.ParseDuration(audit)
 	if err != nil || d < time.Minute {
-		return 0, &reason.Error{Code: reason.Usage, Doing: "read --audit " + f.audit, Hint: "write never, or a time of at least a minute, such as 1h"}
+		return 0, &reason.Error{Code: reason.Usage, Doing: "read --audit " + audit, Hint: "write never, or a time of at least a minute, such as 1h"}
 	}
 	return d, nil
 }

@@ -63,6 +63,8 @@ and says why where it cannot.
   tako-agent converge -f site.yaml --diff     what would change
   tako-agent converge -f site.yaml            make it so, once
   tako-agent converge -f site.yaml --watch    keep it so
+  tako-agent join -                           let the servers of a cluster say what is declared
+  tako-agent run                              keep this host as they say
   tako-agent why /etc/motd                    why something is as it is`,
 		SilenceErrors: true, SilenceUsage: true,
 		PersistentPreRunE: func(*cobra.Command, []string) error {
@@ -78,7 +80,7 @@ and says why where it cannot.
 		return &reason.Error{Code: reason.Usage, Doing: c.CommandPath(), Cause: err, Hint: c.CommandPath() + " --help"}
 	})
 	root.CompletionOptions.HiddenDefaultCmd = true
-	root.AddCommand(newConverge(flags), newStatus(flags), newWhy(flags), newHistory(flags), newVersion())
+	root.AddCommand(newJoin(flags), newRun(flags), newConverge(flags), newStatus(flags), newWhy(flags), newHistory(flags), newVersion())
 	root.SetHelpCommand(newHelp(flags))
 	return root
 }

@@ -69,6 +69,9 @@ func (c *common) showReport(r *agent.Report, running bool) error {
 		heard = "agent not running; as of " + present.Ago(r.At, now)
 	}
 	fmt.Printf("● %s  %s  %s\n", present.Quote(r.Node), countsText(r), heard)
+	if r.Cluster != nil {
+		fmt.Print(clusterText(r.Cluster, now))
+	}
 	for _, p := range r.Refused {
 		fmt.Printf("! %s: the newest declaration is refused, the last good one is enforced\n%s", reason.DeclarationStale, indent(problemText(&p)))
 	}
@@ -89,6 +92,50 @@ func (c *common) showReport(r *agent.Report, running bool) error {
 		fmt.Printf("next: tako-agent why %s%s\n", present.Quote(worst), c.rootFlag())
 	}
 	return verdict
+}
+
+// clusterText says how a host stands to its cluster: what it was told last, and what people have asked for.
+func clusterText(c *agent.Cluster, now time.Time) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "  Cluster  %s  version %d", c.Name, c.Version)
+	switch {
+	case c.Newest == 0:
+		b.WriteString("; nothing was told to this host yet")
+	case c.Newest != c.Version:
+		fmt.Fprintf(&b, "; the newest is %d: %s", c.Newest, c.Verdict)
+	default:
+		fmt.Fprintf(&b, ": %s", c.Verdict)
+	}
+	if !c.Since.IsZero() {
+		fmt.Fprintf(&b, "  %s", present.Ago(c.Since, now))
+	}
+	b.WriteByte('\n')
+	fmt.Fprintf(&b, "  Server   %s  %s", present.Escape(strings.Join(c.Servers, ", ")), connectionText(c, now))
+	if c.Stale {
+		fmt.Fprintf(&b, "; stale since %s, the last good state is enforced", present.Ago(c.Expires, now))
+	}
+	b.WriteByte('\n')
+	if !c.TryUntil.IsZero() {
+		fmt.Fprintf(&b, "  Trial    falls back in %s unless it is confirmed\n", present.Duration(c.TryUntil.Sub(now)))
+	}
+	for _, h := range c.Holds {
+		what := strings.TrimSpace(h.Config + " " + h.Claim)
+		if what == "" {
+			what = "everything"
+		}
+		fmt.Fprintf(&b, "  Held     %s by %s for %s: %s\n", present.Quote(what), present.Escape(h.Owner), present.Duration(h.Until.Sub(now)), present.Escape(h.Reason))
+	}
+	return b.String()
+}
+
+func connectionText(c *agent.Cluster, now time.Time) string {
+	switch {
+	case c.Connected:
+		return "connected since " + present.Ago(c.ConnectedSince, now)
+	case !c.ConnectedSince.IsZero():
+		return "not connected since " + present.Ago(c.ConnectedSince, now)
+	}
+	return "not connected yet"
 }
 
 func (c *common) rootFlag() string {

@@ -41,7 +41,12 @@ func (l *loop) begin(ctx context.Context) error {
 		return err
 	}
 	l.lookup = lookup
-	d, err := load.Declared(l.opts.Files, l.store, lookup, l.opts.lane)
+	if l.joined != nil {
+		if err := l.awake(); err != nil {
+			return err
+		}
+	}
+	d, err := l.source.desired(l.store, lookup, l.opts.lane)
 	if err != nil {
 		if !l.opts.Watch || len(l.store.Active()) == 0 {
 			return err
@@ -54,7 +59,10 @@ func (l *loop) begin(ctx context.Context) error {
 	if err := l.adopt(ctx, d); err != nil {
 		return err
 	}
-	l.subs.WatchDeclarations(l.opts.Files)
+	if l.joined != nil {
+		l.makeAppointment(&l.joined.life)
+	}
+	l.subs.WatchDeclarations(l.source.files())
 	l.rearm()
 	l.sweep(ctx)
 	if err := forget(ctx, l.errands()); err != nil {
@@ -102,10 +110,12 @@ func (l *loop) reload(ctx context.Context) {
 		return
 	}
 	l.lookup = lookup
-	d, err := load.Declared(l.opts.Files, l.store, lookup, l.opts.lane)
-	if err == nil {
+	d, err := l.source.desired(l.store, lookup, l.opts.lane)
+	switch {
+	case err == nil && l.joined != nil: // what is refused is the servers' newest state, and not this one
+	case err == nil:
 		l.refuse = nil
-	} else {
+	default:
 		l.refused(err)
 		if d, err = load.LastGood(l.store, lookup, l.opts.lane); err != nil {
 			l.book.trouble("read the active state", err)
@@ -115,7 +125,7 @@ func (l *loop) reload(ctx context.Context) {
 	if err := l.adopt(ctx, d); err != nil {
 		l.refused(err)
 	}
-	l.subs.WatchDeclarations(l.opts.Files) // there may be new directories
+	l.subs.WatchDeclarations(l.source.files()) // there may be new directories
 	l.rearm()
 }
 
@@ -136,10 +146,15 @@ func (l *loop) adopt(ctx context.Context, d *load.State) error {
 	if err := d.Commit(l.store); err != nil {
 		return err
 	}
+	l.source.complete(d)
 	l.bodies.Swap(d)
 	parts := make([]*part, graph.Len())
+	var again []converge.ID // parts that the engine has no reason to look at, although something about them has changed
 	for i := range parts {
 		parts[i] = l.part(ctx, d, &d.Compiled.Items[i], graph.Vertices[i].Digest)
+		if l.changed(parts[i]) {
+			again = append(again, converge.ID(i))
+		}
 	}
 	l.parts = parts
 	if err := l.subs.Swap(ctx, subscribers(parts)); err != nil {
@@ -152,6 +167,7 @@ func (l *loop) adopt(ctx context.Context, d *load.State) error {
 			return err
 		}
 		l.carryOut(ctx, effects)
+		l.look(ctx, again)
 		return nil
 	}
 	pending, budgets := l.store.Resume(time.Now())
@@ -176,7 +192,11 @@ func (l *loop) part(ctx context.Context, d *load.State, it *core.Item, digest co
 	if l.engine != nil {
 		if id := l.engine.Graph().ID(core.Key(it.Claim)); id != converge.None && l.parts[id].digest == digest && l.parts[id].when == it.When {
 			p := *l.parts[id]
-			p.title, p.config, p.place, p.plan = it.Title, it.Config, it.Place.String(), host.Plan{}
+			p.title, p.config, p.place, p.plan, p.hold = it.Title, it.Config, it.Place.String(), host.Plan{}, it.Hold
+			if p.res == nil && p.removal == nil && it.Err == nil && p.when == "" {
+				l.bind(ctx, &p, it.Resource) // its secret can be opened by now
+			}
+			it.Resource = declare.Resource{}
 			return &p
 		}
 	}
@@ -250,8 +270,33 @@ func (o *Options) engine() converge.Options {
 // lane names the lane of a type.
 func (o *Options) lane(t declare.ResourceType) string { return o.Types[t].Lane().Name }
 
+// changed tells whether a part is to be looked at although its desire is what it was.
+func (l *loop) changed(p *part) bool {
+	if l.engine == nil {
+		return false
+	}
+	id := l.engine.Graph().ID(p.Key())
+	if id == converge.None || l.parts[id].digest != p.digest {
+		return false
+	}
+	was := l.parts[id]
+	return (was.hold == nil) != (p.hold == nil) || was.res == nil && p.res != nil
+}
+
+// look looks at some parts again.
+func (l *loop) look(ctx context.Context, ids []converge.ID) {
+	if len(ids) > 0 {
+		l.step(ctx, converge.Examine{IDs: ids})
+	}
+}
+
 // release gives memory back that loading and converging needed and idling does not.
-func release() {
+func (l *loop) release() {
+	if l.joined != nil {
+		if err := l.joined.held.Release(); err != nil {
+			l.book.trouble("close what was read", err)
+		}
+	}
 	runtime.GC()
 	debug.FreeOSMemory()
 }

@@ -28,8 +28,9 @@ const declarationQuiet = 200 * time.Millisecond
 
 // Agent keeps one host as declared. It is made by New and lives in Run.
 type Agent struct {
-	opts  Options
-	store *store.Store
+	opts   Options
+	store  *store.Store
+	joined *joined // nil for a host that stands alone
 }
 
 // New opens the state directory, of which it becomes the only owner, and starts nothing.
@@ -37,21 +38,37 @@ func New(opts Options) (*Agent, error) {
 	if err := opts.validate(); err != nil {
 		return nil, err
 	}
+	if err := opts.belongs(); err != nil {
+		return nil, err
+	}
 	st, err := store.Open(opts.StateDir, time.Now())
 	if err != nil {
 		return nil, err
 	}
-	return &Agent{opts: opts, store: st}, nil
+	a := &Agent{opts: opts, store: st}
+	if opts.Joined {
+		if a.joined, err = openJoined(opts.StateDir); err != nil {
+			return nil, errors.Join(err, st.Close())
+		}
+		a.opts.NodeName, a.opts.Labels = a.joined.identity.Node().Name, nil
+	}
+	return a, nil
 }
 
 // Close gives the state directory back, for an Agent that is not run.
-func (a *Agent) Close() error { return a.store.Close() }
+func (a *Agent) Close() error {
+	err := a.store.Close()
+	if a.joined != nil {
+		err = errors.Join(err, a.joined.held.Close())
+	}
+	return err
+}
 
 // Run converges, and with Options.Watch stays converged, until the context ends. Operations in flight are waited for. The
 // error is nil when everything is converged, or when the context of a watching agent ended. It may be called once; the
 // state directory is given back when it returns.
 func (a *Agent) Run(ctx context.Context) (err error) {
-	defer func() { err = errors.Join(err, a.store.Close()) }()
+	defer func() { err = errors.Join(err, a.Close()) }()
 	subs, err := subscribe.New(subscribe.Options{Root: a.opts.Root, Bus: a.opts.Bus, Lasting: a.opts.Watch})
 	if err != nil {
 		return err
@@ -61,7 +78,11 @@ func (a *Agent) Run(ctx context.Context) (err error) {
 	l := &loop{
 		opts: &a.opts, store: a.store, subs: subs, inbox: make(chan func(), inboxSize), wake: time.NewTimer(time.Hour), slow: time.NewTimer(subscribe.SlowCheck),
 		quiet:  time.NewTimer(declarationQuiet),
-		bodies: load.NewBodies(a.store), book: newBook(a.store, &a.opts),
+		bodies: load.NewBodies(a.store), book: newBook(a.store, &a.opts), source: declared(a.opts.Files), joined: a.joined,
+	}
+	if a.joined != nil {
+		l.source, l.book.scrub = a.joined, a.joined.vault.Scrub
+		l.bodies.OpenWith(a.joined.vault.Open)
 	}
 	l.wake.Stop()
 	l.quiet.Stop()
@@ -78,6 +99,8 @@ func (a *Agent) Run(ctx context.Context) (err error) {
 // loop is the state of a running agent. Only Run's goroutine touches it, but for what is said to be shared.
 type loop struct {
 	opts   *Options
+	source source
+	joined *joined      // nil for a host that stands alone; what of it is shared is said there
 	store  *store.Store // shared
 	subs   *subscribe.Subscriptions
 	bodies *load.Bodies // shared
@@ -126,6 +149,9 @@ func (l *loop) start(ctx context.Context, sources *sync.WaitGroup) {
 	run("audit", l.audit)
 	run("forget old content", l.forgetDaily)
 	run("tell the watchdog", l.watchdog)
+	if l.joined != nil {
+		run("talk to the servers", l.transfer)
+	}
 }
 
 // serve is the loop.
@@ -148,8 +174,11 @@ func (l *loop) serve(ctx context.Context) error {
 			l.rested()
 		case <-l.slow.C:
 			l.unheard(ctx)
+		case <-l.joined.due():
+			l.appointment(ctx)
 		case <-ctx.Done():
 			l.end()
+			l.goodbye()
 			l.book.save(l.report(false))
 			if l.opts.Watch {
 				return nil

@@ -38,6 +38,7 @@ type Line struct {
 type book struct {
 	store    *store.Store
 	onLine   func(Line)
+	scrub    func(string) string // nil where there are no secrets
 	pid      int
 	totals   Totals
 	troubles []trouble
@@ -79,11 +80,12 @@ func (l *loop) reported(r converge.Report) {
 	}
 	p, b := l.parts[r.ID], l.book
 	b.unsaved = true
+	l.happened()
 	line := Line{At: time.Now(), Resource: l.resource(r.ID)}
 	line.Resource.Outcome, line.Resource.Detail = r.Outcome, r.Detail
-	line.Resource.Problem = l.explain(p, r.Status)
+	line.Resource.Problem = b.cleaned(l.explain(p, r.Status))
 	if r.Outcome == reason.Repaired {
-		line.Changes, line.Note = changes(p.plan.Changes), p.note
+		line.Changes, line.Note = b.cleanAll(changes(p.plan.Changes)), b.clean(p.note)
 		p.plan, p.note = host.Plan{}, ""
 		switch {
 		case p.removal != nil || r.Detail == reason.Change:
@@ -150,8 +152,32 @@ func (b *book) trouble(what string, err error) {
 
 func (b *book) show(p *Problem) {
 	if b.onLine != nil {
+		p = b.cleaned(p)
 		b.onLine(Line{At: time.Now(), Trouble: p})
 	}
+}
+
+// clean takes the values of secrets out of a text.
+func (b *book) clean(text string) string {
+	if b.scrub == nil {
+		return text
+	}
+	return b.scrub(text)
+}
+
+func (b *book) cleanAll(texts []string) []string {
+	for i := range texts {
+		texts[i] = b.clean(texts[i])
+	}
+	return texts
+}
+
+// cleaned is a problem without the values of secrets.
+func (b *book) cleaned(p *Problem) *Problem {
+	if p == nil || b.scrub == nil {
+		return p
+	}
+	return &Problem{Code: p.Code, Message: b.clean(p.Message), Hint: b.clean(p.Hint), Evidence: b.clean(p.Evidence)}
 }
 
 // note keeps a trouble for the report; a newer one of the same kind replaces the older.
@@ -210,16 +236,22 @@ func (b *book) save(r *Report) {
 // settled does what is only due when nothing else is: after loading at once, otherwise with the next rest, it saves what was
 // found out and gives memory back.
 func (l *loop) settled() {
-	if l.engine == nil || !l.engine.Quiet() {
+	if l.engine == nil {
 		return
 	}
+	if !l.engine.Quiet() {
+		l.tellServers()
+		return
+	}
+	l.reached()
+	l.tellServers()
 	if l.book.loaded {
 		l.book.loaded = false
 		if err := l.store.SetConverged(l.converged); err != nil {
 			l.book.trouble("note what is converged", err)
 		}
 		l.book.save(l.report(false))
-		release()
+		l.release()
 	}
 	b := l.book
 	if !b.rested && !b.resting {
@@ -241,7 +273,7 @@ func (l *loop) rested() {
 	if b.unsaved {
 		b.save(l.report(false))
 	}
-	release()
+	l.release()
 }
 
 // converged yields what is known to have been converged with its present desire.

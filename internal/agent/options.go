@@ -3,6 +3,7 @@ package agent
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"time"
 
 	"tako.dev/tako/declare"
@@ -13,7 +14,8 @@ import (
 
 // Options say what an agent keeps, where, and with what.
 type Options struct {
-	Files    []string          // declaration files and directories
+	Files    []string          // declaration files and directories; none of a host that has joined a cluster
+	Joined   bool              // what is desired comes from the servers of a cluster; NodeName and Labels do not count then
 	StateDir string            // where its state lives, a path of the host
 	NodeName string            // $(node.name)
 	Labels   map[string]string // node.labels
@@ -26,6 +28,8 @@ type Options struct {
 	// Audit is the interval of the audit; 0 means never. An audit looks at everything, paced, and proves that the events
 	// missed nothing.
 	Audit time.Duration
+	// Log gets what the transfer has to say; nil is for nobody.
+	Log *slog.Logger
 	// OnLine is called from the loop for each thing that a person who watches should see. It must not block for long.
 	OnLine func(Line)
 }
@@ -44,6 +48,8 @@ func (o *Options) validate() error {
 		return errors.New("agent options: no state directory")
 	case o.Root == nil || len(o.Types) == 0 || o.Facts == nil:
 		return errors.New("agent options: no root, no resource types or no facts")
+	case o.Joined && (len(o.Files) > 0 || !o.Watch):
+		return errors.New("agent options: a host that has joined has no declaration files, and is kept for good")
 	case o.Audit < 0:
 		return errors.New("agent options: the audit's interval is negative")
 	}

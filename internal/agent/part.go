@@ -3,6 +3,7 @@ package agent
 import (
 	"tako.dev/tako/declare"
 	"tako.dev/tako/internal/agent/core"
+	"tako.dev/tako/internal/catalog"
 	"tako.dev/tako/internal/converge"
 	"tako.dev/tako/internal/host"
 	"tako.dev/tako/internal/reason"
@@ -19,10 +20,11 @@ type part struct {
 	err     *reason.Error // why it could not be bound; it is tried again at each check
 	res     host.Resource // nil until it is bound
 	digest  converge.Digest
-	restore bool      // what was there before the first change is kept
-	removal *removal  // not nil for what has left the declaration
-	plan    host.Plan // of the last check, until it is applied; then its changes, until they are told
-	note    string    // of the last operation
+	restore bool          // what was there before the first change is kept
+	hold    *catalog.Hold // it is looked at and not changed
+	removal *removal      // not nil for what has left the declaration
+	plan    host.Plan     // of the last check, until it is applied; then its changes, until they are told
+	note    string        // of the last operation
 }
 
 // removal is what is still to be undone.
@@ -33,7 +35,7 @@ type removal struct {
 
 func newPart(it *core.Item, digest converge.Digest) *part {
 	return &part{claim: it.Claim, title: it.Title, config: it.Config, place: it.Place.String(), kind: it.Type, when: it.When, err: it.Err,
-		digest: digest, restore: it.OnRemove == declare.OnRemoveRestore}
+		digest: digest, restore: it.OnRemove == declare.OnRemoveRestore, hold: it.Hold}
 }
 
 // Key is the part's in the graph.

@@ -40,6 +40,9 @@ func Preview(ctx context.Context, opts Options) ([]Planned, error) {
 	if err := opts.validate(); err != nil {
 		return nil, err
 	}
+	if err := opts.belongs(); reason.Is(err, reason.HostJoined) {
+		return nil, err
+	}
 	st, err := store.Inspect(opts.StateDir)
 	if err != nil {
 		return nil, err

@@ -30,6 +30,7 @@ type Report struct {
 	Omitted   int                    `json:"omitted,omitempty"`
 	Refused   []Problem              `json:"refused,omitempty"`  // why the newest declaration is not the one enforced
 	Degraded  []Problem              `json:"degraded,omitempty"` // what the agent cannot do as well as it should
+	Cluster   *Cluster               `json:"cluster,omitempty"`  // of a host that has joined
 	Totals    Totals                 `json:"totals"`
 }
 
@@ -117,6 +118,7 @@ func (l *loop) report(all bool) *Report {
 		Counts: map[reason.Outcome]int{}, Totals: l.book.totals}
 	r.Totals.Watches, r.Totals.Overflows = l.subs.Counts()
 	r.Converged = len(l.refuse) == 0
+	r.Cluster = l.cluster()
 	var fixed []repair
 	for i := range l.parts {
 		id := converge.ID(i)
@@ -179,7 +181,10 @@ func rank(o reason.Outcome) int {
 func (l *loop) resource(id converge.ID) Resource {
 	p, st := l.parts[id], l.engine.Status(id)
 	r := Resource{Title: p.title, Claim: p.claim.String(), Config: p.config, Place: p.place, Outcome: st.Outcome, Detail: st.Detail,
-		Problem: l.explain(p, st), Since: st.Since, Attempts: st.Attempts, RetryAt: st.RetryAt, When: p.when}
+		Problem: l.book.cleaned(l.explain(p, st)), Since: st.Since, Attempts: st.Attempts, RetryAt: st.RetryAt, When: p.when}
+	if st.Detail == reason.Held && p.hold != nil {
+		r.RetryAt = time.Unix(p.hold.Until, 0) // it is looked at before, but nothing is done
+	}
 	if st.BlockedBy != converge.None {
 		r.BlockedBy = l.parts[st.BlockedBy].title
 	}
@@ -227,6 +232,14 @@ func (l *loop) degraded() []Problem {
 	}
 	if e := l.subs.Unwatched(); e != nil {
 		list = append(list, *problem(e))
+	}
+	if l.joined != nil {
+		for _, e := range l.joined.held.Troubles() {
+			list = append(list, *problem(e))
+		}
+	}
+	for i := range list {
+		list[i] = *l.book.cleaned(&list[i])
 	}
 	return list
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"tako.dev/tako/declare"
+	"tako.dev/tako/internal/catalog"
 	"tako.dev/tako/internal/converge"
 	"tako.dev/tako/internal/host"
 	"tako.dev/tako/internal/reason"
@@ -22,6 +23,7 @@ type job struct {
 	op    converge.Op
 	parts []*part
 	plans []host.Plan // of an apply, one each
+	holds []*catalog.Hold
 }
 
 // outcome is what a job found or did for one part.
@@ -34,12 +36,15 @@ type outcome struct {
 
 // startOp starts an operation in a goroutine of its own. refused is why it must not begin; then it only fails.
 func (l *loop) startOp(ctx context.Context, op converge.Op, refused error) {
-	j := job{op: op, parts: make([]*part, len(op.IDs))}
+	j := job{op: op, parts: make([]*part, len(op.IDs)), holds: make([]*catalog.Hold, len(op.IDs))}
 	if op.Verb == converge.Apply {
 		j.plans = make([]host.Plan, len(op.IDs))
 	}
 	for i, id := range op.IDs {
 		j.parts[i] = l.parts[id]
+		if h := j.parts[i].hold; h != nil && time.Now().Unix() < h.Until {
+			j.holds[i] = h
+		}
 		if j.plans != nil {
 			j.plans[i], l.parts[id].plan = l.parts[id].plan, host.Plan{}
 		}
@@ -121,6 +126,10 @@ func (l *loop) do(ctx context.Context, j job) (out []outcome) {
 			l.apply(ctx, l.opts.Types[kind], j, at, out)
 		case converge.Refresh:
 			for _, i := range at {
+				if j.holds[i] != nil {
+					out[i].result.Err = heldBy(j.parts[i], j.holds[i])
+					continue
+				}
 				out[i] = l.refresh(ctx, l.opts.Types[kind], j.parts[i], j.op.Upto[i])
 			}
 		}
@@ -144,7 +153,9 @@ func (l *loop) check(ctx context.Context, t host.Type, j job, at []int, out []ou
 		p := j.parts[i]
 		switch {
 		case p.removal != nil:
-			out[i].result.InSync = p.removal.done
+			if out[i].result.InSync = p.removal.done; !p.removal.done && j.holds[i] != nil {
+				out[i].result.Err = heldBy(p, j.holds[i])
+			}
 			continue
 		case p.res == nil:
 			out[i].bound, out[i].result.Err = l.bindAgain(ctx, t, p)
@@ -168,6 +179,9 @@ func (l *loop) check(ctx context.Context, t host.Type, j job, at []int, out []ou
 	for k, i := range asked {
 		out[i].plan = plans[k]
 		out[i].result = converge.Result{Err: reason.Of(plans[k].Err), InSync: plans[k].Empty(), Recognised: plans[k].Recognised}
+		if plans[k].Err == nil && !plans[k].Empty() && j.holds[i] != nil {
+			out[i].result.Err = heldBy(j.parts[i], j.holds[i])
+		}
 	}
 }
 

@@ -1,6 +1,7 @@
 package core
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"fmt"
 	"strings"
@@ -42,8 +43,9 @@ type Item struct {
 	Removal  int              // index in Input.Removals; -1 for an entry
 	Resource declare.Resource // expanded
 	When     string           // why it is not applicable: its condition; empty where it is
-	Err      *reason.Error    // it cannot be expanded on this host
+	Err      *reason.Error    // it cannot be had on this host; of a secret until its content is filled in
 	After    []declare.Claim  // what it comes after in this graph
+	Hold     *catalog.Hold    // it is looked at and not changed; see Compiled.Hold
 }
 
 // Compiled is a host's graph; Items[id] belongs to Graph.Vertices[id].
@@ -91,8 +93,9 @@ type compiler struct {
 	cross    []converge.Edge // notifications between configs
 }
 
+// add adds a vertex. One of a type that is not known here is never worked on, so any lane will do.
 func (c *compiler) add(it Item, v converge.Vertex) {
-	v.Key, v.Title, v.Lane = Key(it.Claim), it.Title, c.in.Lane(it.Type)
+	v.Key, v.Title, v.Lane = Key(it.Claim), it.Title, c.in.Lane(cmp.Or(it.Type, declare.TypeFile))
 	c.ids[it.Claim] = converge.ID(len(c.items))
 	c.items = append(c.items, it)
 	c.vertices = append(c.vertices, v)
@@ -100,7 +103,7 @@ func (c *compiler) add(it Item, v converge.Vertex) {
 
 func (c *compiler) addEntry(i int) {
 	e := &c.in.Entries[i]
-	it := Item{Claim: e.Claim(), Title: e.Resource.Title(), Config: e.Config, Type: e.Resource.Type(), Place: e.Place,
+	it := Item{Claim: e.Claim(), Title: e.Title(), Config: e.Config, Type: e.Resource.Type(), Place: e.Place,
 		OnRemove: e.Resource.OnRemoveOrDefault(), Entry: i, Removal: -1, Resource: e.Resource}
 	applies, err := Applicable(e.Resource.When, c.in.Lookup)
 	switch {
@@ -116,11 +119,29 @@ func (c *compiler) addEntry(i int) {
 		}
 		it.Resource = expanded
 	}
-	digest, err := catalog.Desire(it.Resource)
+	if it.When == "" && it.Err == nil {
+		it.Err = Unready(e)
+	}
+	digest, err := e.DesireOf(it.Resource)
 	if err != nil {
 		it.Err = reason.Of(err)
 	}
 	c.add(it, converge.Vertex{Digest: converge.Digest(digest), NotApplicable: it.When != ""})
+}
+
+// Unready says why an entry by itself is not enough to act upon; nil if it is. With a secret it becomes so when its content is filled
+// in.
+func Unready(e *catalog.Entry) *reason.Error {
+	switch {
+	case e.Unsupported != nil:
+		return e.Unsupported
+	case e.Sealed != nil:
+		return &reason.Error{Code: reason.SecretKeyMissing, Doing: "open the content of " + e.Title()}
+	case e.Resource.File != nil && e.Resource.File.ContentFrom != nil:
+		return &reason.Error{Code: reason.ContentNeedsServer, Doing: "get the content of " + e.Title(),
+			Hint: "write `content` in the place of `contentFrom`, or let this host join a server and apply the declaration there"}
+	}
+	return nil
 }
 
 // Applicable evaluates a condition; the empty one holds.

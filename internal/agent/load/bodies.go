@@ -5,6 +5,7 @@ import (
 	"sync"
 
 	"tako.dev/tako/declare"
+	"tako.dev/tako/internal/agent/core"
 	"tako.dev/tako/internal/agent/store"
 	"tako.dev/tako/internal/catalog"
 	"tako.dev/tako/internal/converge"
@@ -20,6 +21,7 @@ type Bodies struct {
 	active []store.Ref
 	graph  *converge.Graph
 	lookup declare.Lookup
+	open   Open // nil where nothing can be opened
 }
 
 // NewBodies returns one of a store; it knows nothing before the first Swap.
@@ -32,8 +34,15 @@ func (b *Bodies) Swap(d *State) {
 	b.active, b.graph, b.lookup = b.store.Active(), d.Compiled.Graph, d.Lookup
 }
 
-// Read returns the resource that claims key, expanded. digest is what the caller was bound to: something else by now is an
-// error, because the caller's operation belongs to a state that is over.
+// OpenWith says how sealed contents are opened from now on.
+func (b *Bodies) OpenWith(open Open) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.open = open
+}
+
+// Read returns the resource that claims key, expanded, with its content if that is sealed: in memory only. digest is what the
+// caller was bound to: something else by now is an error, because the caller's operation belongs to a state that is over.
 func (b *Bodies) Read(key converge.Key, digest converge.Digest) (declare.Resource, error) {
 	b.mu.Lock()
 	id := b.graph.ID(key)
@@ -41,7 +50,7 @@ func (b *Bodies) Read(key converge.Key, digest converge.Digest) (declare.Resourc
 		b.mu.Unlock()
 		return declare.Resource{}, superseded(key)
 	}
-	ref, lookup := b.active[id], b.lookup
+	ref, lookup, open := b.active[id], b.lookup, b.open
 	b.mu.Unlock()
 	e, err := readEntry(b.store, ref)
 	if err != nil {
@@ -53,14 +62,17 @@ func (b *Bodies) Read(key converge.Key, digest converge.Digest) (declare.Resourc
 			return declare.Resource{}, err
 		}
 	}
-	d, err := catalog.Desire(r)
+	d, err := e.DesireOf(r)
 	if err != nil {
 		return declare.Resource{}, err
 	}
 	if converge.Digest(d) != digest {
 		return declare.Resource{}, superseded(key)
 	}
-	return r, nil
+	if unready := core.Unready(&e); unready != nil && (e.Sealed == nil || open == nil) {
+		return declare.Resource{}, unready
+	}
+	return opened(&e, r, open)
 }
 
 func superseded(key converge.Key) error {

@@ -1,6 +1,8 @@
 package load
 
 import (
+	"fmt"
+	"iter"
 	"slices"
 	"time"
 
@@ -9,6 +11,7 @@ import (
 	"tako.dev/tako/internal/agent/store"
 	"tako.dev/tako/internal/catalog"
 	"tako.dev/tako/internal/converge"
+	"tako.dev/tako/internal/reason"
 )
 
 // State is a state that may become the active one.
@@ -38,19 +41,70 @@ func Declared(files []string, st *store.Store, lookup declare.Lookup, lane Lane)
 	if len(faults) > 0 {
 		return nil, declare.Faults(declare.SortFaults(faults))
 	}
-	d := &State{Entries: entries, Lookup: lookup, encoded: make([][]byte, len(entries)), claims: make([]declare.Claim, len(entries))}
-	for i := range entries {
-		body, err := entries[i].Encode()
-		if err != nil {
-			return nil, err
-		}
-		d.encoded[i], d.claims[i] = body, entries[i].Claim()
+	d := &State{Entries: entries, Lookup: lookup}
+	if err := d.encode(); err != nil {
+		return nil, err
 	}
 	d.root = catalog.Root(d.claims, d.encoded)
 	if err := d.leave(st); err != nil {
 		return nil, err
 	}
 	return d, d.compile(lane)
+}
+
+// Layers compiles the layers of configs that a signed catalog lists, in its order, against what is active. root is the catalog's. What
+// is sealed in them waits for Unseal. The errors say why the host refuses the state: PriorityConflict, TooManyResources, and as
+// declare.Faults the cycles; nothing is written.
+func Layers(root catalog.Digest, layers []catalog.DecodedLayer, st *store.Store, lookup declare.Lookup, lane Lane) (*State, error) {
+	entries, conflicts := catalog.ResolveLayers(layers)
+	if len(conflicts) > 0 {
+		return nil, conflicts[0].Reason()
+	}
+	if len(entries) > declare.ResourcesMax {
+		return nil, &reason.Error{Code: reason.TooManyResources, Doing: "resolve the configs of this host",
+			Cause: fmt.Errorf("%d resources, the limit on one host is %d", len(entries), declare.ResourcesMax)}
+	}
+	d := &State{Entries: entries, Lookup: lookup, root: root}
+	if err := d.encode(); err != nil {
+		return nil, err
+	}
+	if err := d.leave(st); err != nil {
+		return nil, err
+	}
+	return d, d.compile(lane)
+}
+
+// encode makes the bodies that are kept of the entries.
+func (d *State) encode() error {
+	d.encoded, d.claims = make([][]byte, len(d.Entries)), make([]declare.Claim, len(d.Entries))
+	for i := range d.Entries {
+		body, err := d.Entries[i].Encode()
+		if err != nil {
+			return err
+		}
+		d.encoded[i], d.claims[i] = body, d.Entries[i].Claim()
+	}
+	return nil
+}
+
+// Claims yields what the state has.
+func (d *State) Claims(yield func(declare.Claim) bool) {
+	for i := range d.Entries {
+		if !yield(d.Entries[i].Claim()) {
+			return
+		}
+	}
+}
+
+// ActiveClaims yields what is active, for core.Guard.
+func ActiveClaims(st *store.Store) iter.Seq[declare.Claim] {
+	return func(yield func(declare.Claim) bool) {
+		for _, ref := range st.Active() {
+			if !yield(ref.Claim) {
+				return
+			}
+		}
+	}
 }
 
 // LastGood reads the active state back: what is enforced when the declarations cannot be.

@@ -1,0 +1,158 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"tako.dev/tako/internal/agent"
+	"tako.dev/tako/internal/present"
+	"tako.dev/tako/internal/reason"
+)
+
+const (
+	// joinTime is how long a join may take: two calls to a server that may be far away.
+	joinTime = time.Minute
+	// joinLineMax is above any join line, with some white space around it.
+	joinLineMax = 4 << 10
+)
+
+func newJoin(c *common) *cobra.Command {
+	var name, file string
+	cmd := &cobra.Command{
+		Use:   "join JOIN-LINE|-",
+		Short: "Let the servers of a cluster say how this host is to be",
+		Long: `join makes this host a node of a cluster. The line for it is printed by "tako token create join" where the
+cluster is administered. It is a secret: give it on standard input or in a file, because other users
+of this host can see the arguments of commands.`,
+		Example: `  tako-agent join -                        paste the line, and press Enter
+  tako-agent join --file line.txt          read it from a file
+  tako-agent join - --name web-1 < line    under another name than the host's own`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			line, err := joinLine(cmd.InOrStdin(), args, file)
+			if err != nil {
+				return err
+			}
+			return c.join(cmd.Context(), line, name)
+		},
+	}
+	cmd.Flags().StringVar(&name, "name", "", "name of the node (default: this host's name)")
+	cmd.Flags().StringVar(&file, "file", "", "file that holds the line")
+	return cmd
+}
+
+// joinLine reads the line from where it stands.
+func joinLine(stdin io.Reader, args []string, file string) (string, error) {
+	var text []byte
+	var err error
+	switch {
+	case file != "" && len(args) == 0:
+		text, err = os.ReadFile(file)
+	case file == "" && len(args) == 1 && args[0] == "-":
+		text, err = readLine(stdin)
+	case file == "" && len(args) == 1:
+		text = []byte(args[0])
+	default:
+		err = errors.New("want the line in one place: as -, with --file, or as the argument")
+	}
+	if err != nil {
+		return "", &reason.Error{Code: reason.Usage, Doing: "read the join line", Cause: err, Hint: "tako-agent join --help"}
+	}
+	return string(text), nil
+}
+
+// readLine reads one line and no more, so that a person need not end the input.
+func readLine(r io.Reader) ([]byte, error) {
+	var line []byte
+	var one [1]byte
+	for len(line) < joinLineMax {
+		n, err := r.Read(one[:])
+		if n == 1 && one[0] == '\n' && len(strings.TrimSpace(string(line))) > 0 {
+			return line, nil
+		}
+		line = append(line, one[:n]...)
+		if errors.Is(err, io.EOF) {
+			return line, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	return nil, errors.New("it is too long")
+}
+
+func (c *common) join(ctx context.Context, line, name string) error {
+	state, err := c.stateDir()
+	if err != nil {
+		return err
+	}
+	if os.Getuid() != 0 && c.root == "/" && c.state == "" {
+		return &reason.Error{Code: reason.RootNeeded, Doing: "join", Hint: "run it as root, or try it in a directory: --root ./sandbox"}
+	}
+	if name == "" {
+		name = strings.ToLower(nodeName())
+	}
+	ctx, cancel := context.WithTimeout(ctx, joinTime)
+	defer cancel()
+	j, err := agent.Join(ctx, agent.Joining{StateDir: state, Line: line, Name: name})
+	if err != nil {
+		return err
+	}
+	next := "systemctl enable --now tako-agent"
+	if c.root != "/" || c.state != "" {
+		next = "tako-agent run" + c.rootFlag()
+	}
+	fmt.Printf("✔ Joined  this host is node %s of cluster %s\nnext: %s\n", present.Quote(j.Node), j.Cluster, next)
+	return nil
+}
+
+func newRun(c *common) *cobra.Command {
+	var audit string
+	cmd := &cobra.Command{
+		Use:   "run",
+		Short: "Keep this host as the servers of its cluster say",
+		Long: `run keeps a host that has joined a cluster. It begins with what it was told last, from its own disk,
+and asks the servers for what is new. Without a network it goes on with what it has.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return c.run(cmd.Context(), audit) },
+	}
+	cmd.Flags().StringVar(&audit, "audit", "1h", "how often everything is looked at to prove that no event was missed; never is allowed")
+	return cmd
+}
+
+func (c *common) run(ctx context.Context, audit string) error {
+	if os.Getuid() != 0 && c.root == "/" && c.state == "" {
+		return &reason.Error{Code: reason.RootNeeded, Doing: "run", Hint: "run it as root, or try it in a directory: --root ./sandbox"}
+	}
+	opts, host, err := c.host(false, audit)
+	if err != nil {
+		return err
+	}
+	defer host.Close()
+	printer := &printer{watch: true}
+	opts.OnLine, opts.Watch, opts.Joined = printer.line, true, true
+	opts.Log = slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{ReplaceAttr: withoutTime}))
+	a, err := agent.New(opts)
+	if err != nil {
+		return err
+	}
+	err = a.Run(ctx)
+	printer.end()
+	return err
+}
+
+// withoutTime leaves the time out, which the journal has.
+func withoutTime(groups []string, a slog.Attr) slog.Attr {
+	if len(groups) == 0 && a.Key == slog.TimeKey {
+		return slog.Attr{}
+	}
+	return a
+}

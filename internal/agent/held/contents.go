@@ -1,0 +1,81 @@
+package held
+
+import (
+	"errors"
+
+	"tako.dev/tako/internal/catalog"
+)
+
+// Contents is what is in a catalog.
+type Contents struct {
+	List   catalog.List
+	Layers []catalog.DecodedLayer // without the node's own
+	Own    catalog.Own
+}
+
+// Unusable is an error that is in a state itself: reading it once more, or from elsewhere, will not help.
+type Unusable struct{ Err error }
+
+func (u Unusable) Error() string { return u.Err.Error() }
+
+// Unwrap returns the error.
+func (u Unusable) Unwrap() error { return u.Err }
+
+// errStopped ends the reading of a layer of which enough is known.
+var errStopped = errors.New("stopped")
+
+// Contents reads a whole catalog. The errors are StateCorrupt where something of it is not here, Unusable where something in it cannot
+// be right, and those of the disk.
+func (s *Store) Contents(root catalog.Digest) (Contents, error) {
+	c, err := s.Own(root)
+	if err != nil {
+		return c, err
+	}
+	for _, l := range c.List {
+		if l.Priority == catalog.OwnPriority {
+			continue
+		}
+		d := catalog.DecodedLayer{ID: l.ID, Priority: l.Priority}
+		err := s.Rows(l.Root, func(key catalog.Digest, body []byte) error {
+			e, err := catalog.DecodeBody(key, body)
+			if err != nil {
+				return Unusable{err}
+			}
+			d.Entries = append(d.Entries, e)
+			return nil
+		})
+		if err != nil {
+			return c, err
+		}
+		c.Layers = append(c.Layers, d)
+	}
+	return c, nil
+}
+
+// Own reads the list of a catalog and what in it is the node's own, without the rest. The errors are those of Contents.
+func (s *Store) Own(root catalog.Digest) (c Contents, err error) {
+	if c.List, err = s.Catalog(root); err != nil {
+		return c, err
+	}
+	for _, l := range c.List {
+		if l.Priority != catalog.OwnPriority {
+			continue
+		}
+		var failed error
+		c.Own, err = catalog.DecodeOwn(func(yield func(catalog.Digest, []byte) bool) {
+			failed = s.Rows(l.Root, func(key catalog.Digest, body []byte) error {
+				if !yield(key, body) {
+					return errStopped
+				}
+				return nil
+			})
+		})
+		switch {
+		case failed != nil && !errors.Is(failed, errStopped):
+			return c, failed
+		case err != nil:
+			return c, Unusable{err}
+		}
+	}
+	return c, nil
+}

@@ -1,0 +1,183 @@
+package held
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"time"
+
+	"tako.dev/tako/internal/catalog"
+	"tako.dev/tako/internal/reason"
+	"tako.dev/tako/internal/transfer/client"
+)
+
+// The names in the state directory. Those of files are also the kinds in their headers.
+const (
+	headsName  = "heads"
+	listsName  = "lists"
+	layersName = "layers"
+	stageName  = "stage"
+	comingName = "coming"
+)
+
+// troublesMax bounds what is told of damage; the newest count.
+const troublesMax = 20
+
+// Store is what was transferred to a host. It is a client.Store.
+type Store struct {
+	state  string // path of the state directory
+	top    *directory
+	lists  *directory
+	layers *directory
+
+	mu       sync.Mutex // guards what follows, and the files
+	record   record
+	open     []*layer // layers whose rows are known: the one that was used last comes last
+	stage    *stage   // nil where nothing is staged
+	troubles []*reason.Error
+}
+
+var _ client.Store = (*Store)(nil)
+
+// Open opens what is held in a state directory, which must be there and belong to the caller alone. What is damaged is set aside and
+// told of by Troubles. The errors are StateNewer, StateUnwritable and InputOutput.
+func Open(stateDir string, now time.Time) (*Store, error) {
+	s := &Store{state: stateDir}
+	if err := s.openAll(now); err != nil {
+		return nil, errors.Join(err, s.Close())
+	}
+	return s, nil
+}
+
+func (s *Store) openAll(now time.Time) (err error) {
+	if s.top, err = openDirectory(s.state); err != nil {
+		return err
+	}
+	if err := s.readHeads(now); err != nil {
+		return err
+	}
+	for name, d := range map[string]**directory{listsName: &s.lists, layersName: &s.layers} {
+		if *d, err = openDirectory(filepath.Join(s.state, name)); err != nil {
+			return err
+		}
+		if err := (*d).sweep(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Close closes what is open. No other method may follow.
+func (s *Store) Close() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	errs := []error{s.endStageLocked(), s.closeLayersLocked()}
+	for _, d := range []*directory{s.top, s.lists, s.layers} {
+		if d != nil {
+			errs = append(errs, d.root.Close())
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// Release gives back the memory of what was read last. It is read again when it is asked for.
+func (s *Store) Release() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.closeLayersLocked()
+}
+
+// Troubles returns what was found damaged, the oldest first.
+func (s *Store) Troubles() []*reason.Error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.troubles)
+}
+
+// damagedLocked sets a damaged file aside and tells of it. Whoever reads goes on as if it had not been there.
+func (s *Store) damagedLocked(d *directory, name string, err error) error {
+	e := reason.Of(err)
+	aside := d.setAside(s.state, name, time.Now())
+	s.troubles = append(s.troubles, &reason.Error{Code: reason.StateCorrupt, Doing: e.Doing, Cause: errors.Join(e.Cause, aside),
+		Hint: "it is fetched again; what could not be read is kept in " + corruptName + "; the disk may be failing"})
+	if over := len(s.troubles) - troublesMax; over > 0 {
+		s.troubles = slices.Clone(s.troubles[over:])
+	}
+	return aside
+}
+
+// trimLocked removes the lists and layers that nothing refers to any more. recent is how many of the newest lists stay whatever refers
+// to them: a fetch may build upon one that is enforced nowhere.
+func (s *Store) trimLocked(recent int) error {
+	order, err := s.listsLocked()
+	if err != nil {
+		return err
+	}
+	wanted := s.record.Life.roots(s.record.Mark.Root)
+	layers := map[string]bool{}
+	for i, l := range order {
+		if i >= recent && !slices.Contains(wanted, l.root) {
+			if err := s.lists.remove(l.root.String()); err != nil {
+				return err
+			}
+			continue
+		}
+		for _, layer := range l.list {
+			layers[layer.Root.String()] = true
+		}
+	}
+	names, err := s.layers.names()
+	if err != nil {
+		return err
+	}
+	for _, name := range names {
+		if layers[name] {
+			continue
+		}
+		if err := s.layers.remove(name); err != nil {
+			return err
+		}
+		s.forgetLocked(name)
+	}
+	return nil
+}
+
+// parseRoot reads the name of a file that is called after its root.
+func parseRoot(name string) (d catalog.Digest, ok bool) {
+	if len(name) != 2*len(d) {
+		return d, false
+	}
+	for i := range d {
+		hi, lo := digit(name[2*i]), digit(name[2*i+1])
+		if hi < 0 || lo < 0 {
+			return catalog.Digest{}, false
+		}
+		d[i] = byte(hi<<4 | lo)
+	}
+	return d, true
+}
+
+func digit(c byte) int {
+	switch {
+	case c >= '0' && c <= '9':
+		return int(c - '0')
+	case c >= 'a' && c <= 'f':
+		return int(c-'a') + 10
+	}
+	return -1
+}
+
+// HasJoined reports whether the host of a state directory belongs to a cluster.
+func HasJoined(stateDir string) (bool, error) {
+	_, err := os.Lstat(filepath.Join(stateDir, identityName, nodeName))
+	switch {
+	case err == nil:
+		return true, nil
+	case errors.Is(err, fs.ErrNotExist):
+		return false, nil
+	}
+	return false, &reason.Error{Code: reason.InputOutput, Doing: "look whether this host has joined", Cause: err}
+}

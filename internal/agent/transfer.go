@@ -1,0 +1,107 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"sync"
+	"time"
+
+	"tako.dev/tako/internal/agent/held"
+	"tako.dev/tako/internal/reason"
+	"tako.dev/tako/internal/transfer/client"
+	"tako.dev/tako/internal/transfer/core"
+	"tako.dev/tako/internal/transfer/wire"
+	"tako.dev/tako/internal/trust"
+)
+
+// askTime bounds how long the transfer waits for the loop. A loop that is busy loading 100,000 resources takes a second.
+const askTime = 30 * time.Second
+
+// transfer talks to the servers until the context ends.
+func (l *loop) transfer(ctx context.Context) error {
+	j := l.joined
+	log := l.opts.Log
+	if log == nil {
+		log = slog.New(slog.DiscardHandler)
+	}
+	h := &hosted{loop: l, damaged: make(chan struct{}, 1)}
+	// What a state sets going outlives the call that hands it over: it ends with the run.
+	h.activate = func(c candidate) (wire.Verdict, error) { return l.activate(ctx, c) }
+	h.report = func() (wire.Report, error) {
+		ctx, cancel := context.WithTimeout(ctx, askTime)
+		defer cancel()
+		return ask(ctx, l, func() (wire.Report, error) { return l.tell(), nil })
+	}
+	c, err := client.New(client.Options{Store: j.held, Host: h, Identity: j.identity, Log: log, Dial: j.links.Dial,
+		Session: wire.Session{ID: string(trust.NewToken(trust.TokenJoin).ID()), Start: j.life.Starts}})
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	var beside sync.WaitGroup
+	defer beside.Wait()
+	defer cancel()
+	beside.Go(func() {
+		for {
+			select {
+			case <-h.damaged:
+				c.Reread(ctx)
+			case <-ctx.Done():
+				return
+			}
+		}
+	})
+	return c.Run(ctx)
+}
+
+// hosted is the loop as the transfer sees it. It is a client.Host.
+type hosted struct {
+	loop     *loop
+	activate func(candidate) (wire.Verdict, error) // in the loop's goroutine
+	report   func() (wire.Report, error)
+	// damaged has something when what is held is to be looked through; room for one.
+	damaged chan struct{}
+
+	mu   sync.Mutex // guards what follows
+	last wire.Report
+}
+
+var _ client.Host = (*hosted)(nil)
+
+// Activate is part of client.Host. What is read from the disk is read here, beside the loop.
+func (h *hosted) Activate(ctx context.Context, s core.State) (wire.Verdict, error) {
+	l := h.loop
+	if v, err := ask(ctx, l, func() (wire.Verdict, error) { return l.setOut(s.Mark) }); err != nil || v.Type != wire.Pending {
+		return v, err
+	}
+	c := candidate{mark: s.Mark, head: s.Head}
+	c.content, c.err = l.joined.held.Contents(s.Mark.Root)
+	if reason.Is(c.err, reason.StateCorrupt) && !errors.As(c.err, &held.Unusable{}) {
+		select {
+		case h.damaged <- struct{}{}:
+		default:
+		}
+	}
+	return ask(ctx, l, func() (wire.Verdict, error) { return h.activate(c) })
+}
+
+// Report is part of client.Host. The last one is repeated where the loop does not answer.
+func (h *hosted) Report() wire.Report {
+	r, err := h.report()
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if err == nil {
+		h.last = r
+	}
+	return h.last
+}
+
+// Changed is part of client.Host.
+func (h *hosted) Changed() <-chan struct{} { return h.loop.joined.news }
+
+// Answer is part of client.Host.
+func (h *hosted) Answer(ctx context.Context, q wire.Question, w io.Writer) error {
+	return h.loop.respond(ctx, q, w)
+}

@@ -1,0 +1,224 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"tako.dev/tako/internal/agent/core"
+	"tako.dev/tako/internal/agent/held"
+	"tako.dev/tako/internal/agent/load"
+	"tako.dev/tako/internal/catalog"
+	"tako.dev/tako/internal/converge"
+	"tako.dev/tako/internal/reason"
+	"tako.dev/tako/internal/systemd"
+	"tako.dev/tako/internal/transfer/wire"
+)
+
+// tryLook is how often what is left of a try is written down: so much longer may it last when the host is started anew meanwhile.
+const tryLook = 5 * time.Second
+
+// uptime is which run of the kernel this is, and for how long it has been running, sleep included.
+func uptime() (boot string, since time.Duration, err error) {
+	if boot, err = systemd.BootID(); err != nil {
+		return "", 0, err
+	}
+	var ts unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &ts); err != nil {
+		return "", 0, &reason.Error{Code: reason.SystemCallFailed, Doing: "read the time since the host was started", Cause: err}
+	}
+	return boot, time.Duration(ts.Nano()), nil
+}
+
+// left is what is left of a try.
+func left(t *held.Try, boot string, since time.Duration) time.Duration {
+	if t.Boot != boot {
+		return time.Duration(t.Left)
+	}
+	return time.Duration(t.Until) - since
+}
+
+// judgeTry says why a state to be tried may not be begun with: there would be nothing to fall back to.
+func (j *joined) judgeTry(c *candidate) *reason.Error {
+	t := c.head.Try
+	if t == nil || t.Fallback == c.mark.Root || t.Fallback == j.life.Enforced.Root {
+		return nil
+	}
+	if !j.holds(t.Fallback) {
+		return &reason.Error{Code: reason.TryNotConfirmed, Doing: "begin with a trial", Cause: errors.New("the state to fall back to is not here"),
+			Hint: "apply the change again when the host has caught up"}
+	}
+	return nil
+}
+
+// armTry notes until when a state may be enforced, if it is only tried.
+func (j *joined) armTry(life *held.Life, c *candidate, enforced catalog.Mark) error {
+	t := c.head.Try
+	if t == nil || t.Fallback == c.mark.Root {
+		return nil
+	}
+	boot, since, err := uptime()
+	if err != nil {
+		return err
+	}
+	fallback := catalog.Mark{Root: t.Fallback}
+	for _, m := range []catalog.Mark{life.Before, enforced} {
+		if m.Root == t.Fallback {
+			fallback = m
+		}
+	}
+	all := time.Duration(t.Seconds) * time.Second
+	life.Try = &held.Try{Mark: c.mark, Fallback: fallback, Boot: boot, Until: int64(since + all), Left: int64(all)}
+	return nil
+}
+
+// resumeTry goes on counting after a start of the agent, or falls back before anything of what was tried is enforced again.
+func (l *loop) resumeTry(life *held.Life) error {
+	boot, since, err := uptime()
+	if err != nil {
+		return err
+	}
+	t := life.Try
+	rest := left(t, boot, since)
+	t.Boot, t.Left, t.Until = boot, int64(rest), int64(since+rest)
+	if rest > 0 || !l.joined.holds(t.Fallback.Root) {
+		return nil
+	}
+	v := giveUp(life)
+	l.refuseState(v)
+	return l.joined.held.Remember(v)
+}
+
+// holds tells whether a state can be fallen back to.
+func (j *joined) holds(root catalog.Digest) bool {
+	if root == (catalog.Digest{}) {
+		return true
+	}
+	_, err := j.held.Catalog(root)
+	return err == nil
+}
+
+// giveUp makes the state before a try the one that is enforced, and returns the verdict on the one that was tried.
+func giveUp(life *held.Life) wire.Verdict {
+	t := *life.Try
+	life.Enforced, life.Before, life.Settled, life.Trial, life.Try = t.Fallback, catalog.Mark{}, true, held.Trial{}, nil
+	return verdictOn(t.Mark, wire.Rejected, &reason.Error{Code: reason.TryNotConfirmed, Doing: "try the new state"})
+}
+
+// appointment is called when a hold ends, or when it is time to look at a try.
+func (l *loop) appointment(ctx context.Context) {
+	l.endHolds(ctx)
+	if l.joined.life.Try != nil {
+		if err := l.continueTry(ctx); err != nil {
+			l.book.trouble("count the time of a trial", err)
+		}
+	}
+	l.makeAppointment(&l.joined.life)
+}
+
+// makeAppointment sets the timer for what comes next.
+func (l *loop) makeAppointment(life *held.Life) {
+	j := l.joined
+	j.next.Stop()
+	wait, set := time.Duration(0), false
+	if ends, ok := core.HoldEnds(j.own.Holds, time.Now()); ok {
+		wait, set = max(time.Until(ends), 0), true
+	}
+	if life.Try != nil {
+		rest := tryLook
+		if boot, since, err := uptime(); err == nil {
+			rest = min(rest, max(left(life.Try, boot, since), 0))
+		}
+		if !set || rest < wait {
+			wait, set = rest, true
+		}
+	}
+	if set {
+		j.next.Reset(wait)
+	}
+}
+
+func (l *loop) continueTry(ctx context.Context) error {
+	j := l.joined
+	boot, since, err := uptime()
+	if err != nil {
+		return err
+	}
+	rest := left(j.life.Try, boot, since)
+	if rest <= 0 {
+		return l.fallBack(ctx)
+	}
+	life, t := j.life, *j.life.Try
+	t.Left = int64(rest)
+	life.Try = &t
+	return j.live(life)
+}
+
+// fallBack goes back to the state before a try that nobody has confirmed.
+func (l *loop) fallBack(ctx context.Context) error {
+	j := l.joined
+	life := j.life
+	d, c, err := l.before(life.Try.Fallback.Root)
+	v := giveUp(&life)
+	if err != nil {
+		life = j.life // there is nothing better than what was tried
+		life.Try = nil
+	}
+	if failed := errors.Join(j.held.Remember(v), j.live(life)); failed != nil {
+		return failed // and it is tried again with the next look
+	}
+	l.refuseState(v)
+	l.book.show(&l.refuse[0])
+	l.happened()
+	if err != nil {
+		return err
+	}
+	j.take(c)
+	j.verdict = verdictOn(life.Enforced, wire.Pending, nil)
+	return l.adopt(ctx, d)
+}
+
+// before is a state from before, out of what is held.
+func (l *loop) before(root catalog.Digest) (*load.State, held.Contents, error) {
+	var c held.Contents
+	if root != (catalog.Digest{}) {
+		var err error
+		if c, err = l.joined.held.Contents(root); err != nil {
+			return nil, c, err
+		}
+	}
+	d, err := load.Layers(root, c.Layers, l.store, labelled(c.Own, l.lookup), l.opts.lane)
+	return d, c, err
+}
+
+// endHolds looks at what is not held any more.
+func (l *loop) endHolds(ctx context.Context) {
+	now := time.Now()
+	var free []converge.ID
+	for i, p := range l.parts {
+		if p.hold == nil {
+			continue
+		}
+		if p.hold = core.Held(l.joined.own.Holds, p.config, p.claim, now); p.hold == nil {
+			free = append(free, converge.ID(i))
+		}
+	}
+	l.look(ctx, free)
+}
+
+// holdLook is how often a held resource is looked at whether it is still held: what it owes is done this long after a hold was lifted
+// at the latest. The drift of a resource is repaired at once.
+const holdLook = time.Minute
+
+// heldBy is why a part is left as it is.
+func heldBy(p *part, h *catalog.Hold) *reason.Error {
+	until := time.Unix(h.Until, 0)
+	why := h.Owner + " until " + until.UTC().Format(time.RFC3339)
+	if h.Reason != "" {
+		why += ": " + h.Reason
+	}
+	return &reason.Error{Code: reason.ResourceHeld, Doing: "change " + p.title, Cause: errors.New(why), After: min(max(time.Until(until), 0)+time.Second, holdLook),
+		Hint: "tako resume ends the hold early"}
+}
