@@ -2,6 +2,7 @@ package apiserver
 
 import (
 	"context"
+	"crypto/tls"
 	"log/slog"
 	"net"
 	"slices"
@@ -10,6 +11,7 @@ import (
 
 	"k8s.io/apiserver/pkg/server/dynamiccertificates"
 
+	"tako.dev/tako/internal/reason"
 	"tako.dev/tako/internal/trust"
 )
 
@@ -26,6 +28,7 @@ type certificate struct {
 
 	mu        sync.Mutex // guards all below
 	current   *trust.Credential
+	pair      *tls.Certificate // current
 	listeners []dynamiccertificates.Listener
 }
 
@@ -42,8 +45,12 @@ func (c *certificate) issue(now time.Time) error {
 	if err != nil {
 		return err
 	}
+	pair, err := tls.X509KeyPair(fresh.CertificatePEM(), fresh.KeyPEM())
+	if err != nil {
+		return &reason.Error{Code: reason.InternalFault, Doing: "read the certificate that was issued to this server", Cause: err}
+	}
 	c.mu.Lock()
-	c.current = fresh
+	c.current, c.pair = fresh, &pair
 	told := slices.Clone(c.listeners)
 	c.mu.Unlock()
 	for _, l := range told {
@@ -85,6 +92,13 @@ func (c *certificate) CurrentCertKeyContent() (cert, key []byte) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.current.CertificatePEM(), c.current.KeyPEM()
+}
+
+// forTLS is the certificate as a handshake needs it.
+func (c *certificate) forTLS() (*tls.Certificate, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.pair, nil
 }
 
 // AddListener adds who wants to know of a new one.

@@ -21,9 +21,12 @@ const quotaMin = 8 << 20
 
 // Options say how the server runs.
 type Options struct {
-	DataDir string   // where everything is; made with mode 0700
-	Listen  string   // HOST:PORT; default DefaultListen; port 0 takes a free one
-	Names   []string // further DNS names and addresses that clients know the server by
+	DataDir string // where everything is; made with mode 0700
+	Listen  string // HOST:PORT; default DefaultListen; port 0 takes a free one
+	// TransferListen is where hosts are served, HOST:PORT; default the host and the port after those of Listen, or a free port where
+	// that takes one.
+	TransferListen string
+	Names          []string // further DNS names and addresses that clients and hosts know the server by
 	// Etcd is a cluster that others run. Without endpoints the server runs a member of its own in DataDir.
 	Etcd etcd.Connection
 	// QuotaBytes bounds the database of the server's own etcd; default 2 GiB, at least quotaMin.
@@ -36,6 +39,9 @@ type Options struct {
 func (o Options) withDefaults() Options {
 	if o.Listen == "" {
 		o.Listen = DefaultListen
+	}
+	if o.TransferListen == "" {
+		o.TransferListen = besides(o.Listen)
 	}
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
@@ -54,6 +60,9 @@ func (o Options) validate() error {
 	if err := checkListen(o.Listen); err != nil {
 		return &reason.Error{Code: reason.InvalidValue, Doing: doing, Cause: fmt.Errorf("--listen %q: %w", o.Listen, err), Hint: "it looks like 127.0.0.1:6443, or :6443 for all addresses of this machine"}
 	}
+	if err := checkListen(o.TransferListen); err != nil {
+		return &reason.Error{Code: reason.InvalidValue, Doing: doing, Cause: fmt.Errorf("--transfer-listen %q: %w", o.TransferListen, err), Hint: "it looks like 127.0.0.1:6444, or :6444 for all addresses of this machine"}
+	}
 	if o.QuotaBytes != 0 && o.QuotaBytes < quotaMin {
 		return &reason.Error{Code: reason.InvalidValue, Doing: doing, Cause: fmt.Errorf("--quota-bytes %d: at least %d", o.QuotaBytes, quotaMin), Hint: "2147483648 (2 GiB) is the default"}
 	}
@@ -70,4 +79,17 @@ func checkListen(s string) error {
 		return fmt.Errorf("%q is no port, 0 to 65535", port)
 	}
 	return nil
+}
+
+// besides is the address right after another: the same host, the next port. What is no address stays as it is, to be refused.
+func besides(listen string) string {
+	host, port, err := net.SplitHostPort(listen)
+	if err != nil {
+		return listen
+	}
+	n, err := strconv.ParseUint(port, 10, 16)
+	if err != nil || n == 0 {
+		return listen
+	}
+	return net.JoinHostPort(host, strconv.FormatUint(n+1, 10))
 }

@@ -1,6 +1,7 @@
 package apiserver
 
 import (
+	"net"
 	"testing"
 
 	"tako.dev/tako/internal/apiserver/etcd"
@@ -20,6 +21,9 @@ func TestOptions(t *testing.T) {
 		"no port":              {Options{DataDir: "/d", Listen: "localhost"}, reason.InvalidValue},
 		"a port too high":      {Options{DataDir: "/d", Listen: ":65536"}, reason.InvalidValue},
 		"a port by name":       {Options{DataDir: "/d", Listen: ":https"}, reason.InvalidValue},
+		"hosts elsewhere":      {Options{DataDir: "/d", TransferListen: "[::]:7000"}, 0},
+		"hosts without a port": {Options{DataDir: "/d", TransferListen: "localhost"}, reason.InvalidValue},
+		"no port is left":      {Options{DataDir: "/d", Listen: "127.0.0.1:65535"}, reason.InvalidValue},
 		"a tiny quota":         {Options{DataDir: "/d", QuotaBytes: 5}, reason.InvalidValue},
 		"a negative quota":     {Options{DataDir: "/d", QuotaBytes: -1}, reason.InvalidValue},
 		"the least quota":      {Options{DataDir: "/d", QuotaBytes: quotaMin}, 0},
@@ -33,6 +37,44 @@ func TestOptions(t *testing.T) {
 		_, err := New(c.o)
 		if c.want == 0 && err != nil || c.want != 0 && !reason.Is(err, c.want) {
 			t.Errorf("%s: %v, want %v", name, err, c.want)
+		}
+	}
+}
+
+// TestTransferListen: hosts are served next to people, unless somebody says where.
+func TestTransferListen(t *testing.T) {
+	for listen, want := range map[string]string{
+		"": "127.0.0.1:6444", "127.0.0.1:6443": "127.0.0.1:6444", ":7000": ":7001", "[::1]:0": "[::1]:0", "tako.example.org:443": "tako.example.org:444",
+	} {
+		if got := (Options{Listen: listen}).withDefaults().TransferListen; got != want {
+			t.Errorf("--listen %q: hosts are served on %s, want %s", listen, got, want)
+		}
+	}
+	if got := (Options{Listen: ":7000", TransferListen: ":9000"}).withDefaults().TransferListen; got != ":9000" {
+		t.Errorf("hosts are served on %s", got)
+	}
+}
+
+// TestTransferAddress: what hosts are told is an address that they can reach.
+func TestTransferAddress(t *testing.T) {
+	own := ownAddress()
+	if own == "" {
+		own = "127.0.0.1"
+	}
+	for _, c := range []struct {
+		listen string
+		names  []string
+		want   string
+	}{
+		{"127.0.0.1:0", []string{"tako.example.org"}, "127.0.0.1:41000"},
+		{"tako.example.org:6444", nil, "tako.example.org:41000"},
+		{":6444", []string{"tako.example.org", "192.0.2.1"}, "tako.example.org:41000"},
+		{"0.0.0.0:6444", []string{"2001:db8::1"}, "[2001:db8::1]:41000"},
+		{"[::]:6444", nil, net.JoinHostPort(own, "41000")},
+	} {
+		s := &Server{opts: Options{TransferListen: c.listen, Names: c.names}}
+		if got := s.transferAddress(&net.TCPAddr{IP: net.IPv4zero, Port: 41000}); got != c.want {
+			t.Errorf("--transfer-listen %s, names %v: %s, want %s", c.listen, c.names, got, c.want)
 		}
 	}
 }

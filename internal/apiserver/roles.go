@@ -33,12 +33,21 @@ func defaultRoles() []rbac.ClusterRole {
 	on := func(group string, resources, verbs []string) rbac.PolicyRule {
 		return rbac.PolicyRule{APIGroups: []string{group}, Resources: resources, Verbs: verbs}
 	}
+	question := func(names ...string) rbac.PolicyRule {
+		for i, name := range names {
+			names[i] = v1alpha1.ResourceNodes + "/" + name
+		}
+		return on(v1alpha1.GroupName, names, []string{"get"})
+	}
 	view := []rbac.PolicyRule{
-		on(v1alpha1.GroupName, append([]string{v1alpha1.ResourceNodes, v1alpha1.ResourceClusterNodeConfigs, v1alpha1.ResourceClusterRevisions}, declared...), readVerbs),
+		on(v1alpha1.GroupName, append([]string{v1alpha1.ResourceNodes, v1alpha1.ResourceAssignments, v1alpha1.ResourceClusterNodeConfigs, v1alpha1.ResourceClusterRevisions}, declared...), readVerbs),
+		question(v1alpha1.NodeHistory, v1alpha1.NodeEvidence),
 		on(core.GroupName, append([]string{"namespaces"}, plain...), readVerbs),
 		on("coordination.k8s.io", []string{"leases"}, readVerbs),
 	}
+	// What a unit logs may hold anything: it is for those who may read secrets.
 	edit := append(view[:len(view):len(view)],
+		question(v1alpha1.NodeLogs, v1alpha1.NodeUsage),
 		on(v1alpha1.GroupName, []string{v1alpha1.ResourceNodeConfigs}, writeVerbs),
 		on(core.GroupName, plain, writeVerbs),
 		on(core.GroupName, []string{"secrets"}, append(readVerbs[:len(readVerbs):len(readVerbs)], writeVerbs...)),

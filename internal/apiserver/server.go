@@ -61,12 +61,17 @@ func (s *Server) Run(ctx context.Context) (err error) {
 		return &reason.Error{Code: reason.SystemCallFailed, Doing: "listen on " + s.opts.Listen, Cause: err, Hint: "choose another address with --listen"}
 	}
 	defer func() { _ = listener.Close() }() // once it serves, the library has closed it
+	hosts, err := s.listenHosts()
+	if err != nil {
+		return err
+	}
+	defer func() { _ = hosts.Close() }() // once it serves, it was closed with the service
 	store, err := s.openStore(ctx, dir)
 	if err != nil {
 		return err
 	}
 	defer store.close()
-	keys, err := s.openKeys(ctx, dir, store)
+	keys, documents, err := s.openKeys(ctx, dir, store)
 	if err != nil {
 		return err
 	}
@@ -75,12 +80,12 @@ func (s *Server) Run(ctx context.Context) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, log.Close()) }()
-	names, addresses := hostsOf(s.opts.Listen, s.opts.Names)
+	names, addresses := hostsOf(s.opts.Names, s.opts.Listen, s.opts.TransferListen)
 	own, err := newCertificate(keys.CA(), names, addresses, s.opts.Log)
 	if err != nil {
 		return err
 	}
-	a, err := s.assemble(parts{client: store.client, member: store.member, keys: keys, certificate: own, listener: listener, audit: log})
+	a, err := s.assemble(parts{client: store.client, member: store.member, keys: keys, documents: documents, certificate: own, listener: listener, hosts: hosts, audit: log})
 	if err != nil {
 		return err
 	}
@@ -88,23 +93,26 @@ func (s *Server) Run(ctx context.Context) (err error) {
 }
 
 // openKeys reads the cluster's keys and trust documents, and makes them for a new cluster.
-func (s *Server) openKeys(ctx context.Context, dir *state.Dir, store *store) (*trust.Keys, error) {
+func (s *Server) openKeys(ctx context.Context, dir *state.Dir, store *store) (*trust.Keys, *state.Documents, error) {
 	secret, created, err := state.MachineSecret(ctx, store.client.Client, dir)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	if created {
 		s.opts.Log.Info("made a machine secret: copy the file to where it survives this machine", "path", dir.Join("machine-secret"))
 	}
 	keys, err := state.ClusterKeys(ctx, store.client.Client, secret, time.Now())
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	_, created, err = state.Chain(ctx, store.client.Client, dir, keys, time.Now())
+	chain, created, err := state.Chain(ctx, store.client.Client, dir, keys, time.Now())
 	if created {
 		s.opts.Log.Info("made a root key: `tako trust export-root` takes it to where it is safe", "path", dir.Join("trust/root-key"))
 	}
-	return keys, err
+	if err != nil {
+		return nil, nil, err
+	}
+	return keys, state.NewDocuments(store.client.Client, keys, chain, s.opts.Log), nil
 }
 
 // serve runs everything that has been put together, and returns when all of it has stopped.
@@ -134,6 +142,9 @@ func (s *Server) serve(ctx context.Context, a *assembly, dir *state.Dir, store *
 	select {
 	case err := <-stopped:
 		return err
+	case err := <-a.transfer.failed:
+		cancel(err)
+		return errors.Join(err, <-stopped)
 	case <-store.ended:
 	}
 	// Without its store the server is nothing: whoever watches over it starts it again. Who waits for an answer of the store gets
@@ -193,8 +204,10 @@ type parts struct {
 	client      *kubernetes.Client
 	member      *etcd.Member // nil when others run the cluster
 	keys        *trust.Keys
+	documents   *state.Documents
 	certificate *certificate
-	listener    net.Listener
+	listener    net.Listener // for people and controllers
+	hosts       net.Listener
 	audit       *audit.Log
 }
 
@@ -204,6 +217,7 @@ type assembly struct {
 	backend     *registry.Backend
 	background  []func(context.Context)
 	controllers *controllers.Controllers
+	transfer    *transfer
 	url         string
 }
 
@@ -247,13 +261,19 @@ func (s *Server) assemble(p parts) (*assembly, error) {
 		backend.Close()
 		return nil, err
 	}
-	work, err := controllers.New(controllers.Options{Config: config.LoopbackClientConfig, Objects: registry.NewLocal(objects, config.AdmissionControl), Events: bounds, Log: s.partsLog, Metrics: takoMetrics{}})
+	local := registry.NewLocal(objects, config.AdmissionControl)
+	work, err := controllers.New(controllers.Options{Config: config.LoopbackClientConfig, Objects: local, Events: bounds, Log: s.partsLog, Metrics: takoMetrics{}})
+	if err != nil {
+		backend.Close()
+		return nil, err
+	}
+	hosts, err := s.newTransfer(p, objects, local, known, config.LoopbackClientConfig)
 	if err != nil {
 		backend.Close()
 		return nil, err
 	}
 	return &assembly{
-		server: generic, backend: backend, background: []func(context.Context){known.Run, roles.Run, watches.Run}, controllers: work,
+		server: generic, backend: backend, background: append(hosts.background(s, p), known.Run, roles.Run, watches.Run), controllers: work, transfer: hosts,
 		url: "https://" + config.ExternalAddress,
 	}, nil
 }
@@ -307,18 +327,20 @@ func (s *Server) control(ctx context.Context, a *assembly) {
 	}
 }
 
-// hostsOf are the names and addresses of the server's certificate.
-func hostsOf(listen string, more []string) (names []string, addresses []net.IP) {
-	host, _, err := net.SplitHostPort(listen)
-	if err == nil && host != "" {
-		more = append([]string{host}, more...)
+// hostsOf are the names and addresses of the server's certificate: what it listens on, and more.
+func hostsOf(more []string, listens ...string) (names []string, addresses []net.IP) {
+	more = slices.Clone(more)
+	for _, listen := range listens {
+		if host, _, err := net.SplitHostPort(listen); err == nil && host != "" {
+			more = append(more, host)
+		}
 	}
 	names = []string{"localhost", server.LoopbackClientServerNameOverride}
 	addresses = []net.IP{net.IPv4(127, 0, 0, 1), net.IPv6loopback}
 	for _, h := range more {
 		if ip := net.ParseIP(h); ip == nil {
 			names = append(names, h)
-		} else if !ip.IsUnspecified() {
+		} else if !ip.IsUnspecified() && !slices.ContainsFunc(addresses, ip.Equal) {
 			addresses = append(addresses, ip)
 		}
 	}

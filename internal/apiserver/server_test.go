@@ -167,15 +167,16 @@ func TestSpecAndStatus(t *testing.T) {
 	if code != http.StatusCreated || made.Status.Revision != "" || made.Generation != 1 {
 		t.Fatalf("created: %d, %s", code, b)
 	}
-	// The server writes into the status too, until the revision is made.
+	// The server writes into the status too, until the revision is made and its rollout has been looked at.
 	deadline := time.Now().Add(time.Minute)
-	for made.Status.Revision == "" && time.Now().Before(deadline) {
+	for (made.Status.Revision == "" || made.Status.Rollout == nil) && time.Now().Before(deadline) {
 		_, b = call(t, theSite.admin, http.MethodGet, configs+"/"+c.Name, plainJSON, nil)
 		made = decode[v1alpha1.NodeConfig](t, b)
 	}
 	revision := made.Status.Revision
 	tested := metav1.Condition{Type: "Tested", Status: metav1.ConditionTrue, Reason: "Test", LastTransitionTime: metav1.Now()}
 	made.Status.Conditions, made.Spec.Resources[0].File.Content = append(made.Status.Conditions, tested), "two\n"
+	made.ResourceVersion = "" // whatever else it writes meanwhile
 	_, b = call(t, theSite.admin, http.MethodPut, configs+"/"+c.Name+"/status", plainJSON, made)
 	written := func(got v1alpha1.NodeConfig) bool {
 		return meta.IsStatusConditionTrue(got.Status.Conditions, tested.Type) && got.Status.Revision == revision

@@ -28,7 +28,8 @@ type Roles interface {
 	HasRole(ctx context.Context, ref rbac.RoleRef, namespace string) (bool, error)
 }
 
-// Rights lets nobody give a right that he does not have: not by a role, not by a binding, not by a token.
+// Rights lets nobody give a right that he does not have: not by a role, not by a binding, not by a token, and not by a config that
+// brings to a host what he may not read.
 type Rights struct {
 	*admission.Handler
 	roles      Roles
@@ -75,6 +76,8 @@ func (r *Rights) Validate(ctx context.Context, a admission.Attributes, _ admissi
 		return r.binds(ctx, a, o.RoleRef)
 	case *v1alpha1.Token:
 		return r.impersonates(ctx, a, o)
+	case *v1alpha1.NodeConfig, *v1alpha1.ClusterNodeConfig, *v1alpha1.Revision, *v1alpha1.ClusterRevision:
+		return r.reads(ctx, a)
 	}
 	return nil
 }

@@ -31,7 +31,7 @@ func Authenticators(ca *trust.CA, tokens *Tokens, now func() time.Time) authenti
 	for _, p := range healthPaths() {
 		conditions = append(conditions, apiserver.AnonymousAuthCondition{Path: p})
 	}
-	certificates := timed{newVerified(requestx509.New(options, requestx509.CommonNameUserConversion), now), options, now}
+	certificates := timed{newVerified(persons{requestx509.New(options, requestx509.CommonNameUserConversion)}, now), options, now}
 	known := group.NewAuthenticatedGroupAdder(union.New(certificates, bearertoken.New(tokens)))
 	return union.New(known, anonymous.NewAuthenticator(conditions))
 }

@@ -4,10 +4,12 @@ import (
 	"bytes"
 	"crypto/tls"
 	"crypto/x509"
+	"crypto/x509/pkix"
 	"encoding/json"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"strings"
 	"testing"
 	"time"
@@ -16,10 +18,13 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/apiserver/pkg/authentication/authenticator"
+	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/endpoints/filters"
 	"k8s.io/apiserver/pkg/endpoints/request"
 
 	"tako.dev/tako/api/v1alpha1"
+	"tako.dev/tako/internal/reason"
 	"tako.dev/tako/internal/trust"
 )
 
@@ -41,6 +46,51 @@ func certificate(t *testing.T, ca *trust.CA, at time.Time) *tls.ConnectionState 
 		t.Fatal(err)
 	}
 	return &tls.ConnectionState{PeerCertificates: []*x509.Certificate{c.Certificate()}}
+}
+
+// hostCertificate is what a host shows that has joined.
+func hostCertificate(t *testing.T, keys *trust.Keys, at time.Time) *tls.ConnectionState {
+	t.Helper()
+	key := trust.NewHostKey()
+	der, err := trust.NodeRequest(key, trust.NewSealingKey().Public())
+	if err != nil {
+		t.Fatal(err)
+	}
+	request, err := trust.ParseNodeRequest(der)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if der, err = keys.CA().IssueNode(request, trust.NodeCertificate{Cluster: keys.Cluster(), Name: "web-1", UID: "uid"}, at); err != nil {
+		t.Fatal(err)
+	}
+	pair, err := key.TLS(der)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &tls.ConnectionState{PeerCertificates: []*x509.Certificate{pair.Leaf}}
+}
+
+// TestHostsAreNoUsers: also where a host's certificate says what a user is called, as one that another version has issued might.
+func TestHostsAreNoUsers(t *testing.T) {
+	asked := 0
+	p := persons{authenticator.RequestFunc(func(*http.Request) (*authenticator.Response, bool, error) {
+		asked++
+		return &authenticator.Response{User: &user.DefaultInfo{Name: "ann"}}, true, nil
+	})}
+	machine := &url.URL{Scheme: "spiffe", Host: "x", Path: "/y"}
+	for _, c := range []struct {
+		tls   *tls.ConnectionState
+		known bool
+	}{
+		{nil, true}, {&tls.ConnectionState{}, true}, {&tls.ConnectionState{PeerCertificates: []*x509.Certificate{{}}}, true},
+		{&tls.ConnectionState{PeerCertificates: []*x509.Certificate{{Subject: pkix.Name{CommonName: "ann"}, URIs: []*url.URL{machine}}}}, false},
+	} {
+		before := asked
+		_, known, err := p.AuthenticateRequest(&http.Request{TLS: c.tls})
+		if known != c.known || (asked > before) != c.known || reason.Is(err, reason.CertificateRefused) == c.known {
+			t.Errorf("%+v: %v, %v", c.tls, known, err)
+		}
+	}
 }
 
 // TestWhoLearnsWhy: who shows something that we gave him is told that its time is over or to come; to others the door is shut.
@@ -74,6 +124,8 @@ func TestWhoLearnsWhy(t *testing.T) {
 		{"good certificate of another authority", "", certificate(t, other, now), 401, nil},
 		{"expired certificate of another authority", "", certificate(t, other, ago), 401, nil},
 		{"certificate of next year of another authority", "", certificate(t, other, ahead), 401, nil},
+		{"certificate of a host", "", hostCertificate(t, p.keys, now), 401, nil},
+		{"expired certificate of a host", "", hostCertificate(t, p.keys, ago), 401, nil},
 		{"expired certificate with a good token", p.shown["ann"], certificate(t, p.keys.CA(), ago), 204, nil},
 	} {
 		r := httptest.NewRequest(http.MethodGet, "/api", nil)

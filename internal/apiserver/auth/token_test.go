@@ -37,9 +37,11 @@ func newPeople(t *testing.T, now time.Time, all map[string]v1alpha1.TokenSpec, c
 		if at, is := created[name]; is {
 			token.CreationTimestamp = metav1.NewTime(at)
 		}
-		if p.shown[name], token.Status.Hash, err = minter.Mint(token); err != nil {
+		made, err := minter.Mint(token)
+		if err != nil {
 			t.Fatal(err)
 		}
+		p.shown[name], token.Status.Hash = made.Token, made.Hash
 		p.stored[name] = token
 		p.shelf.objects = append(p.shelf.objects, token)
 	}
@@ -126,6 +128,50 @@ func TestMintKinds(t *testing.T) {
 		}
 		if hash := p.stored[name].Status.Hash; !strings.HasPrefix(hash, hashPrefix) || strings.Contains(hash, p.shown[name]) {
 			t.Errorf("stored of %s is %q", name, hash)
+		}
+	}
+}
+
+// TestTokensOfHosts: a host is let in by what somebody has made for hosts, also when the watch has not told of it yet.
+func TestTokensOfHosts(t *testing.T) {
+	now := time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
+	join := v1alpha1.TokenSpec{Type: v1alpha1.TokenJoin, Join: &v1alpha1.JoinToken{Environment: "qa"}}
+	p := newPeople(t, now, map[string]v1alpha1.TokenSpec{"host": join, "old": until(join, now), "late": join, "ann": person("ann")}, nil)
+	whole := p.shown["host"]
+	for _, c := range []struct {
+		name, text, token string
+		code              reason.Code
+	}{
+		{"good", whole, "host", 0},
+		{"ended", p.shown["old"], "old", reason.TokenTime},
+		{"for people", p.shown["ann"], "", reason.TokenRefused},
+		{"that nobody made", trust.NewToken(trust.TokenJoin).Reveal(), "", reason.TokenRefused},
+		{"cut off", whole[:len(whole)-1], "", reason.TokenMalformed},
+		{"nothing", "", "", reason.TokenMalformed},
+	} {
+		got, err := p.tokens.OfHost(t.Context(), c.text)
+		if c.code != 0 && !reason.Is(err, c.code) || c.code == 0 && err != nil {
+			t.Errorf("%s: %v", c.name, err)
+		}
+		if (got != nil) != (c.token != "") || got != nil && got.Name != c.token {
+			t.Errorf("%s: %+v", c.name, got)
+		}
+		if err != nil && c.text != "" && strings.Contains(err.Error(), c.text) {
+			t.Errorf("%s: the token is in %q", c.name, err)
+		}
+	}
+	// It is in the store, and the watch is behind.
+	if err := p.tokens.all.GetIndexer().Delete(p.stored["late"]); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := p.tokens.OfHost(t.Context(), p.shown["late"]); err != nil || got.Name != "late" {
+		t.Errorf("made a moment ago: %+v, %v", got, err)
+	}
+	p.tokens.TellLines(func(token trust.Token) string { return "line of " + token.Reveal() })
+	for kind, spec := range map[string]v1alpha1.TokenSpec{"line of ": join, "": person("ann")} {
+		made, err := p.tokens.Mint(&v1alpha1.Token{Spec: spec})
+		if want := kind + made.Token; err != nil || made.Token == "" || kind == "" && made.JoinLine != "" || kind != "" && made.JoinLine != want {
+			t.Errorf("%s: the line is %q, %v", spec.Type, made.JoinLine, err)
 		}
 	}
 }

@@ -160,31 +160,49 @@ func GetOpenAPIDefinitions(ref common.ReferenceCallback) map[string]common.OpenA
 		intstr.IntOrString{}.OpenAPIModelName():                                schema_apimachinery_pkg_util_intstr_IntOrString(ref),
 		version.Info{}.OpenAPIModelName():                                      schema_k8sio_apimachinery_pkg_version_Info(ref),
 		v1alpha1.AppliedHead{}.OpenAPIModelName():                              schema_takodev_tako_api_v1alpha1_AppliedHead(ref),
+		v1alpha1.AssignedLayer{}.OpenAPIModelName():                            schema_takodev_tako_api_v1alpha1_AssignedLayer(ref),
+		v1alpha1.AssignedTry{}.OpenAPIModelName():                              schema_takodev_tako_api_v1alpha1_AssignedTry(ref),
+		v1alpha1.Assignment{}.OpenAPIModelName():                               schema_takodev_tako_api_v1alpha1_Assignment(ref),
+		v1alpha1.AssignmentList{}.OpenAPIModelName():                           schema_takodev_tako_api_v1alpha1_AssignmentList(ref),
+		v1alpha1.AssignmentSpec{}.OpenAPIModelName():                           schema_takodev_tako_api_v1alpha1_AssignmentSpec(ref),
 		v1alpha1.ClusterNodeConfig{}.OpenAPIModelName():                        schema_takodev_tako_api_v1alpha1_ClusterNodeConfig(ref),
 		v1alpha1.ClusterNodeConfigList{}.OpenAPIModelName():                    schema_takodev_tako_api_v1alpha1_ClusterNodeConfigList(ref),
 		v1alpha1.ClusterRevision{}.OpenAPIModelName():                          schema_takodev_tako_api_v1alpha1_ClusterRevision(ref),
 		v1alpha1.ClusterRevisionList{}.OpenAPIModelName():                      schema_takodev_tako_api_v1alpha1_ClusterRevisionList(ref),
+		v1alpha1.ConfigConflict{}.OpenAPIModelName():                           schema_takodev_tako_api_v1alpha1_ConfigConflict(ref),
+		v1alpha1.JoinRequest{}.OpenAPIModelName():                              schema_takodev_tako_api_v1alpha1_JoinRequest(ref),
 		v1alpha1.JoinToken{}.OpenAPIModelName():                                schema_takodev_tako_api_v1alpha1_JoinToken(ref),
 		v1alpha1.Node{}.OpenAPIModelName():                                     schema_takodev_tako_api_v1alpha1_Node(ref),
+		v1alpha1.NodeAgent{}.OpenAPIModelName():                                schema_takodev_tako_api_v1alpha1_NodeAgent(ref),
 		v1alpha1.NodeConfig{}.OpenAPIModelName():                               schema_takodev_tako_api_v1alpha1_NodeConfig(ref),
 		v1alpha1.NodeConfigList{}.OpenAPIModelName():                           schema_takodev_tako_api_v1alpha1_NodeConfigList(ref),
 		v1alpha1.NodeConfigStatus{}.OpenAPIModelName():                         schema_takodev_tako_api_v1alpha1_NodeConfigStatus(ref),
+		v1alpha1.NodeHold{}.OpenAPIModelName():                                 schema_takodev_tako_api_v1alpha1_NodeHold(ref),
+		v1alpha1.NodeIdentity{}.OpenAPIModelName():                             schema_takodev_tako_api_v1alpha1_NodeIdentity(ref),
 		v1alpha1.NodeList{}.OpenAPIModelName():                                 schema_takodev_tako_api_v1alpha1_NodeList(ref),
 		v1alpha1.NodeSpec{}.OpenAPIModelName():                                 schema_takodev_tako_api_v1alpha1_NodeSpec(ref),
 		v1alpha1.NodeStatus{}.OpenAPIModelName():                               schema_takodev_tako_api_v1alpha1_NodeStatus(ref),
+		v1alpha1.OwnLayer{}.OpenAPIModelName():                                 schema_takodev_tako_api_v1alpha1_OwnLayer(ref),
 		v1alpha1.PromiseCounts{}.OpenAPIModelName():                            schema_takodev_tako_api_v1alpha1_PromiseCounts(ref),
+		v1alpha1.ResourceProblem{}.OpenAPIModelName():                          schema_takodev_tako_api_v1alpha1_ResourceProblem(ref),
 		v1alpha1.Revision{}.OpenAPIModelName():                                 schema_takodev_tako_api_v1alpha1_Revision(ref),
 		v1alpha1.RevisionList{}.OpenAPIModelName():                             schema_takodev_tako_api_v1alpha1_RevisionList(ref),
 		v1alpha1.RevisionSource{}.OpenAPIModelName():                           schema_takodev_tako_api_v1alpha1_RevisionSource(ref),
 		v1alpha1.RevisionSpec{}.OpenAPIModelName():                             schema_takodev_tako_api_v1alpha1_RevisionSpec(ref),
+		v1alpha1.RolloutCulprit{}.OpenAPIModelName():                           schema_takodev_tako_api_v1alpha1_RolloutCulprit(ref),
+		v1alpha1.RolloutStatus{}.OpenAPIModelName():                            schema_takodev_tako_api_v1alpha1_RolloutStatus(ref),
 		v1alpha1.Taint{}.OpenAPIModelName():                                    schema_takodev_tako_api_v1alpha1_Taint(ref),
 		v1alpha1.Token{}.OpenAPIModelName():                                    schema_takodev_tako_api_v1alpha1_Token(ref),
 		v1alpha1.TokenList{}.OpenAPIModelName():                                schema_takodev_tako_api_v1alpha1_TokenList(ref),
 		v1alpha1.TokenSpec{}.OpenAPIModelName():                                schema_takodev_tako_api_v1alpha1_TokenSpec(ref),
 		v1alpha1.TokenStatus{}.OpenAPIModelName():                              schema_takodev_tako_api_v1alpha1_TokenStatus(ref),
 		v1alpha1.UserToken{}.OpenAPIModelName():                                schema_takodev_tako_api_v1alpha1_UserToken(ref),
+		v1alpha1.Verdict{}.OpenAPIModelName():                                  schema_takodev_tako_api_v1alpha1_Verdict(ref),
+		v1alpha1.WrappedKey{}.OpenAPIModelName():                               schema_takodev_tako_api_v1alpha1_WrappedKey(ref),
+		declare.ContentSource{}.OpenAPIModelName():                             schema_takodev_tako_declare_ContentSource(ref),
 		declare.Directory{}.OpenAPIModelName():                                 schema_takodev_tako_declare_Directory(ref),
 		declare.File{}.OpenAPIModelName():                                      schema_takodev_tako_declare_File(ref),
+		declare.KeySelector{}.OpenAPIModelName():                               schema_takodev_tako_declare_KeySelector(ref),
 		declare.NodeConfigSpec{}.OpenAPIModelName():                            schema_takodev_tako_declare_NodeConfigSpec(ref),
 		declare.Package{}.OpenAPIModelName():                                   schema_takodev_tako_declare_Package(ref),
 		declare.Resource{}.OpenAPIModelName():                                  schema_takodev_tako_declare_Resource(ref),
@@ -7014,10 +7032,311 @@ func schema_takodev_tako_api_v1alpha1_AppliedHead(ref common.ReferenceCallback) 
 							Format:      "",
 						},
 					},
+					"since": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Since is when it came to be so. Left out where nobody knows.",
+							Ref:         ref(metav1.Time{}.OpenAPIModelName()),
+						},
+					},
 				},
 				Required: []string{"epoch", "version", "root"},
 			},
 		},
+		Dependencies: []string{
+			metav1.Time{}.OpenAPIModelName()},
+	}
+}
+
+func schema_takodev_tako_api_v1alpha1_AssignedLayer(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "AssignedLayer is one revision of one config on a node.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"priority": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Priority is the config's when that was decided.",
+							Type:        []string{"integer"},
+							Format:      "int32",
+						},
+					},
+					"config": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Config is KIND/NAME or KIND/NAMESPACE/NAME.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"revision": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Revision is the name of the Revision or ClusterRevision.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"root": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Root is the root of the layer that the revision compiles to: 64 hexadecimal digits. It changes with the revision, and with the Secrets and ConfigMaps that it names.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"since": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Since is when this revision was assigned.",
+							Ref:         ref(metav1.Time{}.OpenAPIModelName()),
+						},
+					},
+				},
+				Required: []string{"priority", "config", "revision", "root", "since"},
+			},
+		},
+		Dependencies: []string{
+			metav1.Time{}.OpenAPIModelName()},
+	}
+}
+
+func schema_takodev_tako_api_v1alpha1_AssignedTry(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "AssignedTry is a state to go back to.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"seconds": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Seconds is how long the host waits for the confirmation, by its own clock since it booted.",
+							Type:        []string{"integer"},
+							Format:      "int32",
+						},
+					},
+					"config": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Config is what is tried.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"fallback": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Fallback is the root of the catalog to go back to: 64 hexadecimal digits.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"layers": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "Layers are what stood in the place of the layers above: they make up the fallback.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(v1alpha1.AssignedLayer{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+					"ownRoot": {
+						SchemaProps: spec.SchemaProps{
+							Description: "OwnRoot is the root of the own layer of the fallback; empty where it had none.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+				},
+				Required: []string{"seconds", "config", "fallback"},
+			},
+		},
+		Dependencies: []string{
+			v1alpha1.AssignedLayer{}.OpenAPIModelName()},
+	}
+}
+
+func schema_takodev_tako_api_v1alpha1_Assignment(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "Assignment is what one node is to have now: which revision of which config, and what is for this node alone. It has the name of its node, is written by tako alone and goes with its node. What the node's host gets signed follows from it: the version of a signed state is the resource version of the Assignment.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"kind": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Kind is a string value representing the REST resource this object represents. Servers may infer this from the endpoint the client submits requests to. Cannot be updated. In CamelCase. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#types-kinds",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"apiVersion": {
+						SchemaProps: spec.SchemaProps{
+							Description: "APIVersion defines the versioned schema of this representation of an object. Servers should convert recognized schemas to the latest internal value, and may reject unrecognized values. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#resources",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"metadata": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Metadata names the node.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(metav1.ObjectMeta{}.OpenAPIModelName()),
+						},
+					},
+					"spec": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Spec is what the node is to have.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(v1alpha1.AssignmentSpec{}.OpenAPIModelName()),
+						},
+					},
+				},
+				Required: []string{"spec"},
+			},
+		},
+		Dependencies: []string{
+			metav1.ObjectMeta{}.OpenAPIModelName(), v1alpha1.AssignmentSpec{}.OpenAPIModelName()},
+	}
+}
+
+func schema_takodev_tako_api_v1alpha1_AssignmentList(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "AssignmentList is a list of Assignments.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"kind": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Kind is a string value representing the REST resource this object represents. Servers may infer this from the endpoint the client submits requests to. Cannot be updated. In CamelCase. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#types-kinds",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"apiVersion": {
+						SchemaProps: spec.SchemaProps{
+							Description: "APIVersion defines the versioned schema of this representation of an object. Servers should convert recognized schemas to the latest internal value, and may reject unrecognized values. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#resources",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"metadata": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Metadata holds the list's resource version and, of a list in chunks, where the next one begins.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(metav1.ListMeta{}.OpenAPIModelName()),
+						},
+					},
+					"items": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Items are the assignments.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(v1alpha1.Assignment{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+				},
+				Required: []string{"items"},
+			},
+		},
+		Dependencies: []string{
+			metav1.ListMeta{}.OpenAPIModelName(), v1alpha1.Assignment{}.OpenAPIModelName()},
+	}
+}
+
+func schema_takodev_tako_api_v1alpha1_AssignmentSpec(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "AssignmentSpec is what one node is to have.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"nodeUID": {
+						SchemaProps: spec.SchemaProps{
+							Description: "NodeUID is the UID of the node, which tells it from an earlier one of the same name.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"environment": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Environment is that of the node when this was decided.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"layers": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "Layers are the revisions, the highest priority first.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(v1alpha1.AssignedLayer{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+					"own": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Own is what is for this node alone. Left out when there is nothing.",
+							Ref:         ref(v1alpha1.OwnLayer{}.OpenAPIModelName()),
+						},
+					},
+					"entries": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Entries is how many resources the layers have together, and Bytes how many bytes their bodies.",
+							Type:        []string{"integer"},
+							Format:      "int64",
+						},
+					},
+					"bytes": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Bytes is the size of all bodies.",
+							Type:        []string{"integer"},
+							Format:      "int64",
+						},
+					},
+					"allowDeletions": {
+						SchemaProps: spec.SchemaProps{
+							Description: "AllowDeletions is how many percent of what the host has may go at once with this. Default: what the host itself allows.",
+							Type:        []string{"integer"},
+							Format:      "int32",
+						},
+					},
+					"try": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Try is set while a revision in here is tried: the host goes back by itself unless that is confirmed.",
+							Ref:         ref(v1alpha1.AssignedTry{}.OpenAPIModelName()),
+						},
+					},
+				},
+				Required: []string{"nodeUID"},
+			},
+		},
+		Dependencies: []string{
+			v1alpha1.AssignedLayer{}.OpenAPIModelName(), v1alpha1.AssignedTry{}.OpenAPIModelName(), v1alpha1.OwnLayer{}.OpenAPIModelName()},
 	}
 }
 
@@ -7216,11 +7535,147 @@ func schema_takodev_tako_api_v1alpha1_ClusterRevisionList(ref common.ReferenceCa
 	}
 }
 
+func schema_takodev_tako_api_v1alpha1_ConfigConflict(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "ConfigConflict is another config that wants something else of the same thing.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"config": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Config is the other one: KIND/NAME or KIND/NAMESPACE/NAME.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"claim": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Claim is the first thing that both claim, such as path:/etc/motd, and Claims how many there are.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"claims": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Claims is how many there are.",
+							Type:        []string{"integer"},
+							Format:      "int32",
+						},
+					},
+					"field": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Field is the first field that differs.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"value": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Value is what this config says, and OtherValue what the other one does.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"otherValue": {
+						SchemaProps: spec.SchemaProps{
+							Description: "OtherValue is what the other config says.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"kept": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Kept is true where this config stays and the other one is kept out.",
+							Type:        []string{"boolean"},
+							Format:      "",
+						},
+					},
+					"nodes": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "Nodes are the first 10 of the nodes, and NodeCount how many there are.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Type:   []string{"string"},
+										Format: "",
+									},
+								},
+							},
+						},
+					},
+					"nodeCount": {
+						SchemaProps: spec.SchemaProps{
+							Description: "NodeCount is how many there are.",
+							Type:        []string{"integer"},
+							Format:      "int32",
+						},
+					},
+					"message": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Message says all that in one sentence.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+				},
+				Required: []string{"config", "nodeCount", "message"},
+			},
+		},
+	}
+}
+
+func schema_takodev_tako_api_v1alpha1_JoinRequest(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "JoinRequest is a host that wants to join under a name that another one has.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"key": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Key is the digest of its public key: sha256: and 64 hexadecimal digits.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"from": {
+						SchemaProps: spec.SchemaProps{
+							Description: "From is the address that it came from.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"at": {
+						SchemaProps: spec.SchemaProps{
+							Description: "At is when it asked last.",
+							Ref:         ref(metav1.Time{}.OpenAPIModelName()),
+						},
+					},
+				},
+				Required: []string{"key", "from", "at"},
+			},
+		},
+		Dependencies: []string{
+			metav1.Time{}.OpenAPIModelName()},
+	}
+}
+
 func schema_takodev_tako_api_v1alpha1_JoinToken(ref common.ReferenceCallback) common.OpenAPIDefinition {
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "JoinToken is what a host becomes that shows the token. It never admits a name that a Node has already.",
+				Description: "JoinToken is what a host becomes that shows the token. It never admits a name that another host has joined under.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"environment": {
@@ -7309,7 +7764,7 @@ func schema_takodev_tako_api_v1alpha1_Node(ref common.ReferenceCallback) common.
 					},
 					"status": {
 						SchemaProps: spec.SchemaProps{
-							Description: "Status is what was heard from the host; it is written by tako alone, through the status subresource.",
+							Description: "Status is what was heard from the host, and who may speak for it; it is written by tako alone.",
 							Default:     map[string]interface{}{},
 							Ref:         ref(v1alpha1.NodeStatus{}.OpenAPIModelName()),
 						},
@@ -7319,6 +7774,42 @@ func schema_takodev_tako_api_v1alpha1_Node(ref common.ReferenceCallback) common.
 		},
 		Dependencies: []string{
 			metav1.ObjectMeta{}.OpenAPIModelName(), v1alpha1.NodeSpec{}.OpenAPIModelName(), v1alpha1.NodeStatus{}.OpenAPIModelName()},
+	}
+}
+
+func schema_takodev_tako_api_v1alpha1_NodeAgent(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "NodeAgent is the agent of a host.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"version": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Version is the version of tako-agent.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"session": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Session is random, and another one for each start.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"starts": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Starts is how often it has started on this host.",
+							Type:        []string{"integer"},
+							Format:      "int64",
+						},
+					},
+				},
+				Required: []string{"session", "starts"},
+			},
+		},
 	}
 }
 
@@ -7444,6 +7935,30 @@ func schema_takodev_tako_api_v1alpha1_NodeConfigStatus(ref common.ReferenceCallb
 							Format:      "",
 						},
 					},
+					"rollout": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Rollout is how the way of the newest revision over the nodes stands. Left out until somebody has looked.",
+							Ref:         ref(v1alpha1.RolloutStatus{}.OpenAPIModelName()),
+						},
+					},
+					"conflicts": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "Conflicts are other configs that want something else of the same thing, at the same priority, on the same nodes: at most 16.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(v1alpha1.ConfigConflict{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
 					"conditions": {
 						VendorExtensible: spec.VendorExtensible{
 							Extensions: spec.Extensions{
@@ -7471,7 +7986,103 @@ func schema_takodev_tako_api_v1alpha1_NodeConfigStatus(ref common.ReferenceCallb
 			},
 		},
 		Dependencies: []string{
-			metav1.Condition{}.OpenAPIModelName()},
+			metav1.Condition{}.OpenAPIModelName(), v1alpha1.ConfigConflict{}.OpenAPIModelName(), v1alpha1.RolloutStatus{}.OpenAPIModelName()},
+	}
+}
+
+func schema_takodev_tako_api_v1alpha1_NodeHold(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "NodeHold says what is not enforced, why, by whom and until when.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"config": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Config is KIND/NAME or KIND/NAMESPACE/NAME of the config whose resources are held. Default all.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"resource": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Resource is the claim of the resource that is held, such as path:/etc/motd. Default all.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"reason": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Reason is for whoever finds it.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"owner": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Owner is who holds it.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"until": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Until is when it ends by itself.",
+							Ref:         ref(metav1.Time{}.OpenAPIModelName()),
+						},
+					},
+				},
+				Required: []string{"reason", "owner", "until"},
+			},
+		},
+		Dependencies: []string{
+			metav1.Time{}.OpenAPIModelName()},
+	}
+}
+
+func schema_takodev_tako_api_v1alpha1_NodeIdentity(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "NodeIdentity is who may speak for a node.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"key": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Key is the digest of the public key in the host's certificates: sha256: and 64 hexadecimal digits.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"sealingKey": {
+						SchemaProps: spec.SchemaProps{
+							Description: "SealingKey is the public key that secrets for the host are sealed to.",
+							Type:        []string{"string"},
+							Format:      "byte",
+						},
+					},
+					"joined": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Joined is when the host joined.",
+							Ref:         ref(metav1.Time{}.OpenAPIModelName()),
+						},
+					},
+					"token": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Token is the name of the Token that it joined with; empty when a person has approved it.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+				},
+				Required: []string{"key", "sealingKey", "joined"},
+			},
+		},
+		Dependencies: []string{
+			metav1.Time{}.OpenAPIModelName()},
 	}
 }
 
@@ -7568,11 +8179,43 @@ func schema_takodev_tako_api_v1alpha1_NodeSpec(ref common.ReferenceCallback) com
 							Format:      "",
 						},
 					},
+					"holds": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "Holds are resources that the node's agent looks at and does not change. At most 100.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(v1alpha1.NodeHold{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+					"approvedKey": {
+						SchemaProps: spec.SchemaProps{
+							Description: "ApprovedKey lets a host join under this name that has another key than the one before: it is the status's joinRequest.key of that host. The old key is refused from then on.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"allowDeletions": {
+						SchemaProps: spec.SchemaProps{
+							Description: "AllowDeletions is the root of a state that was withheld because it deletes much, as the status's verdict names it: with it, the host may go there.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
 				},
 			},
 		},
 		Dependencies: []string{
-			v1alpha1.Taint{}.OpenAPIModelName()},
+			v1alpha1.NodeHold{}.OpenAPIModelName(), v1alpha1.Taint{}.OpenAPIModelName()},
 	}
 }
 
@@ -7625,6 +8268,61 @@ func schema_takodev_tako_api_v1alpha1_NodeStatus(ref common.ReferenceCallback) c
 							Ref:         ref(v1alpha1.AppliedHead{}.OpenAPIModelName()),
 						},
 					},
+					"assignedHead": {
+						SchemaProps: spec.SchemaProps{
+							Description: "AssignedHead is the newest signed state for the host. While it differs from appliedHead, the host is behind.",
+							Ref:         ref(v1alpha1.AppliedHead{}.OpenAPIModelName()),
+						},
+					},
+					"verdict": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Verdict is what the host has said of the newest state that it was given. Left out until it has.",
+							Ref:         ref(v1alpha1.Verdict{}.OpenAPIModelName()),
+						},
+					},
+					"problems": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "Problems are resources that are not as declared, the worst first: at most 10. The host itself knows all.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(v1alpha1.ResourceProblem{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+					"held": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Held counts resources that are held.",
+							Type:        []string{"integer"},
+							Format:      "int32",
+						},
+					},
+					"agent": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Agent is the program that was heard last.",
+							Ref:         ref(v1alpha1.NodeAgent{}.OpenAPIModelName()),
+						},
+					},
+					"identity": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Identity is who may speak for the node: left out until a host has joined as it.",
+							Ref:         ref(v1alpha1.NodeIdentity{}.OpenAPIModelName()),
+						},
+					},
+					"joinRequest": {
+						SchemaProps: spec.SchemaProps{
+							Description: "JoinRequest waits for a person to decide, by spec.approvedKey: a host with another key wants to have the name of this node.",
+							Ref:         ref(v1alpha1.JoinRequest{}.OpenAPIModelName()),
+						},
+					},
 					"promises": {
 						SchemaProps: spec.SchemaProps{
 							Description: "Promises counts what the node must have by what became of it.",
@@ -7665,7 +8363,82 @@ func schema_takodev_tako_api_v1alpha1_NodeStatus(ref common.ReferenceCallback) c
 			},
 		},
 		Dependencies: []string{
-			resource.Quantity{}.OpenAPIModelName(), metav1.Condition{}.OpenAPIModelName(), metav1.Time{}.OpenAPIModelName(), v1alpha1.AppliedHead{}.OpenAPIModelName(), v1alpha1.PromiseCounts{}.OpenAPIModelName()},
+			resource.Quantity{}.OpenAPIModelName(), metav1.Condition{}.OpenAPIModelName(), metav1.Time{}.OpenAPIModelName(), v1alpha1.AppliedHead{}.OpenAPIModelName(), v1alpha1.JoinRequest{}.OpenAPIModelName(), v1alpha1.NodeAgent{}.OpenAPIModelName(), v1alpha1.NodeIdentity{}.OpenAPIModelName(), v1alpha1.PromiseCounts{}.OpenAPIModelName(), v1alpha1.ResourceProblem{}.OpenAPIModelName(), v1alpha1.Verdict{}.OpenAPIModelName()},
+	}
+}
+
+func schema_takodev_tako_api_v1alpha1_OwnLayer(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "OwnLayer is what is for one node alone.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"root": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Root is the root of the layer: 64 hexadecimal digits.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"labels": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Labels are those of the node, for conditions and expansions on the host.",
+							Type:        []string{"object"},
+							AdditionalProperties: &spec.SchemaOrBool{
+								Allows: true,
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Type:   []string{"string"},
+										Format: "",
+									},
+								},
+							},
+						},
+					},
+					"keys": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "Keys open the secrets in the node's layers. Each is sealed to the node's own key.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(v1alpha1.WrappedKey{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+					"holds": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "Holds are what the agent does not enforce now.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(v1alpha1.NodeHold{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+				},
+				Required: []string{"root"},
+			},
+		},
+		Dependencies: []string{
+			v1alpha1.NodeHold{}.OpenAPIModelName(), v1alpha1.WrappedKey{}.OpenAPIModelName()},
 	}
 }
 
@@ -7735,6 +8508,80 @@ func schema_takodev_tako_api_v1alpha1_PromiseCounts(ref common.ReferenceCallback
 				},
 			},
 		},
+	}
+}
+
+func schema_takodev_tako_api_v1alpha1_ResourceProblem(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "ResourceProblem is one resource on one host that is not as declared.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"resource": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Resource is TYPE/NAME.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"claim": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Claim is what it claims, such as path:/etc/motd.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"config": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Config is who declares it: KIND/NAME or KIND/NAMESPACE/NAME.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"outcome": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Outcome is failed, blocked, deferred, contended or unknown.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"code": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Code is the code of the reason.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"message": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Message says why, for people.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"since": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Since is when it came to be so.",
+							Ref:         ref(metav1.Time{}.OpenAPIModelName()),
+						},
+					},
+					"retryAt": {
+						SchemaProps: spec.SchemaProps{
+							Description: "RetryAt is when the agent tries again.",
+							Ref:         ref(metav1.Time{}.OpenAPIModelName()),
+						},
+					},
+				},
+				Required: []string{"resource", "claim", "config", "outcome"},
+			},
+		},
+		Dependencies: []string{
+			metav1.Time{}.OpenAPIModelName()},
 	}
 }
 
@@ -7912,6 +8759,195 @@ func schema_takodev_tako_api_v1alpha1_RevisionSpec(ref common.ReferenceCallback)
 		},
 		Dependencies: []string{
 			v1alpha1.RevisionSource{}.OpenAPIModelName(), declare.Resource{}.OpenAPIModelName()},
+	}
+}
+
+func schema_takodev_tako_api_v1alpha1_RolloutCulprit(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "RolloutCulprit is a node that holds up a rollout.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"node": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Node is its name.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"code": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Code is the code of the reason, where there is one.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"message": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Message says what is wrong.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"since": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Since is when it came to be so.",
+							Ref:         ref(metav1.Time{}.OpenAPIModelName()),
+						},
+					},
+				},
+				Required: []string{"node"},
+			},
+		},
+		Dependencies: []string{
+			metav1.Time{}.OpenAPIModelName()},
+	}
+}
+
+func schema_takodev_tako_api_v1alpha1_RolloutStatus(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "RolloutStatus is how the way of a revision over the nodes stands. Each selected node is counted once.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"phase": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Phase is Empty, Complete, Rolling, Waiting, Halted or Paused.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"target": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Target is the name of the revision that is on its way.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"targetPriority": {
+						SchemaProps: spec.SchemaProps{
+							Description: "TargetPriority is the priority with which it comes.",
+							Type:        []string{"integer"},
+							Format:      "int32",
+						},
+					},
+					"since": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Since is when it came to that phase with that target.",
+							Ref:         ref(metav1.Time{}.OpenAPIModelName()),
+						},
+					},
+					"proven": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Proven is the revision that all nodes had converged on last: the way back.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"provenPriority": {
+						SchemaProps: spec.SchemaProps{
+							Description: "ProvenPriority is the priority that it had.",
+							Type:        []string{"integer"},
+							Format:      "int32",
+						},
+					},
+					"provenAt": {
+						SchemaProps: spec.SchemaProps{
+							Description: "ProvenAt is when they had.",
+							Ref:         ref(metav1.Time{}.OpenAPIModelName()),
+						},
+					},
+					"selected": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Selected counts the nodes.",
+							Type:        []string{"integer"},
+							Format:      "int32",
+						},
+					},
+					"done": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Done have converged on the target.",
+							Type:        []string{"integer"},
+							Format:      "int32",
+						},
+					},
+					"onTheWay": {
+						SchemaProps: spec.SchemaProps{
+							Description: "OnTheWay have it, and have not said yet what became of it.",
+							Type:        []string{"integer"},
+							Format:      "int32",
+						},
+					},
+					"failed": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Failed have it, and something is wrong.",
+							Type:        []string{"integer"},
+							Format:      "int32",
+						},
+					},
+					"silent": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Silent are not reached.",
+							Type:        []string{"integer"},
+							Format:      "int32",
+						},
+					},
+					"unheard": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Unheard have not been heard yet since the server began.",
+							Type:        []string{"integer"},
+							Format:      "int32",
+						},
+					},
+					"refused": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Refused keep it out because of a conflict, or of too many configs.",
+							Type:        []string{"integer"},
+							Format:      "int32",
+						},
+					},
+					"left": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Left have something else, or nothing.",
+							Type:        []string{"integer"},
+							Format:      "int32",
+						},
+					},
+					"message": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Message says why it waits, halted or pauses.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"culprits": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "Culprits are nodes that hold it up: at most 10.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(v1alpha1.RolloutCulprit{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+				},
+				Required: []string{"phase", "selected"},
+			},
+		},
+		Dependencies: []string{
+			metav1.Time{}.OpenAPIModelName(), v1alpha1.RolloutCulprit{}.OpenAPIModelName()},
 	}
 }
 
@@ -8125,6 +9161,13 @@ func schema_takodev_tako_api_v1alpha1_TokenStatus(ref common.ReferenceCallback) 
 							Format:      "",
 						},
 					},
+					"joinLine": {
+						SchemaProps: spec.SchemaProps{
+							Description: "JoinLine is what a host joins with: where the server is, what the host is to trust, and the token. It is a secret, and as with the token it is set in that answer only.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
 				},
 			},
 		},
@@ -8169,6 +9212,129 @@ func schema_takodev_tako_api_v1alpha1_UserToken(ref common.ReferenceCallback) co
 				Required: []string{"name"},
 			},
 		},
+	}
+}
+
+func schema_takodev_tako_api_v1alpha1_Verdict(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "Verdict is what a host makes of a signed state.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"type": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Type is Pending, Applied, Partial, Rejected, Withheld or Quarantined.\n\nPossible enum values:\n - `\"Applied\"` : all of it is as declared.\n - `\"Partial\"` : all of it is enforced, and some of it is not as declared.\n - `\"Pending\"` : it is being fetched or applied.\n - `\"Quarantined\"` : it has crashed the agent, and the one before is enforced.\n - `\"Rejected\"` : it cannot be enforced, and the one before is.\n - `\"Withheld\"` : it deletes much, and waits for consent.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+							Enum:        []interface{}{"Applied", "Partial", "Pending", "Quarantined", "Rejected", "Withheld"},
+						},
+					},
+					"version": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Version is the version of the state that it is about.",
+							Type:        []string{"integer"},
+							Format:      "int64",
+						},
+					},
+					"root": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Root is the root of that state: sha256: and 64 hexadecimal digits.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"code": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Code is the code of the reason, such as TK0431, where there is one.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"message": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Message says why, for people.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"since": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Since is when the host came to it.",
+							Ref:         ref(metav1.Time{}.OpenAPIModelName()),
+						},
+					},
+				},
+				Required: []string{"type", "version", "since"},
+			},
+		},
+		Dependencies: []string{
+			metav1.Time{}.OpenAPIModelName()},
+	}
+}
+
+func schema_takodev_tako_api_v1alpha1_WrappedKey(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "WrappedKey is the key to one value of one Secret, sealed to one node.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"id": {
+						SchemaProps: spec.SchemaProps{
+							Description: "ID names the key: 32 hexadecimal digits. It follows from the secret's value.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"secret": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Secret is NAMESPACE/NAME/KEY of the value, for people.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"sealed": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Sealed is the key, sealed to the node.",
+							Type:        []string{"string"},
+							Format:      "byte",
+						},
+					},
+				},
+				Required: []string{"id", "secret", "sealed"},
+			},
+		},
+	}
+}
+
+func schema_takodev_tako_declare_ContentSource(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "ContentSource is where the content of a file comes from. Exactly one of the fields is set.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"secret": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Secret makes the content a value of a Secret. The file is private then, whatever its mode says, and nothing is expanded in it.",
+							Ref:         ref(declare.KeySelector{}.OpenAPIModelName()),
+						},
+					},
+					"configMap": {
+						SchemaProps: spec.SchemaProps{
+							Description: "ConfigMap makes the content a value of a ConfigMap.",
+							Ref:         ref(declare.KeySelector{}.OpenAPIModelName()),
+						},
+					},
+				},
+			},
+		},
+		Dependencies: []string{
+			declare.KeySelector{}.OpenAPIModelName()},
 	}
 }
 
@@ -8244,6 +9410,12 @@ func schema_takodev_tako_declare_File(ref common.ReferenceCallback) common.OpenA
 							Format:      "",
 						},
 					},
+					"contentFrom": {
+						SchemaProps: spec.SchemaProps{
+							Description: "ContentFrom takes the content from a Secret or a ConfigMap instead. Alone, without a server, there is nothing to take it from.",
+							Ref:         ref(declare.ContentSource{}.OpenAPIModelName()),
+						},
+					},
 					"owner": {
 						SchemaProps: spec.SchemaProps{
 							Description: "Owner is a user's name or number. Default root; without root rights, the caller.",
@@ -8260,7 +9432,7 @@ func schema_takodev_tako_declare_File(ref common.ReferenceCallback) common.OpenA
 					},
 					"mode": {
 						SchemaProps: spec.SchemaProps{
-							Description: "Mode is octal text. Default \"0644\". A file that only its owner may read (no bit of 0077 set) is private: its content appears in no diff, log or history.",
+							Description: "Mode is octal text. Default \"0644\", and \"0600\" with content from a Secret. A file that only its owner may read (no bit of 0077 set) is private: its content appears in no diff, log or history.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
@@ -8300,6 +9472,45 @@ func schema_takodev_tako_declare_File(ref common.ReferenceCallback) common.OpenA
 					},
 				},
 				Required: []string{"path"},
+			},
+		},
+		Dependencies: []string{
+			declare.ContentSource{}.OpenAPIModelName()},
+	}
+}
+
+func schema_takodev_tako_declare_KeySelector(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "KeySelector picks one value.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"namespace": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Namespace is that of the object. Only in a ClusterNodeConfig, and required there: a NodeConfig takes from its own.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"name": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Name is the object's name.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"key": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Key is the value's key in the object's data.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+				},
+				Required: []string{"name", "key"},
 			},
 		},
 	}
@@ -8558,6 +9769,13 @@ func schema_takodev_tako_declare_Rollout(ref common.ReferenceCallback) common.Op
 									},
 								},
 							},
+						},
+					},
+					"try": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Try makes every host that gets a new revision go back to the one before after that time, unless the field has gone by then: \"20s\", \"10m\", one second to a day. Left out, a new revision stays.",
+							Type:        []string{"string"},
+							Format:      "",
 						},
 					},
 				},

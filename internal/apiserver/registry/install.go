@@ -23,6 +23,7 @@ type Registry struct {
 	minter  Minter
 	events  *events.Bounds
 	virtual map[schema.GroupVersion]map[string]rest.Storage
+	live    live
 }
 
 // New makes the storage of all kinds. minter makes the secrets of tokens, and bounds says what Events there may be.
@@ -93,6 +94,13 @@ func (r *Registry) serve(k *Kind, to map[string]rest.Storage) {
 		to[name] = tokenStore{Store: s, minter: r.minter}
 	case core.SchemeGroupVersion.WithKind("Event").GroupKind():
 		to[name] = eventStore{Store: s, bounds: r.events}
+	case v1alpha1.Kind(v1alpha1.KindNode):
+		to[name] = nodeStore{Store: s, live: &r.live}
+		for question := range questions() {
+			to[name+"/"+question] = &answers{nodes: s, what: question, live: &r.live}
+		}
+	case v1alpha1.Kind(v1alpha1.KindAssignment):
+		to[name] = derivedStore{s}
 	default:
 		to[name] = s
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"reflect"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
@@ -22,7 +23,7 @@ type Local struct {
 	admit    admission.Interface
 }
 
-// NewLocal makes the way to the objects of a registry. admit is asked before an object is created.
+// NewLocal makes the way to the objects of a registry. admit is asked before an object is created, changed or deleted.
 func NewLocal(r *Registry, admit admission.Interface) *Local {
 	return &Local{registry: r, admit: admit}
 }
@@ -38,24 +39,68 @@ func (l *Local) Get(ctx context.Context, key types.NamespacedName, into runtime.
 	if err != nil {
 		return err
 	}
-	reflect.ValueOf(into).Elem().Set(reflect.ValueOf(o).Elem())
+	become(into, o)
 	return nil
 }
 
-// Create creates an object, which it may change.
+// Create creates an object, which it may change; then it is what is stored.
 func (l *Local) Create(ctx context.Context, o runtime.Object) error {
 	k, err := l.kindOf(o)
 	if err != nil {
 		return err
 	}
-	m, options := metadata(o), &metav1.CreateOptions{}
-	attributes := admission.NewAttributesRecord(o, nil, k.GVK, m.GetNamespace(), m.GetName(), k.GVK.GroupVersion().WithResource(k.Names.Plural), "",
-		admission.Create, options, false, itself)
-	_, err = l.registry.stores[k.Resource()].Create(as(ctx, m.GetNamespace()), o, rest.AdmissionToValidateObjectFunc(l.admit, attributes, nil), options)
+	options := &metav1.CreateOptions{}
+	admitted := rest.AdmissionToValidateObjectFunc(l.admit, attributes(k, o, admission.Create, options), nil)
+	made, err := l.registry.stores[k.Resource()].Create(as(ctx, metadata(o).GetNamespace()), o, admitted, options)
+	if err != nil {
+		return err
+	}
+	become(o, made)
+	return nil
+}
+
+// Update writes an object without its status, if it is still the version that was read. It may change the object; then it is what is
+// stored. An object that has gone is not made again.
+func (l *Local) Update(ctx context.Context, o runtime.Object) error {
+	k, err := l.kindOf(o)
+	if err != nil {
+		return err
+	}
+	m := metadata(o)
+	if m.GetResourceVersion() == "" {
+		return apierrors.NewBadRequest(fmt.Sprintf("%s %s is to be changed, and nobody has read it", k.Names.Singular, m.GetName()))
+	}
+	store := *l.registry.stores[k.Resource()].Store
+	store.UpdateStrategy = existing{store.UpdateStrategy.(strategy)}
+	options := &metav1.UpdateOptions{}
+	admitted := rest.AdmissionToValidateObjectUpdateFunc(l.admit, attributes(k, o, admission.Update, options), nil)
+	changed, _, err := store.Update(as(ctx, m.GetNamespace()), m.GetName(), rest.DefaultUpdatedObjectInfo(o), rest.ValidateAllObjectFunc, admitted, false, options)
+	if err != nil {
+		return err
+	}
+	become(o, changed)
+	return nil
+}
+
+// existing is the strategy of a writer who knows that the object is there.
+type existing struct{ strategy }
+
+// AllowCreateOnUpdate is false.
+func (existing) AllowCreateOnUpdate(context.Context) bool { return false }
+
+// Delete deletes the object of that kind, namespace and name, if it is the one that the preconditions name; nil: whichever is there.
+func (l *Local) Delete(ctx context.Context, o runtime.Object, only *metav1.Preconditions) error {
+	k, err := l.kindOf(o)
+	if err != nil {
+		return err
+	}
+	m, options := metadata(o), &metav1.DeleteOptions{Preconditions: only}
+	admitted := rest.AdmissionToValidateObjectDeleteFunc(l.admit, attributes(k, o, admission.Delete, options), nil)
+	_, _, err = l.registry.stores[k.Resource()].Delete(as(ctx, m.GetNamespace()), m.GetName(), admitted, options)
 	return err
 }
 
-// UpdateStatus writes the status of an object, if it is still the version that was read.
+// UpdateStatus writes the status of an object, if it is still the version that was read; then it is what is stored.
 func (l *Local) UpdateStatus(ctx context.Context, o runtime.Object) error {
 	k, err := l.kindOf(o)
 	if err != nil {
@@ -63,9 +108,24 @@ func (l *Local) UpdateStatus(ctx context.Context, o runtime.Object) error {
 	}
 	m, s := metadata(o), l.registry.stores[k.Resource()]
 	status := newSubresource(s, statusStrategy{s.UpdateStrategy.(strategy)})
-	_, _, err = status.Update(as(ctx, m.GetNamespace()), m.GetName(), rest.DefaultUpdatedObjectInfo(o), rest.ValidateAllObjectFunc, rest.ValidateAllObjectUpdateFunc,
+	changed, _, err := status.Update(as(ctx, m.GetNamespace()), m.GetName(), rest.DefaultUpdatedObjectInfo(o), rest.ValidateAllObjectFunc, rest.ValidateAllObjectUpdateFunc,
 		false, &metav1.UpdateOptions{})
-	return err
+	if err != nil {
+		return err
+	}
+	become(o, changed)
+	return nil
+}
+
+// attributes are what admission hears of a call; the library adds the object that is there, and the one that is to be.
+func attributes(k *Kind, o runtime.Object, operation admission.Operation, options runtime.Object) admission.Attributes {
+	m := metadata(o)
+	return admission.NewAttributesRecord(nil, nil, k.GVK, m.GetNamespace(), m.GetName(), k.GVK.GroupVersion().WithResource(k.Names.Plural), "", operation, options, false, itself)
+}
+
+// become makes an object what another one is, which nobody else has.
+func become(o, other runtime.Object) {
+	reflect.ValueOf(o).Elem().Set(reflect.ValueOf(other).Elem())
 }
 
 func (l *Local) kindOf(o runtime.Object) (*Kind, error) {

@@ -2,7 +2,6 @@ package registry
 
 import (
 	"context"
-	"reflect"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/internalversion"
@@ -77,14 +76,9 @@ func (s source) shape(e watch.Event) runtime.Object {
 	if e.Type == watch.Error {
 		return o
 	}
-	// Events for several watchers come in a wrapping that keeps their encoded form.
-	if wrapped, ok := o.(runtime.CacheableObject); ok {
-		o = wrapped.GetObject()
-	}
+	o = unshared(o)
 	if !s.metadataOnly {
-		copied := reflect.New(reflect.TypeOf(o).Elem())
-		copied.Elem().Set(reflect.ValueOf(o).Elem())
-		return copied.Interface().(runtime.Object)
+		return o
 	}
 	m := s.metadata(o)
 	if e.Type == watch.Bookmark {

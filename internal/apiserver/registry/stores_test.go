@@ -28,6 +28,10 @@ func TestStores(t *testing.T) {
 	objects := openRegistry(t)
 	t.Run("events", func(t *testing.T) { testEvents(t, objects) })
 	t.Run("tokens", func(t *testing.T) { testTokens(t, objects) })
+	t.Run("live", func(t *testing.T) { testLive(t, objects) })
+	t.Run("answers", func(t *testing.T) { testAnswers(t, objects) })
+	t.Run("derived", func(t *testing.T) { testDerived(t, objects) })
+	t.Run("local writes", func(t *testing.T) { testLocalWrites(t, objects) })
 	t.Run("namespaces", func(t *testing.T) { testNamespaces(t, objects) })
 }
 
@@ -134,8 +138,8 @@ func testEvents(t *testing.T, objects *Registry) {
 // mint makes the same secret each time.
 type mint struct{}
 
-func (mint) Mint(*v1alpha1.Token) (secret, hash string, err error) {
-	return "the secret", "sha256:" + strings.Repeat("0", 64), nil
+func (mint) Mint(*v1alpha1.Token) (v1alpha1.TokenStatus, error) {
+	return v1alpha1.TokenStatus{Token: "the secret", JoinLine: "the line", Hash: "sha256:" + strings.Repeat("0", 64)}, nil
 }
 
 func testTokens(t *testing.T, objects *Registry) {
@@ -144,7 +148,7 @@ func testTokens(t *testing.T, objects *Registry) {
 	create := func(name string, dryRun ...string) (*v1alpha1.Token, error) {
 		o, err := s.Create(ctx, &v1alpha1.Token{
 			ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1alpha1.TokenSpec{Type: v1alpha1.TokenUser, User: &v1alpha1.UserToken{Name: "ann"}},
-			Status: v1alpha1.TokenStatus{Hash: "that of another", Token: "my own"},
+			Status: v1alpha1.TokenStatus{Hash: "that of another", Token: "my own", JoinLine: "my own"},
 		}, rest.ValidateAllObjectFunc, &metav1.CreateOptions{DryRun: dryRun})
 		if err != nil {
 			return nil, err
@@ -152,14 +156,14 @@ func testTokens(t *testing.T, objects *Registry) {
 		return o.(*v1alpha1.Token), nil
 	}
 	made, err := create("a")
-	if err != nil || made.Status.Token != "the secret" || !strings.HasPrefix(made.Status.Hash, "sha256:0") {
+	if err != nil || made.Status.Token != "the secret" || made.Status.JoinLine != "the line" || !strings.HasPrefix(made.Status.Hash, "sha256:0") {
 		t.Fatalf("made: %+v, %v", made, err)
 	}
 	got, err := s.Get(ctx, "a", &metav1.GetOptions{})
-	if err != nil || got.(*v1alpha1.Token).Status.Token != "" || got.(*v1alpha1.Token).Status.Hash != made.Status.Hash {
+	if err != nil || got.(*v1alpha1.Token).Status.Token != "" || got.(*v1alpha1.Token).Status.JoinLine != "" || got.(*v1alpha1.Token).Status.Hash != made.Status.Hash {
 		t.Errorf("stored: %+v, %v", got, err)
 	}
-	if tried, err := create("b", metav1.DryRunAll); err != nil || tried.Status.Token != "" {
+	if tried, err := create("b", metav1.DryRunAll); err != nil || tried.Status.Token+tried.Status.JoinLine != "" {
 		t.Errorf("tried: %+v, %v", tried, err)
 	}
 	if _, err := create("a"); !apierrors.IsAlreadyExists(err) {

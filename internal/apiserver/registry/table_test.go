@@ -3,10 +3,13 @@ package registry
 import (
 	"slices"
 	"testing"
+	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+
+	"tako.dev/tako/api/v1alpha1"
 )
 
 // TestTables shows an empty object of each kind: a name, an age, and a cell for each column, also where there is nothing to show.
@@ -44,11 +47,16 @@ func TestCells(t *testing.T) {
 		kind, object string
 		want         []any // without name and age
 	}{
-		{"nodeconfigs", `{"spec":{"resources":[{"name":"a"},{"name":"b"}]},"status":{"revision":"r","conditions":[{"type":"Ready","status":"False","message":"no"}]}}`, []any{2, "r", "False", "no"}},
-		{"clusternodeconfigs", `{"spec":{"resources":[]}}`, []any{0, "", "Unknown", ""}},
+		{"nodeconfigs", `{"spec":{"resources":[{"name":"a"},{"name":"b"}]},"status":{"revision":"r","conditions":[{"type":"Ready","status":"False","message":"no"}]}}`, []any{2, "r", "", "False", "no"}},
+		{"nodeconfigs", `{"spec":{"resources":[]},"status":{"rollout":{"phase":"Rolling","selected":12,"done":3}}}`, []any{0, "", "3/12 Rolling", "Unknown", ""}},
+		{"nodeconfigs", `{"spec":{"resources":[]},"status":{"rollout":{"phase":"Empty","selected":0}}}`, []any{0, "", "Empty", "Unknown", ""}},
+		{"clusternodeconfigs", `{"spec":{"resources":[]},"status":{"rollout":{"phase":"Halted","selected":3,"culprits":[{"node":"web-1"},{"node":"web-2"}]}}}`, []any{0, "", "0/3 Halted at web-1", "Unknown", ""}},
+		{"clusternodeconfigs", `{"spec":{"resources":[]}}`, []any{0, "", "", "Unknown", ""}},
 		{"revisions", `{"spec":{"source":{"name":"web"},"resources":[{"name":"a"}]}}`, []any{"web", 1}},
 		{"clusterrevisions", `{"spec":{}}`, []any{"", 0}},
-		{"nodes", `{"spec":{"environment":"qa"},"status":{"promises":{"kept":3,"repaired":2,"failed":1}}}`, []any{"qa", "Unknown", int32(3), int32(2), int32(1), "never"}},
+		{"nodes", `{"spec":{"environment":"qa"},"status":{"promises":{"kept":3,"repaired":2,"failed":1}}}`, []any{"qa", "Unknown", "", int32(3), int32(2), int32(1), "never", int32(0), "", ""}},
+		{"nodes", `{"spec":{},"status":{"appliedHead":{"version":7},"assignedHead":{"version":7},"held":2,"verdict":{"type":"Partial"},"agent":{"version":"v1"}}}`, []any{"", "Unknown", "7", int32(0), int32(0), int32(0), "never", int32(2), "Partial", "v1"}},
+		{"assignments", `{"metadata":{"resourceVersion":"9"},"spec":{"environment":"qa","layers":[{},{}],"try":{"config":"NodeConfig/qa/web"}}}`, []any{"qa", 2, "9", "NodeConfig/qa/web"}},
 		{"tokens", `{"spec":{"type":"user","user":{"name":"ann"},"expires":"2026-05-01T12:00:00+02:00"}}`, []any{"user", "ann", int32(0), "2026-05-01T10:00:00Z"}},
 		{"tokens", `{"spec":{"type":"join","join":{"pattern":"web-*"}},"status":{"uses":2}}`, []any{"join", "web-*", int32(2), "never"}},
 		{"tokens", `{"spec":{"type":"join","join":{"name":"web-1"}}}`, []any{"join", "web-1", int32(0), "never"}},
@@ -89,5 +97,38 @@ func TestTableOfAList(t *testing.T) {
 	got, err := tableOf(k).ConvertToTable(t.Context(), list, &metav1.TableOptions{NoHeaders: true})
 	if err != nil || len(got.Rows) != 2 || got.ColumnDefinitions != nil || got.ResourceVersion != "5" || got.Continue != "there" || *got.RemainingItemCount != 7 {
 		t.Errorf("%v, %+v", err, got)
+	}
+}
+
+// TestHead shows how far a host is behind, and for how long.
+func TestHead(t *testing.T) {
+	head := func(version int64, since time.Duration) *v1alpha1.AppliedHead {
+		h := &v1alpha1.AppliedHead{Epoch: 1, Version: version}
+		if since > 0 {
+			at := metav1.NewTime(time.Now().Add(-since - time.Second/2))
+			h.Since = &at
+		}
+		return h
+	}
+	verdict := &v1alpha1.Verdict{Version: 9, Since: metav1.NewTime(time.Now().Add(-90*time.Minute - time.Second))}
+	restored := head(7, 0)
+	restored.Epoch++
+	for _, c := range []struct {
+		status v1alpha1.NodeStatus
+		want   string
+	}{
+		{v1alpha1.NodeStatus{}, ""},
+		{v1alpha1.NodeStatus{AppliedHead: head(7, 0)}, "7"},
+		{v1alpha1.NodeStatus{AppliedHead: head(7, 0), AssignedHead: head(7, time.Hour)}, "7"},
+		{v1alpha1.NodeStatus{AppliedHead: head(7, 0), AssignedHead: head(9, 14*time.Second)}, "7, behind 14s"},
+		{v1alpha1.NodeStatus{AppliedHead: head(7, 0), AssignedHead: head(9, 0), Verdict: verdict}, "7, behind 90m"},
+		{v1alpha1.NodeStatus{AppliedHead: head(7, 0), AssignedHead: head(8, 0), Verdict: verdict}, "7, behind"},
+		{v1alpha1.NodeStatus{AppliedHead: head(7, 0), AssignedHead: restored}, "7, behind"},
+		{v1alpha1.NodeStatus{AssignedHead: head(7, 20*time.Minute), Identity: &v1alpha1.NodeIdentity{}}, "none, behind 20m"},
+		{v1alpha1.NodeStatus{AssignedHead: head(7, 20*time.Minute)}, ""},
+	} {
+		if got := headText(&c.status); got != c.want {
+			t.Errorf("%q, want %q", got, c.want)
+		}
 	}
 }

@@ -2,25 +2,26 @@ package registry
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/apiserver/pkg/endpoints/request"
 
 	"tako.dev/tako/api/v1alpha1"
 	"tako.dev/tako/declare"
+	"tako.dev/tako/internal/fleet/rollout"
 )
 
 // category is what "all of tako" is called.
 const category = "tako"
 
 func takoKinds() []*Kind {
-	return slices.Concat(configs(), revisions(), []*Kind{nodes(), tokens()})
+	return slices.Concat(configs(), revisions(), []*Kind{nodes(), assignments(), tokens()})
 }
 
 func configs() []*Kind {
@@ -71,6 +72,10 @@ func configColumns(parts func(runtime.Object) (*declare.NodeConfigSpec, *v1alpha
 			_, status := parts(o)
 			return status.Revision
 		}},
+		{Name: "Rollout", Type: "string", Description: "nodes that have converged on it, of those that are to, and how it goes on", Value: func(o runtime.Object) any {
+			_, status := parts(o)
+			return rolloutText(status.Rollout)
+		}},
 		{Name: "Ready", Type: "string", Description: "whether everything is as declared", Value: func(o runtime.Object) any {
 			_, status := parts(o)
 			return conditionStatus(status.Conditions, v1alpha1.ConditionReady)
@@ -83,6 +88,19 @@ func configColumns(parts func(runtime.Object) (*declare.NodeConfigSpec, *v1alpha
 			return ""
 		}},
 	}
+}
+
+// rolloutText is how a rollout stands, in a word or two.
+func rolloutText(r *v1alpha1.RolloutStatus) string {
+	switch {
+	case r == nil:
+		return ""
+	case r.Selected == 0:
+		return r.Phase
+	case r.Phase == string(rollout.Halted) && len(r.Culprits) > 0:
+		return fmt.Sprintf("%d/%d %s at %s", r.Done, r.Selected, r.Phase, r.Culprits[0].Node)
+	}
+	return fmt.Sprintf("%d/%d %s", r.Done, r.Selected, r.Phase)
 }
 
 func conditionStatus(conditions []metav1.Condition, kind string) string {
@@ -125,34 +143,6 @@ func revisions() []*Kind {
 		return fieldErrors(v1alpha1.ValidateClusterRevision(obj.(*v1alpha1.ClusterRevision)))
 	}
 	return []*Kind{revision, cluster}
-}
-
-func nodes() *Kind {
-	k := of[v1alpha1.Node, v1alpha1.NodeList](v1alpha1.SchemeGroupVersion, v1alpha1.KindNode,
-		Names{Plural: v1alpha1.ResourceNodes, Short: []string{"no"}, Categories: []string{category}})
-	k.HasStatus = true
-	k.Columns = []Column{
-		{Name: "Environment", Type: "string", Description: "namespace whose configs are for the node", Value: func(o runtime.Object) any { return o.(*v1alpha1.Node).Spec.Environment }},
-		{Name: "Ready", Type: "string", Description: "whether everything is as declared", Value: func(o runtime.Object) any {
-			return conditionStatus(o.(*v1alpha1.Node).Status.Conditions, v1alpha1.ConditionReady)
-		}},
-		{Name: "Kept", Type: "integer", Description: "resources that are as declared", Value: func(o runtime.Object) any { return o.(*v1alpha1.Node).Status.Promises.Kept }},
-		{Name: "Repaired", Type: "integer", Description: "resources that were made so", Value: func(o runtime.Object) any { return o.(*v1alpha1.Node).Status.Promises.Repaired }},
-		{Name: "Failed", Type: "integer", Description: "resources that are not", Value: func(o runtime.Object) any { return o.(*v1alpha1.Node).Status.Promises.Failed }},
-		{Name: "Heard", Type: "string", Description: "time since the host was heard", Value: func(o runtime.Object) any {
-			if t := o.(*v1alpha1.Node).Status.LastHeard; t != nil {
-				return since(*t)
-			}
-			return "never"
-		}},
-	}
-	k.Validate = func(_ context.Context, o, _ runtime.Object) field.ErrorList {
-		return fieldErrors(v1alpha1.ValidateNode(o.(*v1alpha1.Node)))
-	}
-	k.Fields = func(o runtime.Object) fields.Set {
-		return fields.Set{"spec.environment": o.(*v1alpha1.Node).Spec.Environment}
-	}
-	return k
 }
 
 func tokens() *Kind {

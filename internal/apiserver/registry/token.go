@@ -13,7 +13,8 @@ import (
 
 // Minter makes the secret of a new token, and what is stored of it.
 type Minter interface {
-	Mint(t *v1alpha1.Token) (secret, hash string, err error)
+	// Mint makes them: the hash is stored, and the rest is what is shown once.
+	Mint(t *v1alpha1.Token) (v1alpha1.TokenStatus, error)
 }
 
 // tokenStore shows the secret of a token once, to who creates it, and stores what it can be recognised by.
@@ -26,19 +27,19 @@ var _ rest.Creater = tokenStore{}
 
 // Create makes the secret.
 func (s tokenStore) Create(ctx context.Context, obj runtime.Object, validate rest.ValidateObjectFunc, options *metav1.CreateOptions) (runtime.Object, error) {
-	secret, hash, err := s.minter.Mint(obj.(*v1alpha1.Token))
+	made, err := s.minter.Mint(obj.(*v1alpha1.Token))
 	if err != nil {
 		return nil, err
 	}
 	store := *s.Store.Store
-	store.CreateStrategy = minted{strategy: s.CreateStrategy.(strategy), hash: hash}
+	store.CreateStrategy = minted{strategy: s.CreateStrategy.(strategy), hash: made.Hash}
 	out, err := store.Create(ctx, obj, validate, options)
 	if err != nil {
 		return nil, err
 	}
 	t := out.DeepCopyObject().(*v1alpha1.Token)
 	if options == nil || len(options.DryRun) == 0 {
-		t.Status.Token = secret
+		t.Status.Token, t.Status.JoinLine = made.Token, made.JoinLine
 	}
 	return t, nil
 }

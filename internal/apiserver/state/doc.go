@@ -14,5 +14,7 @@
 // becomes that user's, and it follows no link out of the directory (os.Root). A restore works by path, in the library too, so root has
 // the directory for itself until it is done.
 //
+// While a server runs, Documents follows what others add to the trust documents.
+//
 // The package owns no goroutine.
 package state

@@ -43,11 +43,14 @@ func ClusterKeys(ctx context.Context, etcd *clientv3.Client, secret *trust.Ring,
 		if err != nil {
 			return nil, err
 		}
-		_, err = etcd.Txn(ctx).If(clientv3.Compare(clientv3.ModRevision(keysKey), "=", got.Kvs[0].ModRevision)).Then(clientv3.OpPut(keysKey, string(sealed))).Commit()
+		done, err := etcd.Txn(ctx).If(clientv3.Compare(clientv3.ModRevision(keysKey), "=", got.Kvs[0].ModRevision)).Then(clientv3.OpPut(keysKey, string(sealed))).Commit()
 		if err != nil {
 			return nil, keysFault("seal again", err)
 		}
-		return keys, nil
+		if done.Succeeded {
+			return keys, nil
+		}
+		// Another server was first, and a key that was missing is the one that it has made.
 	}
 }
 

@@ -1,0 +1,81 @@
+package admission
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+
+	core "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apiserver/pkg/admission"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+
+	"tako.dev/tako/api/v1alpha1"
+	"tako.dev/tako/declare"
+)
+
+// reference is an object whose values end up in files of hosts.
+type reference struct {
+	resource  string // secrets or configmaps
+	namespace string
+	name      string
+}
+
+func compareReferences(a, b reference) int {
+	return cmp.Or(cmp.Compare(a.resource, b.resource), cmp.Compare(a.namespace, b.namespace), cmp.Compare(a.name, b.name))
+}
+
+// references are what an object takes contents from, each with the name of a resource that does.
+func references(o runtime.Object) map[reference]string {
+	var resources []declare.Resource
+	namespace := ""
+	switch o := o.(type) {
+	case *v1alpha1.NodeConfig:
+		resources, namespace = o.Spec.Resources, o.Namespace
+	case *v1alpha1.ClusterNodeConfig:
+		resources = o.Spec.Resources
+	case *v1alpha1.Revision:
+		resources, namespace = o.Spec.Resources, o.Namespace
+	case *v1alpha1.ClusterRevision:
+		resources = o.Spec.Resources
+	}
+	found := map[reference]string{}
+	add := func(by, resource string, s *declare.KeySelector) {
+		if s != nil {
+			found[reference{resource, cmp.Or(namespace, s.Namespace), s.Name}] = by
+		}
+	}
+	for i := range resources {
+		if f := resources[i].File; f != nil && f.ContentFrom != nil {
+			add(resources[i].Name, "secrets", f.ContentFrom.Secret)
+			add(resources[i].Name, "configmaps", f.ContentFrom.ConfigMap)
+		}
+	}
+	return found
+}
+
+// reads refuses a config that takes contents from what its author may not read: it would bring them to a host where he can. What the
+// config named before is not asked for again, so that one who may read less can change the rest.
+func (r *Rights) reads(ctx context.Context, a admission.Attributes) error {
+	wanted, before := references(a.GetObject()), references(a.GetOldObject())
+	who := a.GetUserInfo()
+	for _, ref := range slices.SortedFunc(maps.Keys(wanted), compareReferences) {
+		if _, had := before[ref]; had {
+			continue
+		}
+		allowed, err := r.may(ctx, authorizer.AttributesRecord{
+			User: who, Verb: "get", APIGroup: core.GroupName, APIVersion: "v1", Resource: ref.resource, Namespace: ref.namespace, Name: ref.name, ResourceRequest: true,
+		})
+		if err != nil {
+			return err
+		}
+		if !allowed {
+			return apierrors.NewForbidden(a.GetResource().GroupResource(), a.GetName(), fmt.Errorf(
+				"user %q may not get %s %q in namespace %q, which the content of resource %q is taken from: who declares it must be allowed to read it", who.GetName(), ref.resource, ref.name, ref.namespace, wanted[ref]))
+		}
+	}
+	return nil
+}

@@ -1,0 +1,79 @@
+package admission
+
+import (
+	"strings"
+	"testing"
+
+	rbac "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+
+	"tako.dev/tako/api/v1alpha1"
+	"tako.dev/tako/declare"
+)
+
+// from is files with contents from Secrets, by SECRET or NAMESPACE/SECRET, and from ConfigMaps, which begin with an @.
+func from(sources ...string) []declare.Resource {
+	resources := []declare.Resource{{Name: "plain", File: &declare.File{Path: "/plain"}}, {Name: "vim", Package: &declare.Package{}}}
+	for _, text := range sources {
+		name, isMap := strings.CutPrefix(text, "@")
+		s := &declare.KeySelector{Name: name, Key: "k"}
+		if namespace, name, ok := strings.Cut(name, "/"); ok {
+			s.Namespace, s.Name = namespace, name
+		}
+		source := &declare.ContentSource{Secret: s}
+		if isMap {
+			source = &declare.ContentSource{ConfigMap: s}
+		}
+		resources = append(resources, declare.Resource{Name: "of " + text, File: &declare.File{Path: "/" + text, ContentFrom: source}})
+	}
+	return resources
+}
+
+// TestRightsToContents: a config names only what its author may read, unless it was named before.
+func TestRightsToContents(t *testing.T) {
+	b := book{rules: map[string][]rbac.PolicyRule{
+		"ann":   {rule("get", "", "secrets", "web"), rule("get", "", "configmaps")},
+		"lists": {rule("list", "", "secrets"), rule("get", "apps", "secrets")},
+	}}
+	plugin := NewRights(b, authorizer.AuthorizerFunc(b.Authorize))
+	config := func(sources ...string) runtime.Object {
+		return &v1alpha1.NodeConfig{ObjectMeta: meta("qa", "c"), Spec: declare.NodeConfigSpec{Resources: from(sources...)}}
+	}
+	cluster := func(sources ...string) runtime.Object {
+		return &v1alpha1.ClusterNodeConfig{ObjectMeta: meta("", "c"), Spec: declare.NodeConfigSpec{Resources: from(sources...)}}
+	}
+	revision := func(sources ...string) runtime.Object {
+		return &v1alpha1.Revision{ObjectMeta: meta("qa", "r"), Spec: v1alpha1.RevisionSpec{Resources: from(sources...)}}
+	}
+	for _, c := range []struct {
+		what     string
+		by       string
+		obj, old runtime.Object
+		sub      string
+		groups   []string
+		refused  string // part of why; "" is allowed
+	}{
+		{what: "nothing", by: "nobody", obj: config()},
+		{what: "what she may read", by: "ann", obj: config("web", "@web", "@any")},
+		{what: "another secret", by: "ann", obj: config("web", "db"), refused: `user "ann" may not get secrets "db" in namespace "qa", which the content of resource "of db" is taken from`},
+		{what: "who may only list", by: "lists", obj: config("web"), refused: `may not get secrets "web"`},
+		{what: "a map by who may not", by: "nobody", obj: config("@web"), refused: `may not get configmaps "web" in namespace "qa"`},
+		{what: "in another namespace, by a config of the cluster", by: "ann", obj: cluster("prod/web", "prod/db"), refused: `secrets "db" in namespace "prod"`},
+		{what: "what she may read, by a config of the cluster", by: "ann", obj: cluster("prod/web", "@prod/db")},
+		{what: "what was there before", by: "nobody", obj: config("web"), old: config("web", "@any")},
+		{what: "one more", by: "ann", obj: config("web", "db", "@any"), old: config("web"), refused: `"db"`},
+		{what: "a map instead of the secret", by: "nobody", obj: config("@web"), old: config("web"), refused: `configmaps "web"`},
+		{what: "of another namespace", by: "nobody", obj: cluster("qa/web"), old: cluster("prod/web"), refused: `"qa"`},
+		{what: "a revision of one's own", by: "nobody", obj: revision("web"), refused: `may not get secrets "web"`},
+		{what: "the server's revision", by: user.APIServerUser, groups: []string{user.SystemPrivilegedGroup}, obj: revision("web")},
+		{what: "the status", by: "nobody", obj: config("web"), old: config(), sub: "status"},
+	} {
+		err := plugin.Validate(t.Context(), attributes(&user.DefaultInfo{Name: c.by, Groups: c.groups}, c.sub, c.obj, c.old), nil)
+		if c.refused == "" && err != nil || c.refused != "" && (!apierrors.IsForbidden(err) || !strings.Contains(err.Error(), c.refused)) {
+			t.Errorf("%s, by %s: %v, want %q", c.what, c.by, err, c.refused)
+		}
+	}
+}

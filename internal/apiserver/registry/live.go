@@ -1,0 +1,107 @@
+package registry
+
+import (
+	"context"
+	"reflect"
+
+	"k8s.io/apimachinery/pkg/apis/meta/internalversion"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/apiserver/pkg/registry/rest"
+
+	"tako.dev/tako/api/v1alpha1"
+)
+
+// live is what is known of hosts that are connected, and is not stored.
+type live struct {
+	asker    Asker                // nil: nobody can be asked
+	decorate func(*v1alpha1.Node) // nil: nothing is known
+}
+
+// SetAsker says who asks hosts. It is called before the server serves.
+func (r *Registry) SetAsker(a Asker) { r.live.asker = a }
+
+// SetDecorator says who fills into a node, on its way to whoever reads it through the API, what is known of it and not stored. decorate
+// is called by many goroutines at once, for every node of every answer. It may replace fields of the node's status and change nothing
+// deeper, because maps, lists and what pointers point at are shared with the watch cache. It is set before the server serves.
+func (r *Registry) SetDecorator(decorate func(*v1alpha1.Node)) { r.live.decorate = decorate }
+
+// show fills in what is not stored. o is a Node of the caller's own, or a list of them.
+func (l *live) show(o runtime.Object) {
+	if l.decorate == nil {
+		return
+	}
+	switch o := o.(type) {
+	case *v1alpha1.Node:
+		l.decorate(o)
+	case *v1alpha1.NodeList:
+		for i := range o.Items {
+			l.decorate(&o.Items[i])
+		}
+	}
+}
+
+// nodeStore adds to nodes what is known of them and not stored. The server's own controllers go past it (Local), and never store
+// what was added here.
+type nodeStore struct {
+	*Store
+	live *live
+}
+
+var _ rest.StandardStorage = nodeStore{}
+
+// Get reads one.
+func (s nodeStore) Get(ctx context.Context, name string, options *metav1.GetOptions) (runtime.Object, error) {
+	return s.shown(s.Store.Get(ctx, name, options))
+}
+
+// List reads many.
+func (s nodeStore) List(ctx context.Context, options *internalversion.ListOptions) (runtime.Object, error) {
+	return s.shown(s.Store.List(ctx, options))
+}
+
+// Create creates one.
+func (s nodeStore) Create(ctx context.Context, obj runtime.Object, validate rest.ValidateObjectFunc, options *metav1.CreateOptions) (runtime.Object, error) {
+	return s.shown(s.Store.Create(ctx, obj, validate, options))
+}
+
+// Update writes one.
+func (s nodeStore) Update(ctx context.Context, name string, info rest.UpdatedObjectInfo, create rest.ValidateObjectFunc, update rest.ValidateObjectUpdateFunc, force bool, options *metav1.UpdateOptions) (runtime.Object, bool, error) {
+	o, made, err := s.Store.Update(ctx, name, info, create, update, force, options)
+	o, err = s.shown(o, err)
+	return o, made, err
+}
+
+// Watch follows changes of what is stored. What is not stored comes with those.
+func (s nodeStore) Watch(ctx context.Context, options *internalversion.ListOptions) (watch.Interface, error) {
+	w, err := s.Store.Watch(ctx, options)
+	if err != nil || s.live.decorate == nil {
+		return w, err
+	}
+	return watch.Filter(w, func(e watch.Event) (watch.Event, bool) {
+		if e.Type != watch.Error && e.Type != watch.Bookmark {
+			e.Object = unshared(e.Object)
+			s.live.show(e.Object)
+		}
+		return e, true
+	}), nil
+}
+
+func (s nodeStore) shown(o runtime.Object, err error) (runtime.Object, error) {
+	if err == nil {
+		s.live.show(o)
+	}
+	return o, err
+}
+
+// unshared is the object of an event as one whose fields, and nothing deeper, may be replaced.
+func unshared(o runtime.Object) runtime.Object {
+	// Events for several watchers come in a wrapping that keeps their encoded form.
+	if wrapped, ok := o.(runtime.CacheableObject); ok {
+		o = wrapped.GetObject()
+	}
+	copied := reflect.New(reflect.TypeOf(o).Elem())
+	copied.Elem().Set(reflect.ValueOf(o).Elem())
+	return copied.Interface().(runtime.Object)
+}

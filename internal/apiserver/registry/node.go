@@ -1,0 +1,96 @@
+package registry
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"tako.dev/tako/api/v1alpha1"
+)
+
+func nodes() *Kind {
+	k := of[v1alpha1.Node, v1alpha1.NodeList](v1alpha1.SchemeGroupVersion, v1alpha1.KindNode,
+		Names{Plural: v1alpha1.ResourceNodes, Short: []string{"no"}, Categories: []string{category}})
+	// Who could write the sealing key of a host could have its secrets sealed to a key of his own.
+	k.HasStatus, k.SealedStatus = true, true
+	k.Columns = nodeColumns(func(o runtime.Object) *v1alpha1.Node { return o.(*v1alpha1.Node) })
+	k.Validate = func(_ context.Context, obj, old runtime.Object) field.ErrorList {
+		before, _ := old.(*v1alpha1.Node)
+		return fieldErrors(v1alpha1.ValidateNode(obj.(*v1alpha1.Node), before, time.Now()))
+	}
+	k.Fields = func(o runtime.Object) fields.Set {
+		return fields.Set{"spec.environment": o.(*v1alpha1.Node).Spec.Environment}
+	}
+	return k
+}
+
+func nodeColumns(node func(runtime.Object) *v1alpha1.Node) []Column {
+	return []Column{
+		{Name: "Environment", Type: "string", Description: "namespace whose configs are for the node", Value: func(o runtime.Object) any { return node(o).Spec.Environment }},
+		{Name: "Ready", Type: "string", Description: "whether the host is there and answers", Value: func(o runtime.Object) any {
+			return conditionStatus(node(o).Status.Conditions, v1alpha1.ConditionReady)
+		}},
+		{Name: "Head", Type: "string", Description: "version of the signed state that the host enforces, and for how long there has been another one for it", Value: func(o runtime.Object) any {
+			return headText(&node(o).Status)
+		}},
+		{Name: "Kept", Type: "integer", Description: "resources that are as declared", Value: func(o runtime.Object) any { return node(o).Status.Promises.Kept }},
+		{Name: "Repaired", Type: "integer", Description: "resources that were made so", Value: func(o runtime.Object) any { return node(o).Status.Promises.Repaired }},
+		{Name: "Failed", Type: "integer", Description: "resources that are not", Value: func(o runtime.Object) any { return node(o).Status.Promises.Failed }},
+		{Name: "Heard", Type: "string", Description: "time since the host was heard", Value: func(o runtime.Object) any {
+			if t := node(o).Status.LastHeard; t != nil {
+				return since(*t)
+			}
+			return "never"
+		}},
+		{Name: "Held", Type: "integer", Wide: true, Description: "resources that are looked at and not changed", Value: func(o runtime.Object) any { return node(o).Status.Held }},
+		{Name: "Verdict", Type: "string", Wide: true, Description: "what the host has made of the newest state that it was given", Value: func(o runtime.Object) any {
+			if v := node(o).Status.Verdict; v != nil {
+				return string(v.Type)
+			}
+			return ""
+		}},
+		{Name: "Agent", Type: "string", Wide: true, Description: "version of tako-agent", Value: func(o runtime.Object) any {
+			if a := node(o).Status.Agent; a != nil {
+				return a.Version
+			}
+			return ""
+		}},
+	}
+}
+
+// headText is the state that a host enforces, and how far it is behind.
+func headText(s *v1alpha1.NodeStatus) string {
+	applied, assigned := s.AppliedHead, s.AssignedHead
+	text := "none"
+	if applied != nil {
+		text = fmt.Sprint(applied.Version)
+	}
+	switch {
+	case applied == nil && (assigned == nil || s.Identity == nil):
+		return "" // there is no host that could be behind
+	case assigned == nil || applied != nil && applied.Epoch == assigned.Epoch && applied.Version == assigned.Version:
+		return text
+	}
+	return text + ", behind" + lagText(assigned, s.Verdict)
+}
+
+// lagText is how long ago the newest state came to be: since it was assigned or, where nobody has noted that, since the host has told
+// of it.
+func lagText(assigned *v1alpha1.AppliedHead, v *v1alpha1.Verdict) string {
+	var from metav1.Time
+	switch {
+	case assigned.Since != nil:
+		from = *assigned.Since
+	case v != nil && v.Version == assigned.Version:
+		from = v.Since
+	}
+	if from.IsZero() {
+		return ""
+	}
+	return " " + since(from)
+}

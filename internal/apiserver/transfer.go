@@ -1,0 +1,192 @@
+package apiserver
+
+import (
+	"cmp"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"net"
+	"net/netip"
+	"strconv"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	core "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	typedcore "k8s.io/client-go/kubernetes/typed/core/v1"
+	restclient "k8s.io/client-go/rest"
+
+	"tako.dev/tako/api/v1alpha1"
+	"tako.dev/tako/internal/apiserver/auth"
+	"tako.dev/tako/internal/apiserver/enroll"
+	"tako.dev/tako/internal/apiserver/registry"
+	"tako.dev/tako/internal/controllers/assignments"
+	"tako.dev/tako/internal/controllers/heads"
+	"tako.dev/tako/internal/controllers/layers"
+	"tako.dev/tako/internal/controllers/presence"
+	"tako.dev/tako/internal/controllers/recorder"
+	"tako.dev/tako/internal/reason"
+	transferserver "tako.dev/tako/internal/transfer/server"
+)
+
+// transfer is the way from the declarations to the hosts:
+//
+//	layers (what a revision compiles to) -> assignments (who gets which) -> heads (signed) -> server -> hosts
+//	hosts -> server -> presence (who is there, and how) -> assignments, and the Nodes that people read
+type transfer struct {
+	listener    net.Listener
+	address     string // of the listener, as hosts reach it
+	loopback    *restclient.Config
+	members     *enroll.Members
+	layers      *layers.Layers
+	changes     *layers.Changes
+	heads       *heads.Heads
+	recorder    *recorder.Recorder
+	presence    *presence.Register
+	assignments *assignments.Assignments
+	server      *transferserver.Server
+	failed      chan error // has room for one: hosts cannot be served any more
+}
+
+// newTransfer puts it together. It reads and writes objects without the way through the API.
+func (s *Server) newTransfer(p parts, objects *registry.Registry, local *registry.Local, tokens *auth.Tokens, loopback *restclient.Config) (*transfer, error) {
+	t := &transfer{listener: p.hosts, address: s.transferAddress(p.hosts.Addr()), loopback: loopback, failed: make(chan error, 1)}
+	events, err := typedcore.NewForConfig(loopback)
+	if err != nil {
+		return nil, &reason.Error{Code: reason.InternalFault, Doing: "set up the transfer", Cause: err}
+	}
+	t.recorder = recorder.New(events, s.partsLog)
+	audited := hostAudit{p.audit.Backend()}
+	var err1, err2, err3, err4, err5, err6 error
+	t.members, err1 = enroll.New(enroll.Options{
+		Objects: local, Tokens: tokens, Keys: p.keys, Chain: p.documents.Newest, Address: func() string { return t.address }, Audit: audited, Log: s.partsLog,
+	})
+	t.layers, err2 = layers.New(local, p.keys)
+	if err := errors.Join(err1, err2); err != nil {
+		return nil, err
+	}
+	t.changes = t.layers.Subscribe()
+	t.heads, err3 = heads.New(heads.Options{
+		Objects: local, Layers: t.layers, Keys: p.keys, Chain: p.documents.Read, Revision: func(ctx context.Context) (uint64, error) { return revision(ctx, p.client.Client) },
+		Suspected: t.suspect, Log: s.partsLog, Metrics: takoMetrics{},
+	})
+	t.presence, err4 = presence.New(presence.Options{
+		Objects: local, Recorder: t.recorder, Log: s.partsLog,
+		// Each of the two knows the other. Nothing is asked before both run.
+		Assigned: func(uid types.UID) (v1alpha1.AppliedHead, bool) { return t.assignments.AssignedHead(uid) },
+	})
+	t.assignments, err5 = assignments.New(assignments.Options{
+		Objects: local, Layers: t.layers, Changes: t.changes, Presence: t.presence, Recorder: t.recorder,
+		Epoch: func() uint64 { return p.documents.Newest().Current().Epoch }, Log: s.partsLog,
+	})
+	if err := errors.Join(err3, err4, err5); err != nil {
+		return nil, err
+	}
+	t.server, err6 = transferserver.New(transferserver.Options{
+		Cluster: p.keys.Cluster(), Catalogs: t.heads, Members: t.members, Presence: t.presence, Audit: audited,
+		Certificate: func() (*tls.Certificate, error) { return p.certificate.forTLS() },
+		Authorities: func() *x509.CertPool {
+			pool := p.documents.Newest().Pool()
+			pool.AddCert(p.keys.CA().Certificate()) // it issues, whatever the documents say
+			return pool
+		},
+		Metrics: takoMetrics{}, Log: s.partsLog,
+	})
+	if err6 != nil {
+		return nil, err6
+	}
+	tokens.TellLines(t.members.JoinLine)
+	objects.SetAsker(t.server)
+	objects.SetDecorator(t.presence.Decorate)
+	return t, nil
+}
+
+// background is what runs while the server does.
+func (t *transfer) background(s *Server, p parts) []func(context.Context) {
+	reported := func(what string, run func(context.Context) error) func(context.Context) {
+		return func(ctx context.Context) {
+			if err := run(ctx); err != nil && ctx.Err() == nil {
+				s.opts.Log.Error("a part of the server has stopped", "component", what, "err", err)
+			}
+		}
+	}
+	return []func(context.Context){
+		t.members.Run,
+		p.documents.Run,
+		reported("layers", t.layers.Run),
+		reported("heads", t.heads.Run),
+		reported("presence", t.presence.Run),
+		reported("assignments", t.assignments.Run),
+		reported("recorder", func(ctx context.Context) error {
+			if !waitReady(ctx, t.loopback) {
+				return nil
+			}
+			return t.recorder.Run(ctx)
+		}),
+		func(ctx context.Context) {
+			s.opts.Log.Info("hosts are served", "address", t.address)
+			if err := t.server.Run(ctx, t.listener); err != nil {
+				t.failed <- err
+			}
+		},
+	}
+}
+
+// suspect tells people that a host has accepted what the store does not know.
+func (t *transfer) suspect(s heads.Suspicion) {
+	about := core.ObjectReference{APIVersion: v1alpha1.SchemeGroupVersion.String(), Kind: v1alpha1.KindNode, Name: s.Node.Name, UID: types.UID(s.Node.UID)}
+	t.recorder.Tell(about, core.EventTypeWarning, "RollbackSuspected",
+		"its host has accepted version "+strconv.FormatUint(s.Shown.Version, 10)+", which the store of this server does not know: the store may be an old copy; "+
+			"nothing new is signed for it until `tako trust bump-epoch`")
+}
+
+// revision is that of the store. A majority of its members has to answer.
+func revision(ctx context.Context, client *clientv3.Client) (uint64, error) {
+	ctx, cancel := context.WithTimeout(ctx, etcdAnswerMax)
+	defer cancel()
+	got, err := client.Get(ctx, "/tako-health", clientv3.WithCountOnly())
+	if err != nil {
+		return 0, err
+	}
+	return uint64(got.Header.Revision), nil
+}
+
+// listenHosts listens where hosts are served.
+func (s *Server) listenHosts() (net.Listener, error) {
+	l, err := net.Listen("tcp", s.opts.TransferListen)
+	if err != nil {
+		return nil, &reason.Error{Code: reason.SystemCallFailed, Doing: "listen for hosts on " + s.opts.TransferListen, Cause: err, Hint: "choose another address with --transfer-listen"}
+	}
+	return l, nil
+}
+
+// transferAddress is where hosts reach the server: what it listens on; when that is every address, the first name that it was given, or
+// else the first address of the machine that others can reach.
+func (s *Server) transferAddress(listening net.Addr) string {
+	_, port, err := net.SplitHostPort(listening.String())
+	if err != nil {
+		return listening.String()
+	}
+	host, _, err := net.SplitHostPort(s.opts.TransferListen)
+	if ip, parseErr := netip.ParseAddr(host); err == nil && host != "" && (parseErr != nil || !ip.IsUnspecified()) {
+		return net.JoinHostPort(host, port)
+	}
+	if len(s.opts.Names) > 0 {
+		return net.JoinHostPort(s.opts.Names[0], port)
+	}
+	return net.JoinHostPort(cmp.Or(ownAddress(), "127.0.0.1"), port)
+}
+
+// ownAddress is an address of this machine that is not for itself alone; empty when it has none.
+func ownAddress() string {
+	addresses, err := net.InterfaceAddrs()
+	if err != nil {
+		return ""
+	}
+	for _, a := range addresses {
+		if n, is := a.(*net.IPNet); is && n.IP.IsGlobalUnicast() {
+			return n.IP.String()
+		}
+	}
+	return ""
+}
