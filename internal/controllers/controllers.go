@@ -69,10 +69,15 @@ const workersMax = 64
 type Objects interface {
 	// Get reads the newest version.
 	Get(ctx context.Context, key types.NamespacedName, into runtime.Object) error
-	// Create creates an object, which it may change.
+	// Create creates an object, which it may change; then it is what is stored.
 	Create(ctx context.Context, o runtime.Object) error
-	// UpdateStatus writes the status, if the object is still the version that was read.
+	// Update writes an object without its status, if it is still the version that was read; then it is what is stored.
+	Update(ctx context.Context, o runtime.Object) error
+	// UpdateStatus writes the status, if the object is still the version that was read; then it is what is stored.
 	UpdateStatus(ctx context.Context, o runtime.Object) error
+	// Delete deletes the object of that kind, namespace and name, if it is the one that the preconditions name; nil: whichever is
+	// there.
+	Delete(ctx context.Context, o runtime.Object, only *metav1.Preconditions) error
 	// ListerWatcher lists and watches all objects of a kind, or their metadata; nil when that has to go through the API. The
 	// objects may be changed field by field, and no deeper.
 	ListerWatcher(kind schema.GroupVersionKind, metadataOnly bool) toolscache.ListerWatcher
@@ -89,6 +94,20 @@ func (r remote) Get(ctx context.Context, key types.NamespacedName, into runtime.
 // Create creates.
 func (r remote) Create(ctx context.Context, o runtime.Object) error {
 	return r.client.Create(ctx, o.(client.Object))
+}
+
+// Update writes all but the status.
+func (r remote) Update(ctx context.Context, o runtime.Object) error {
+	return r.client.Update(ctx, o.(client.Object))
+}
+
+// Delete deletes.
+func (r remote) Delete(ctx context.Context, o runtime.Object, only *metav1.Preconditions) error {
+	var options []client.DeleteOption
+	if only != nil {
+		options = append(options, client.Preconditions(*only))
+	}
+	return r.client.Delete(ctx, o.(client.Object), options...)
 }
 
 // UpdateStatus writes the status.

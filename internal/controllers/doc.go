@@ -6,7 +6,7 @@
 //	namespaces         empties a namespace that is being deleted and lets it go (fleet/namespace)
 //	event bounds       counts Events in their objects and deletes the oldest (fleet/events)
 //	revisions          makes of every NodeConfig and ClusterNodeConfig a Revision or ClusterRevision, named by the digest of
-//	                   what is declared, and removes old ones
+//	                   what is declared, and removes old ones that no node has and no rollout would go back to
 //
 // One server of several runs them: who that is, is the caller's business. All are level-triggered: what they missed they
 // find again by listing.

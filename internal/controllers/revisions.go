@@ -23,11 +23,11 @@ import (
 	"tako.dev/tako/internal/catalog"
 )
 
-// The reasons in the conditions of a config.
+// The reasons in the condition Revised of a config.
 const (
-	reasonRevisionMade     = "RevisionMade"     // Ready
-	reasonRevisionPending  = "RevisionPending"  // Reconciling: an earlier revision of that name has to go first
-	reasonRevisionConflict = "RevisionConflict" // Stalled: something else has the revision's name
+	reasonRevisionMade     = "RevisionMade"     // True
+	reasonRevisionPending  = "RevisionPending"  // Unknown: an earlier revision of that name has to go first
+	reasonRevisionConflict = "RevisionConflict" // False: something else has the revision's name
 )
 
 const (
@@ -161,7 +161,7 @@ func (r *revisions) reconcile(ctx context.Context, key types.NamespacedName) (re
 			return reconcile.Result{RequeueAfter: outcome.again}, client.IgnoreNotFound(err)
 		}
 	}
-	return reconcile.Result{}, r.prune(ctx, made, r.kind.status(config).Revision)
+	return reconcile.Result{}, r.prune(ctx, config, made)
 }
 
 // list returns the revisions that a config controls, as the cache has them.
@@ -247,36 +247,25 @@ func (r *revisions) create(ctx context.Context, config client.Object, name strin
 	return nil
 }
 
-// tell writes the status of a config, which was read live.
+// tell writes what became of it into the status of a config, which was read live.
 func (r *revisions) tell(ctx context.Context, config client.Object, o outcome) error {
-	status := r.kind.status(config)
-	status.ObservedGeneration = config.GetGeneration()
-	describe(status, r.kind.revision, o)
+	describe(r.kind.status(config), config.GetGeneration(), r.kind.revision, o)
 	return r.objects.UpdateStatus(ctx, config)
 }
 
-// describe sets revision and conditions of a status by what became of the revision. Until there is a new one, the status names
-// the old one, which is what nodes still have.
-func describe(status *v1alpha1.NodeConfigStatus, kind string, o outcome) {
-	set := func(condition string, value metav1.ConditionStatus) {
-		meta.SetStatusCondition(&status.Conditions, metav1.Condition{
-			Type: condition, Status: value, Reason: o.reason, Message: o.words, ObservedGeneration: status.ObservedGeneration,
-		})
-	}
+// describe sets revision and the condition Revised of a status by what became of the revision of a generation. Until there is a new
+// one, the status names the old one, which is what nodes still have. All else in the status is written by whoever assigns revisions to
+// nodes (package assignments).
+func describe(status *v1alpha1.NodeConfigStatus, generation int64, kind string, o outcome) {
+	revised := metav1.Condition{Type: v1alpha1.ConditionRevised, Reason: o.reason, Message: o.words, ObservedGeneration: generation}
 	switch o.reason {
 	case reasonRevisionMade:
 		status.Revision = o.revision
-		o.words = fmt.Sprintf("%s %s %s", kind, o.revision, o.words)
-		set(v1alpha1.ConditionReady, metav1.ConditionTrue)
-		meta.RemoveStatusCondition(&status.Conditions, v1alpha1.ConditionReconciling)
-		meta.RemoveStatusCondition(&status.Conditions, v1alpha1.ConditionStalled)
+		revised.Status, revised.Message = metav1.ConditionTrue, fmt.Sprintf("%s %s %s", kind, o.revision, o.words)
 	case reasonRevisionPending:
-		set(v1alpha1.ConditionReady, metav1.ConditionFalse)
-		set(v1alpha1.ConditionReconciling, metav1.ConditionTrue)
-		meta.RemoveStatusCondition(&status.Conditions, v1alpha1.ConditionStalled)
+		revised.Status = metav1.ConditionUnknown
 	case reasonRevisionConflict:
-		set(v1alpha1.ConditionReady, metav1.ConditionFalse)
-		set(v1alpha1.ConditionStalled, metav1.ConditionTrue)
-		meta.RemoveStatusCondition(&status.Conditions, v1alpha1.ConditionReconciling)
+		revised.Status = metav1.ConditionFalse
 	}
+	meta.SetStatusCondition(&status.Conditions, revised)
 }

@@ -1,0 +1,193 @@
+package assignments
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"time"
+
+	core "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/cache"
+
+	"tako.dev/tako/api/v1alpha1"
+	"tako.dev/tako/internal/controllers/layers"
+	"tako.dev/tako/internal/controllers/presence"
+	"tako.dev/tako/internal/reason"
+)
+
+// Objects reads and writes objects, with the errors of the API. controllers.Objects is one.
+type Objects interface {
+	// Get reads the newest version.
+	Get(ctx context.Context, key types.NamespacedName, into runtime.Object) error
+	// Create creates an object; then it is what is stored.
+	Create(ctx context.Context, o runtime.Object) error
+	// Update writes all but the status, if the object is still the version that was read; then it is what is stored.
+	Update(ctx context.Context, o runtime.Object) error
+	// UpdateStatus writes the status, if the object is still the version that was read; then it is what is stored.
+	UpdateStatus(ctx context.Context, o runtime.Object) error
+	// ListerWatcher lists and watches all objects of a kind. The objects may be shared.
+	ListerWatcher(kind schema.GroupVersionKind, metadataOnly bool) cache.ListerWatcher
+}
+
+// Layers compiles revisions. *layers.Layers is one, and says what the errors are.
+type Layers interface {
+	// Of is the layer that a revision of a config compiles to now.
+	Of(ctx context.Context, config, revision string) (*layers.Layer, error)
+	// WrapFor seals a key to a node.
+	WrapFor(to layers.Recipient, key layers.KeyUse) ([]byte, error)
+}
+
+// Changes tells which configs have other layers than before. *layers.Changes is one.
+type Changes interface {
+	// C has something to receive when there is something to take.
+	C() <-chan struct{}
+	// Take returns the configs.
+	Take() []string
+}
+
+// Presence is what is known of hosts. *presence.Register is one.
+type Presence interface {
+	// Of returns what is known of a node; false when there is none with this UID.
+	Of(node types.UID) (presence.Seen, bool)
+	// Changed has something to receive when there are changes.
+	Changed() <-chan struct{}
+	// Changes returns the names of nodes of which something has changed since the last call.
+	Changes() []string
+}
+
+// Recorder makes Events. It does not wait.
+type Recorder interface {
+	// Tell notes that something has happened to an object.
+	Tell(about core.ObjectReference, kind, why, words string)
+}
+
+// Options say what to work with. All but Log and Epoch are required.
+type Options struct {
+	Objects  Objects
+	Layers   Layers
+	Changes  Changes
+	Presence Presence
+	Recorder Recorder
+	// Epoch is the epoch of the cluster's trust now, for AssignedHead. Default: always 1.
+	Epoch func() uint64
+	// Log takes what is worth knowing. Default nothing is logged.
+	Log *slog.Logger
+}
+
+const (
+	// burstWait is how long a round waits for what comes with what has called for it: ours, as long as the watches take to tell of one
+	// write more, and short against what a change may take.
+	burstWait = 2 * time.Millisecond
+	// writesMax is how many objects are written at once: they wait for the disk of the store, which writes them together.
+	writesMax = 32
+	// callMax bounds one call of the store.
+	callMax = 60 * time.Second
+)
+
+// Assignments assigns. Use New.
+type Assignments struct {
+	options Options
+	nudge   chan struct{} // holds one: an inbox has something
+	nodes   *inbox[hostSpec]
+	configs [2]*inbox[configSpec] // NodeConfigs, ClusterNodeConfigs
+	placed  *inbox[v1alpha1.Assignment]
+
+	mu    sync.Mutex // guards heads
+	heads map[types.UID]v1alpha1.AppliedHead
+}
+
+// New makes what assigns, and starts nothing. The error is InternalFault, for options that make no sense.
+func New(options Options) (*Assignments, error) {
+	if options.Objects == nil || options.Layers == nil || options.Changes == nil || options.Presence == nil || options.Recorder == nil {
+		return nil, &reason.Error{Code: reason.InternalFault, Doing: "set up the assignments", Cause: errors.New("something to work with is not given")}
+	}
+	if options.Log == nil {
+		options.Log = slog.New(slog.DiscardHandler)
+	}
+	if options.Epoch == nil {
+		options.Epoch = func() uint64 { return 1 }
+	}
+	nudge := make(chan struct{}, 1)
+	return &Assignments{
+		options: options, nudge: nudge, nodes: newInbox(nudge, shapeNode), placed: newInbox(nudge, shapeAssignment),
+		configs: [2]*inbox[configSpec]{newInbox(nudge, shapeConfig), newInbox(nudge, shapeConfig)}, heads: map[types.UID]v1alpha1.AppliedHead{},
+	}, nil
+}
+
+// AssignedHead is what the newest Assignment of a node is signed as; false before there is one.
+func (a *Assignments) AssignedHead(node types.UID) (v1alpha1.AppliedHead, bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	head, ok := a.heads[node]
+	head.Epoch = int64(a.options.Epoch())
+	return head, ok
+}
+
+// Run assigns until ctx is done. It returns nil then.
+func (a *Assignments) Run(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	var all sync.WaitGroup
+	defer func() {
+		cancel()
+		all.Wait()
+	}()
+	if err := a.watch(ctx, &all); err != nil {
+		return err
+	}
+	for _, ready := range []chan struct{}{a.nodes.ready, a.configs[0].ready, a.configs[1].ready, a.placed.ready} {
+		select {
+		case <-ready:
+		case <-ctx.Done():
+			return nil
+		}
+	}
+	w := newWorld(time.Now())
+	for {
+		a.absorb(w, time.Now())
+		next := a.round(ctx, w)
+		var timer <-chan time.Time
+		if !next.IsZero() {
+			timer = time.After(time.Until(next))
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-timer:
+			continue
+		case <-a.nudge:
+		case <-a.options.Presence.Changed():
+		case <-a.options.Changes.C():
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(burstWait):
+		}
+	}
+}
+
+// watch starts to follow what assignments follow from.
+func (a *Assignments) watch(ctx context.Context, all *sync.WaitGroup) error {
+	for _, kind := range []struct {
+		name  string
+		o     runtime.Object
+		store cache.ReflectorStore
+	}{
+		{v1alpha1.KindNode, &v1alpha1.Node{}, a.nodes},
+		{v1alpha1.KindNodeConfig, &v1alpha1.NodeConfig{}, a.configs[0]},
+		{v1alpha1.KindClusterNodeConfig, &v1alpha1.ClusterNodeConfig{}, a.configs[1]},
+		{v1alpha1.KindAssignment, &v1alpha1.Assignment{}, a.placed},
+	} {
+		lw := a.options.Objects.ListerWatcher(v1alpha1.SchemeGroupVersion.WithKind(kind.name), false)
+		if lw == nil {
+			return &reason.Error{Code: reason.InternalFault, Doing: "watch objects of kind " + kind.name, Cause: errors.New("there is no way to them")}
+		}
+		r := cache.NewReflectorWithOptions(lw, kind.o, kind.store, cache.ReflectorOptions{Name: "assignments " + kind.name})
+		all.Go(func() { r.RunWithContext(ctx) })
+	}
+	return nil
+}

@@ -1,0 +1,26 @@
+// Package assignments brings revisions to nodes: it is the shell around fleet/rollout and fleet/assign, and writes what they decide into
+// Assignments and into the status of configs.
+//
+//	Nodes, configs, Assignments (watches)  -+
+//	presence: who is there, what they say  -+-> one round, some 2 ms after the first of a burst:
+//	layers: what a revision compiles to    -+
+//
+//	for each config that something has touched:  rollout.Decide -> who may go on
+//	if that or what selects has changed:         assign.Decide  -> rows of each node, what is kept out
+//	                                             what is kept out is told to the rollouts again, until nothing new is
+//	for each node whose rows, keys, holds or consent differ:  write its Assignment, at most 32 at once
+//	for each config of which something else is to be told:    write its status
+//
+// The state is the Assignments: nothing is decided by what was written but not yet seen to be stored. A write that fails, or meets a
+// newer version, is decided about anew.
+//
+// # Who writes what
+//
+// Of the status of a config, the controller of revisions writes revision and the condition Revised, and this package everything else:
+// observedGeneration, rollout, conflicts, and the conditions Ready, Reconciling, Stalled and Conflict. Ready is True when all nodes
+// that the config selects have converged on what is declared in that generation.
+//
+// A node that no host has joined as yet is part of no rollout: there is nobody to wait for. What is kept out there is told all the same.
+//
+// Run owns one goroutine that decides, four that watch, and while it writes those that do; all end with its context.
+package assignments

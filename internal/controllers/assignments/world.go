@@ -1,0 +1,393 @@
+package assignments
+
+import (
+	"cmp"
+	"encoding/json"
+	"maps"
+	"reflect"
+	"slices"
+	"strconv"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"tako.dev/tako/api/v1alpha1"
+	"tako.dev/tako/declare"
+	"tako.dev/tako/internal/catalog"
+	"tako.dev/tako/internal/controllers/presence"
+	"tako.dev/tako/internal/fleet/assign"
+	"tako.dev/tako/internal/fleet/rollout"
+)
+
+// world is what the loop knows. Only its goroutine touches it.
+type world struct {
+	began     time.Time
+	hosts     map[string]*host   // by name
+	configs   map[string]*config // by ID
+	placed    map[string]*v1alpha1.Assignment
+	revisions *revisions
+	again     bool // assign.Decide is to be asked, whatever the rollouts say
+	released  bool // in the last decision something was let go on
+	retryAt   time.Time
+}
+
+func newWorld(now time.Time) *world {
+	return &world{
+		began: now, hosts: map[string]*host{}, configs: map[string]*config{}, placed: map[string]*v1alpha1.Assignment{},
+		revisions: newRevisions(), again: true,
+	}
+}
+
+// hostSpec is what matters here of a Node.
+type hostSpec struct {
+	name           string
+	uid            types.UID
+	environment    string
+	labels         map[string]string
+	holds          []v1alpha1.NodeHold
+	allowDeletions string
+	sealingKey     []byte // of who may speak for the node
+	joined         bool
+	deleting       bool
+}
+
+func shapeNode(obj any) (string, *hostSpec) {
+	n := obj.(*v1alpha1.Node)
+	h := &hostSpec{
+		name: n.Name, uid: n.UID, environment: n.Spec.Environment, labels: n.Labels, holds: n.Spec.Holds, allowDeletions: n.Spec.AllowDeletions,
+		deleting: n.DeletionTimestamp != nil,
+	}
+	if n.Status.Identity != nil {
+		h.joined, h.sealingKey = true, n.Status.Identity.SealingKey
+	}
+	return n.Name, h
+}
+
+// host is a node.
+type host struct {
+	hostSpec
+	seen     presence.Seen
+	assigned *v1alpha1.Assignment // what is stored of this very node; nil: nothing
+	placedAt time.Time            // when that became known
+	rows     []assign.Row         // what was decided last
+	dirty    bool                 // its Assignment is to be planned
+	wakeAt   time.Time            // when it is by itself: a hold ends
+}
+
+// configSpec is what matters here of a NodeConfig or ClusterNodeConfig.
+type configSpec struct {
+	id, kind, namespace, name string
+	uid                       types.UID
+	created                   time.Time
+	generation                int64
+	selector                  declare.Selector
+	rollout                   declare.Rollout
+	priority                  int
+	pausedBy                  string
+	status                    v1alpha1.NodeConfigStatus
+	deleting                  bool
+}
+
+func shapeConfig(obj any) (string, *configSpec) {
+	var d *declare.NodeConfig
+	var m *metav1.ObjectMeta
+	c := &configSpec{}
+	switch o := obj.(type) {
+	case *v1alpha1.NodeConfig:
+		d, m, c.status = o.Declaration(), &o.ObjectMeta, o.Status
+	case *v1alpha1.ClusterNodeConfig:
+		d, m, c.status = o.Declaration(), &o.ObjectMeta, o.Status
+	}
+	c.id, c.kind, c.namespace, c.name, c.uid, c.created = catalog.ConfigName(d), d.Kind, m.Namespace, m.Name, m.UID, m.CreationTimestamp.Time
+	c.generation, c.selector, c.rollout, c.priority, c.deleting = m.Generation, d.Spec.Selector, d.Spec.Rollout, d.Priority(), m.DeletionTimestamp != nil
+	if c.rollout.Pause {
+		c.pausedBy = setBy(m.ManagedFields, "f:spec", "f:rollout", "f:pause")
+	}
+	return c.id, c
+}
+
+// setBy is who has set a field last; empty where that is not known.
+func setBy(managed []metav1.ManagedFieldsEntry, path ...string) string {
+	who, when := "", time.Time{}
+	for _, entry := range managed {
+		if entry.FieldsV1 == nil || entry.Time != nil && entry.Time.Time.Before(when) {
+			continue
+		}
+		fields := entry.FieldsV1.GetRawBytes()
+		for _, name := range path {
+			var inside map[string]json.RawMessage
+			if json.Unmarshal(fields, &inside) != nil {
+				fields = nil
+				break
+			}
+			fields = inside[name]
+		}
+		if fields != nil {
+			who = entry.Manager
+			if entry.Time != nil {
+				when = entry.Time.Time
+			}
+		}
+	}
+	return who
+}
+
+func shapeAssignment(obj any) (string, *v1alpha1.Assignment) {
+	a := obj.(*v1alpha1.Assignment)
+	return a.Name, a
+}
+
+// config is a config with what was decided about it.
+type config struct {
+	configSpec
+	hosts   []*host                     // that it selects, by name
+	newest  rollout.Target              // what its nodes are to have in the end
+	fault   error                       // why that cannot be compiled now
+	was     rollout.Status              // how its rollout stood at the last decision
+	release map[string]assign.Target    // what may go on now, by node
+	refused map[string][]rollout.Target // by node
+	told    assign.Told
+	dirty   bool // something that its rollout follows from has changed
+	wakeAt  time.Time
+	letter
+}
+
+// joinedHosts counts those that a host has joined as.
+func (c *config) joinedHosts() int {
+	n := 0
+	for _, h := range c.hosts {
+		if h.joined {
+			n++
+		}
+	}
+	return n
+}
+
+// absorb takes in what the watches, the layers and the presence have told.
+func (a *Assignments) absorb(w *world, now time.Time) {
+	w.absorbHosts(a.nodes.take(), a.options.Presence)
+	w.absorbConfigs(a.configs[0].take())
+	w.absorbConfigs(a.configs[1].take())
+	placed := a.placed.take()
+	w.absorbPlaced(placed)
+	a.keepHeads(w, slices.Collect(maps.Keys(placed)))
+	for _, name := range a.options.Presence.Changes() {
+		if h := w.hosts[name]; h != nil {
+			h.seen, _ = a.options.Presence.Of(h.uid)
+			w.touchConfigs(h)
+		}
+	}
+	for _, id := range a.options.Changes.Take() {
+		if c := w.configs[id]; c != nil {
+			w.touchHosts(c)
+		}
+	}
+	retry := due(&w.retryAt, now)
+	for _, c := range w.configs {
+		c.dirty = due(&c.wakeAt, now) || c.dirty
+		if retry && c.fault != nil {
+			w.touchHosts(c)
+		}
+	}
+	for _, h := range w.hosts {
+		h.dirty = due(&h.wakeAt, now) || h.dirty
+	}
+}
+
+// due reports whether a time has come, and takes it away then.
+func due(at *time.Time, now time.Time) bool {
+	if at.IsZero() || at.After(now) {
+		return false
+	}
+	*at = time.Time{}
+	return true
+}
+
+func (w *world) absorbHosts(news map[string]*hostSpec, from Presence) {
+	for name, spec := range news {
+		h := w.hosts[name]
+		if spec == nil || spec.deleting {
+			if h != nil {
+				delete(w.hosts, name)
+				w.reselect(h, false)
+			}
+			continue
+		}
+		switch {
+		case h != nil && reflect.DeepEqual(h.hostSpec, *spec):
+			continue
+		case h == nil || h.uid != spec.uid:
+			if h != nil {
+				w.reselect(h, false)
+			}
+			h = &host{hostSpec: *spec}
+			h.seen, _ = from.Of(h.uid)
+			w.hosts[name] = h
+			w.attach(h)
+		default:
+			h.hostSpec = *spec
+		}
+		w.reselect(h, true)
+	}
+}
+
+// attach gives a host the Assignment that is stored for it; one of an earlier node of its name is none.
+func (w *world) attach(h *host) {
+	h.assigned, h.placedAt = nil, time.Now()
+	if p := w.placed[h.name]; p != nil && p.Spec.NodeUID == h.uid && p.DeletionTimestamp == nil {
+		h.assigned = p
+	}
+	h.dirty = true
+}
+
+// reselect finds anew which configs are for a host; there says whether the host is.
+func (w *world) reselect(h *host, there bool) {
+	h.dirty, w.again = true, true
+	for _, c := range w.configs {
+		i, found := slices.BinarySearchFunc(c.hosts, h.name, func(o *host, name string) int { return cmp.Compare(o.name, name) })
+		selects := there && c.selects(h)
+		switch {
+		case found && c.hosts[i] == h && selects:
+			c.dirty = true
+		case found && !selects:
+			c.hosts, c.dirty = slices.Delete(c.hosts, i, i+1), true
+		case found:
+			c.hosts[i], c.dirty = h, true
+		case selects:
+			c.hosts, c.dirty = slices.Insert(c.hosts, i, h), true
+		}
+	}
+}
+
+// selects reports whether a config is for a host.
+func (c *config) selects(h *host) bool {
+	as := assign.Config{Kind: c.kind, Namespace: c.namespace, Selector: c.selector}
+	return as.Selects(&assign.Node{Name: h.name, Environment: h.environment, Labels: h.labels})
+}
+
+func (w *world) absorbConfigs(news map[string]*configSpec) {
+	for id, spec := range news {
+		c := w.configs[id]
+		if spec == nil || spec.deleting {
+			if c != nil {
+				delete(w.configs, id)
+				w.again = true
+			}
+			continue
+		}
+		if c == nil || c.uid != spec.uid {
+			c = &config{configSpec: *spec, was: wasOf(spec.status.Rollout), refused: map[string][]rollout.Target{}}
+			w.configs[id] = c
+			w.pick(c)
+		}
+		w.renew(c, spec)
+	}
+}
+
+// renew takes in another version of a config.
+func (w *world) renew(c *config, spec *configSpec) {
+	old := c.configSpec
+	c.configSpec = *spec
+	if !reflect.DeepEqual(old.selector, spec.selector) {
+		w.pick(c)
+	}
+	c.stale = true
+	newest, known := newestOf(spec)
+	if !known {
+		newest = c.was.Target // until the controller of revisions has looked
+	}
+	if newest != c.newest {
+		c.newest, c.fault = newest, nil
+		w.again = true
+	}
+	if old.generation != spec.generation || newest != c.was.Target || !reflect.DeepEqual(old.rollout, spec.rollout) {
+		c.dirty = true
+	}
+	if (old.rollout.Try == "") != (spec.rollout.Try == "") {
+		for _, h := range c.hosts {
+			h.dirty = true
+		}
+	}
+}
+
+// newestOf is what the nodes of a config are to have in the end, once its revision is made.
+func newestOf(c *configSpec) (rollout.Target, bool) {
+	revised := meta.FindStatusCondition(c.status.Conditions, v1alpha1.ConditionRevised)
+	if revised == nil || revised.Status != metav1.ConditionTrue || revised.ObservedGeneration != c.generation {
+		return rollout.Target{}, false
+	}
+	return rollout.Target{Revision: c.status.Revision, Priority: c.priority}, true
+}
+
+// pick finds the hosts of a config.
+func (w *world) pick(c *config) {
+	c.hosts = nil
+	for _, h := range w.hosts {
+		if c.selects(h) {
+			c.hosts = append(c.hosts, h)
+		}
+	}
+	slices.SortFunc(c.hosts, func(a, b *host) int { return cmp.Compare(a.name, b.name) })
+	c.dirty, w.again = true, true
+}
+
+func (w *world) absorbPlaced(news map[string]*v1alpha1.Assignment) {
+	for name, p := range news {
+		if old := w.placed[name]; p != nil && old != nil && old.UID == p.UID && versionOf(p) <= versionOf(old) {
+			continue // what was written here is told late
+		}
+		if p == nil {
+			delete(w.placed, name)
+		} else {
+			w.placed[name] = p
+		}
+		if h := w.hosts[name]; h != nil {
+			w.attach(h)
+			w.again = true
+			w.touchConfigs(h)
+		}
+	}
+}
+
+// versionOf is the version of the signed state that an Assignment stands for.
+func versionOf(p *v1alpha1.Assignment) uint64 {
+	v, err := strconv.ParseUint(p.ResourceVersion, 10, 64)
+	if err != nil {
+		return 0
+	}
+	return v
+}
+
+// idleWait is how long a rollout that is over waits until what its nodes say is counted: ours, short for a person, and long against the
+// reports of all the others after a change of one config, of which each is about every config on its node.
+const idleWait = 100 * time.Millisecond
+
+// touchConfigs has the rollouts of a host's configs decided about; soon, where nothing but counts can follow.
+func (w *world) touchConfigs(h *host) {
+	soon := time.Now().Add(idleWait)
+	for _, c := range w.configs {
+		switch {
+		case c.dirty || !c.selects(h):
+		case c.idleOn(h):
+			c.wakeAt = earlier(c.wakeAt, soon)
+		default:
+			c.dirty = true
+		}
+	}
+}
+
+// idleOn: the rollout is over, and the host has what it brought.
+func (c *config) idleOn(h *host) bool {
+	l := h.layer(c.id)
+	return c.was.Phase == rollout.Complete && len(c.release) == 0 && c.was.Target == c.newest && c.was.Proven == c.newest && l != nil && l.Revision == c.newest.Revision && int(l.Priority) == c.newest.Priority
+}
+
+// touchHosts has the layers of a config looked at again, on all its hosts.
+func (w *world) touchHosts(c *config) {
+	c.dirty, c.fault = true, nil
+	for _, h := range c.hosts {
+		h.dirty = true
+	}
+}

@@ -1,0 +1,154 @@
+package assignments
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+
+	"tako.dev/tako/api/v1alpha1"
+	"tako.dev/tako/internal/controllers/layers"
+)
+
+// job is one object to write. do may run beside others; done is called by the loop's goroutine afterwards.
+type job struct {
+	do   func(context.Context) error
+	done func(error)
+}
+
+// write writes what differs from what is stored: Assignments first, because somebody waits for them.
+func (a *Assignments) write(ctx context.Context, w *world, now time.Time) {
+	jobs := append(a.assignmentJobs(ctx, w, now), a.statusJobs(w, now)...)
+	errs := make([]error, len(jobs))
+	var group errgroup.Group
+	group.SetLimit(writesMax)
+	for i, j := range jobs {
+		group.Go(func() error {
+			call, cancel := context.WithTimeout(ctx, callMax)
+			defer cancel()
+			errs[i] = j.do(call)
+			return nil
+		})
+	}
+	_ = group.Wait() // the errors are in errs
+	for i, j := range jobs {
+		j.done(errs[i])
+	}
+}
+
+// assignmentJobs are the Assignments that differ from what they are to be, by name.
+func (a *Assignments) assignmentJobs(ctx context.Context, w *world, now time.Time) []job {
+	var jobs []job
+	for _, name := range slices.Sorted(maps.Keys(w.hosts)) {
+		h := w.hosts[name]
+		if !h.dirty || h.rows == nil {
+			continue // nothing was decided about it yet
+		}
+		p := planner{layers: a.options.Layers, host: h, configs: w.configs, now: now}
+		next, err := p.plan(ctx)
+		if err != nil {
+			a.options.Log.Error("assignment cannot be made", "node", name, "err", err)
+			h.wakeAt = now.Add(retryAfter)
+			continue
+		}
+		h.dirty, h.wakeAt = false, next.wakeAt
+		if next.retry {
+			h.wakeAt = earlier(h.wakeAt, now.Add(retryAfter))
+		}
+		if h.assigned != nil && next.is(&h.assigned.Spec, h.assigned.Annotations[sealedFor]) {
+			continue
+		}
+		if w.placed[name] != nil && h.assigned == nil {
+			continue // that of an earlier node of this name has to go first, and its end is told
+		}
+		jobs = append(jobs, a.assignmentJob(w, h, next))
+	}
+	return jobs
+}
+
+func (a *Assignments) assignmentJob(w *world, h *host, next *plan) job {
+	o := &v1alpha1.Assignment{ObjectMeta: metav1.ObjectMeta{Name: h.name}}
+	write := a.options.Objects.Create
+	if h.assigned != nil {
+		o = h.assigned.DeepCopy()
+		write = func(ctx context.Context, o runtime.Object) error { return a.options.Objects.Update(ctx, o) }
+	}
+	o.OwnerReferences = []metav1.OwnerReference{{APIVersion: v1alpha1.SchemeGroupVersion.String(), Kind: v1alpha1.KindNode, Name: h.name, UID: h.uid}}
+	delete(o.Annotations, sealedFor)
+	if next.sealedFor != "" {
+		metav1.SetMetaDataAnnotation(&o.ObjectMeta, sealedFor, next.sealedFor)
+	}
+	o.Spec = next.spec
+	return job{
+		do: func(ctx context.Context) error { return write(ctx, o) },
+		done: func(err error) {
+			if err != nil {
+				a.notWritten(w, h, err)
+				return
+			}
+			w.placed[h.name], h.assigned, h.placedAt = o, o, time.Now()
+			w.touchConfigs(h)
+			a.keepHeads(w, []string{h.name})
+		},
+	}
+}
+
+// notWritten has a host planned anew. Where somebody else has written, the watch tells what.
+func (a *Assignments) notWritten(w *world, h *host, err error) {
+	h.wakeAt = earlier(h.wakeAt, time.Now().Add(retryAfter))
+	w.again = true
+	w.touchConfigs(h)
+	if !apierrors.IsConflict(err) && !apierrors.IsAlreadyExists(err) && !apierrors.IsNotFound(err) {
+		a.options.Log.Warn("assignment is not written", "node", h.name, "err", err)
+	}
+}
+
+// keepHeads notes what the Assignments of these names are signed as.
+func (a *Assignments) keepHeads(w *world, names []string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, name := range names {
+		p := w.placed[name]
+		if p == nil {
+			continue
+		}
+		list, err := layers.ListOf(p.Spec.Layers, ownRoot(p.Spec.Own))
+		if err != nil {
+			continue // nobody can sign it either
+		}
+		to, err := root(list)
+		if err != nil {
+			continue
+		}
+		head := v1alpha1.AppliedHead{Version: int64(versionOf(p)), Root: "sha256:" + to.String()}
+		switch was, known := a.heads[p.Spec.NodeUID]; {
+		case known && was.Version == head.Version:
+			head.Since = was.Since
+		case known || len(p.Spec.Layers) == 0:
+			now := metav1.Now()
+			head.Since = &now
+		default: // it was there before this server: since its newest layer at the earliest
+			newest := slices.MaxFunc(p.Spec.Layers, func(a, b v1alpha1.AssignedLayer) int { return a.Since.Compare(b.Since.Time) })
+			head.Since = &newest.Since
+		}
+		a.heads[p.Spec.NodeUID] = head
+	}
+	if len(a.heads) > 2*len(w.placed)+100 {
+		a.forgetHeadsLocked(w)
+	}
+}
+
+// forgetHeadsLocked lets those go whose Assignments have gone.
+func (a *Assignments) forgetHeadsLocked(w *world) {
+	there := make(map[types.UID]bool, len(w.placed))
+	for _, p := range w.placed {
+		there[p.Spec.NodeUID] = true
+	}
+	maps.DeleteFunc(a.heads, func(node types.UID, _ v1alpha1.AppliedHead) bool { return !there[node] })
+}

@@ -1,0 +1,16 @@
+// Package layers compiles the revisions of configs to the layers that hosts get, and keeps them.
+//
+//	revision + values that it names -> catalog.Compile -> items -> trie, root, bodies, keys of its secrets
+//
+// A value of a ConfigMap stands in a body as it is, one of a Secret sealed under a key that follows from the value: so equal inputs
+// give equal bytes on every server, and a root changes with a value and with nothing else. Values of Secrets are in memory while a
+// layer is compiled, and not after that; what their keys open is in the bodies.
+//
+// A compiled layer is good until an object that it names has another version. Run watches the metadata of Secrets and ConfigMaps,
+// forgets what is no longer good, and tells who subscribed which configs to ask for again. Of compiles: one caller at a time for
+// each revision, the others wait for what it finds.
+//
+// Layers of a config that were replaced are kept for a while, so that a host that has one of them is sent the difference.
+//
+// Run owns two goroutines, one for each kind that it watches.
+package layers

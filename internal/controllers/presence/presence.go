@@ -1,0 +1,228 @@
+package presence
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"time"
+
+	core "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/cache"
+
+	"tako.dev/tako/api/v1alpha1"
+	"tako.dev/tako/internal/catalog"
+	"tako.dev/tako/internal/fleet/node"
+	"tako.dev/tako/internal/reason"
+	"tako.dev/tako/internal/transfer/server"
+	"tako.dev/tako/internal/transfer/wire"
+)
+
+// Objects is where Nodes are, with the errors of the API. controllers.Objects is one.
+type Objects interface {
+	// Get reads the newest version.
+	Get(ctx context.Context, key types.NamespacedName, into runtime.Object) error
+	// UpdateStatus writes the status, if the object is still the version that was read.
+	UpdateStatus(ctx context.Context, o runtime.Object) error
+	// ListerWatcher lists and watches all objects of a kind. The objects may be shared.
+	ListerWatcher(kind schema.GroupVersionKind, metadataOnly bool) cache.ListerWatcher
+}
+
+// Recorder makes Events. It does not wait.
+type Recorder interface {
+	// Tell notes that something has happened to an object.
+	Tell(about core.ObjectReference, kind, why, words string)
+}
+
+// Options say what to work with. Objects and Recorder are required.
+type Options struct {
+	Objects  Objects
+	Recorder Recorder
+	// Assigned is the newest signed state of a node, or what will be; false when there is none. It must not block. Default: never one.
+	Assigned func(node types.UID) (v1alpha1.AppliedHead, bool)
+	// Log takes what is worth knowing. Default nothing is logged.
+	Log *slog.Logger
+}
+
+// Register is what is known of all nodes. Use New. It is safe for concurrent use.
+type Register struct {
+	options Options
+	began   time.Time
+	nudge   chan struct{} // holds one: something was noted
+	changed chan struct{} // holds one: there are changes
+
+	mu      sync.Mutex // guards what follows, and all entries; nothing outside of this package is called with it, but pure functions
+	nodes   map[types.UID]*entry
+	names   map[string]*entry   // of those that have an object
+	noted   []*entry            // to be decided about
+	wakes   wakes               // when to decide again
+	changes map[string]struct{} // names of nodes
+	stores  map[*entry]struct{} // that have something to store
+}
+
+var _ server.Presence = (*Register)(nil)
+
+// New makes a register of nodes that nobody has heard yet, and starts nothing. The error is InternalFault, for options that make no
+// sense.
+func New(options Options) (*Register, error) {
+	if options.Objects == nil || options.Recorder == nil || options.Objects.ListerWatcher(kindNode, false) == nil {
+		return nil, &reason.Error{Code: reason.InternalFault, Doing: "set up the presence of nodes", Cause: errors.New("no way to the Nodes or to the Events is given")}
+	}
+	if options.Log == nil {
+		options.Log = slog.New(slog.DiscardHandler)
+	}
+	if options.Assigned == nil {
+		options.Assigned = func(types.UID) (v1alpha1.AppliedHead, bool) { return v1alpha1.AppliedHead{}, false }
+	}
+	return &Register{
+		options: options, began: time.Now(), nudge: make(chan struct{}, 1), changed: make(chan struct{}, 1),
+		nodes: map[types.UID]*entry{}, names: map[string]*entry{}, changes: map[string]struct{}{}, stores: map[*entry]struct{}{},
+	}, nil
+}
+
+var kindNode = v1alpha1.SchemeGroupVersion.WithKind(v1alpha1.KindNode)
+
+// entry is one node. It may be heard before its object is seen: then nothing is decided about it, and without one it is forgotten.
+type entry struct {
+	uid      types.UID
+	name     string
+	key      string // of the host that speaks for it
+	known    bool   // its object was seen
+	created  time.Time
+	life     node.Life
+	said     node.Decision // the last one; before the first, what is stored
+	heard    time.Time
+	conn     uint64       // that the report came over
+	report   *wire.Report // the last one; nil: none yet
+	enforced time.Time    // since when it is about that state; zero: that was so when it was heard first
+	host     *wire.Host   // what changes seldom, of the last report that had it
+	isNoted  bool
+	wake     time.Time // zero: not by itself
+	place    int       // in wakes; -1: not in it
+	saving   saving
+	relevant bool // what was noted may matter to others
+}
+
+// Opened is told of a watch that a host has opened.
+func (r *Register) Opened(who server.Identity, conn uint64) {
+	r.note(who, func(e *entry, now time.Time) {
+		if e.key != who.Key {
+			// A person has put another host in the place of the one before, whose key is refused from now on. What was known of that one,
+			// such as that it had a copy, says nothing of this one.
+			e.key, e.life, e.report, e.host = who.Key, node.Life{}, nil, nil
+		}
+		e.life.Opened(conn, now)
+	})
+}
+
+// Closed is told that it has ended.
+func (r *Register) Closed(who server.Identity, conn uint64, dead bool) {
+	r.note(who, func(e *entry, now time.Time) { e.life.Closed(conn, dead, now) })
+}
+
+// Asked is told of a heartbeat.
+func (r *Register) Asked(who server.Identity, conn uint64) {
+	r.note(who, func(e *entry, now time.Time) { e.life.Asked(conn, now) })
+}
+
+// Heard is told of a report, and keeps it.
+func (r *Register) Heard(who server.Identity, conn uint64, report *wire.Report) wire.StatusReply {
+	var reply wire.StatusReply
+	r.note(who, func(e *entry, now time.Time) {
+		e.hear(conn, report, now)
+		reply.Cloned = e.known && !e.said.Believed && len(e.said.Conditions) > 0
+	})
+	return reply
+}
+
+// note changes the entry of a node, and has it decided about.
+func (r *Register) note(who server.Identity, change func(*entry, time.Time)) {
+	now := time.Now()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	e := r.nodes[types.UID(who.UID)]
+	if e == nil {
+		e = &entry{uid: types.UID(who.UID), name: who.Name, place: -1}
+		r.nodes[e.uid] = e
+		r.wakeLocked(e, now.Add(unknownMax))
+		signal(r.nudge) // for the time to forget it
+	}
+	change(e, now)
+	r.noteLocked(e)
+}
+
+func (r *Register) noteLocked(e *entry) {
+	if !e.isNoted && e.known {
+		e.isNoted = true
+		r.noted = append(r.noted, e)
+		signal(r.nudge)
+	}
+}
+
+func signal(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default: // one is on its way
+	}
+}
+
+// hear takes a report in. One that was overtaken by a newer one of its session, or comes over an older watch than that, tells of the past.
+func (e *entry) hear(conn uint64, report *wire.Report, now time.Time) {
+	e.heard = now
+	e.life.Heard(node.Report{
+		Session: node.Session{ID: report.Session.ID, Start: report.Session.Start}, Number: report.Number, Conn: conn, Have: report.Have,
+	}, now)
+	old := e.report
+	if old != nil && (conn < e.conn || conn == e.conn && report.Session == old.Session && report.Number <= old.Number) {
+		return
+	}
+	if old != nil && (old.Enforced.Epoch != report.Enforced.Epoch || old.Enforced.Version != report.Enforced.Version) {
+		e.enforced = now
+	}
+	e.report, e.conn = report, conn
+	if report.Host != nil {
+		e.host = report.Host
+	}
+	e.relevant = e.relevant || old == nil || tellsOther(old, report)
+}
+
+// Seen is what is known of a node now.
+type Seen struct {
+	Presence node.Presence
+	// Believed is false while two agents have the identity of the node.
+	Believed bool
+	// Report is the last one; nil before the first. It is shared: change nothing in it.
+	Report *wire.Report
+	// Highest is the highest state that the node has taken up, as far as it is known.
+	Highest catalog.Mark
+}
+
+// Of returns what is known of a node; false when there is none with this UID. Before something was decided about it, it is unheard.
+func (r *Register) Of(uid types.UID) (Seen, bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	e := r.nodes[uid]
+	if e == nil || !e.known {
+		return Seen{}, false
+	}
+	return Seen{Presence: e.said.Presence, Believed: e.said.Believed, Report: e.report, Highest: e.said.High}, true
+}
+
+// Changed has something to receive when Changes has something to return. It is the same channel always, for one receiver.
+func (r *Register) Changed() <-chan struct{} { return r.changed }
+
+// Changes returns the names of the nodes of which something else is to be decided than at the last call: their presence, their
+// verdicts. A heartbeat that says what the one before said is no change.
+func (r *Register) Changes() []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	names := make([]string, 0, len(r.changes))
+	for name := range r.changes {
+		names = append(names, name)
+	}
+	clear(r.changes)
+	return names
+}
