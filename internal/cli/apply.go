@@ -111,7 +111,8 @@ func (p *program) newApply() *cobra.Command {
   tako apply -f deploy/ -R                 a directory with all below it
   kustomize build prod | tako apply -f -   what another program writes
   tako apply -f site.yaml --dry-run=server nothing is changed, only checked
-  tako apply -f prod/ -R --set prod --prune and what is not in the files any more is deleted`,
+  tako apply -f prod/ -R --set prod --prune and what is not in the files any more is deleted
+  tako apply -f net.yaml --try 2m          hosts go back by themselves unless it is confirmed`,
 		Long: `Every document is checked before anything is changed: what is wrong in the files is told first and
 all at once, then all that the server has against them. Then they are applied in an order in which
 each finds what it needs. What the server itself writes, such as uid, resourceVersion and status, is
@@ -133,6 +134,7 @@ is in the documents, nothing is changed, unless --prune-all says that it is mean
 	f.inSet.addTo(cmd)
 	cmd.Flags().StringVar(&f.dryRun, "dry-run", "none", "none, or server: check everything and change nothing")
 	f.ownership.addTo(cmd)
+	cmd.Flags().DurationVar(&f.try, "try", 0, "hosts go back by themselves this long after they took it up, unless tako rollout confirm says that it is right")
 	cmd.Flags().DurationVar(&f.timeout, "timeout", time.Minute, "how long a new kind is waited for until the server serves it")
 	addOutput(cmd, &f.output)
 	return cmd

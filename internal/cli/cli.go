@@ -49,6 +49,8 @@ func New(streams Streams, further ...*cobra.Command) *cobra.Command {
 		Short: "Declare what every host must have, and see why one is not as declared",
 		Example: `  tako apply -f site.yaml            declare what is in a file
   tako diff -f site.yaml             what that would change
+  tako status                        the fleet on one page
+  tako why node/web-7                why a host is not as declared
   tako get nodeconfigs -A            what is declared
   tako explain nodeconfig.spec       what can be declared
   tako help config                   how tako finds its server`,
@@ -71,6 +73,7 @@ func New(streams Streams, further ...*cobra.Command) *cobra.Command {
 	root.SetOut(streams.Out)
 	root.SetErr(streams.Err)
 	root.AddCommand(p.newApply(), p.newDiff(), p.newGet(), p.newDescribe(), p.newDelete(), p.newEdit(), p.newWait(), p.newEvents(),
+		p.newStatus(), p.newWhy(), p.newHistory(), p.newLogs(), p.newHold(), p.newResume(), p.newRollout(), p.newNode(),
 		p.newExplain(), p.newToken(), p.newVersion(), p.newMan())
 	for _, c := range further {
 		checkArguments(c)

@@ -2,8 +2,13 @@ package cli
 
 import (
 	"context"
+	"time"
 
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"tako.dev/tako/declare"
 	"tako.dev/tako/internal/cli/documents"
+	"tako.dev/tako/internal/cli/failure"
 	"tako.dev/tako/internal/cli/plan"
 	"tako.dev/tako/internal/cli/prune"
 	"tako.dev/tako/internal/cli/remote"
@@ -14,6 +19,28 @@ type declared struct {
 	files
 	inSet
 	ownership
+	try time.Duration // hosts go back after that, unless it is confirmed; 0: they do not
+}
+
+// checkTry wants a time that hosts can wait for.
+func (f *declared) checkTry() error {
+	if f.try != 0 && (f.try < time.Second || f.try > 24*time.Hour || f.try%time.Second != 0) {
+		return failure.Usage("read --try "+f.try.String(), "hosts can wait for 1s to 24h, in whole seconds", "")
+	}
+	return nil
+}
+
+// mark makes the configs in a source ones that are tried.
+func (f *declared) mark(source *documents.Source) {
+	if f.try == 0 {
+		return
+	}
+	for _, d := range source.Documents {
+		if kind := d.Object.GetKind(); kind == declare.KindNodeConfig || kind == declare.KindClusterNodeConfig {
+			// A rollout that is no map is refused with all other mistakes.
+			_ = unstructured.SetNestedField(d.Object.Object, f.try.String(), "spec", "rollout", "try")
+		}
+	}
 }
 
 // decided is what a declaration changes on the server, and nothing of it is done yet.
@@ -27,10 +54,14 @@ type decided struct {
 
 // decide reads the documents and asks the server what they change.
 func (p *program) decide(ctx context.Context, f *declared) (*decided, error) {
+	if err := f.checkTry(); err != nil {
+		return nil, err
+	}
 	source, err := f.load(p)
 	if err != nil {
 		return nil, err
 	}
+	f.mark(source)
 	if err := f.checkFiles(source); err != nil {
 		return nil, err
 	}

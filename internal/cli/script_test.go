@@ -248,6 +248,7 @@ var unsteady = []struct {
 	{regexp.MustCompile(`\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b`), "UID"},
 	{regexp.MustCompile(`\b\d+(ms|s|m|h|d)\b( ago)?|\bjust now\b`), "AGE"},
 	{regexp.MustCompile(`("?resourceVersion"?: ?)"\d+"`), `$1"N"`},
+	{regexp.MustCompile(`\btako://\S+/sha256:[0-9a-f]{64}/`), "tako://ADDRESS/TRUST/"},
 	{regexp.MustCompile(`\btako_(join|user)_[a-z0-9_]+`), "TOKEN"},
 	{regexp.MustCompile(`127\.0\.0\.1:\d+`), "SERVER"},
 	{regexp.MustCompile(`-\d{6,}\.yaml`), "-N.yaml"},

@@ -55,7 +55,7 @@ func (f *tokenFlags) addTo(cmd *cobra.Command, expires time.Duration) {
 	cmd.Flags().StringVar(&f.id, "id", "", "name of the Token object, which is no secret (default made up)")
 	f.expires = lifetime{expires}
 	cmd.Flags().Var(&f.expires, "expires", "how long the token is good for, such as 90m or 30d; never means until it is revoked")
-	cmd.Flags().StringVarP(&f.output, "output", "o", "", "json: the whole Token object, with the token in status.token")
+	cmd.Flags().StringVarP(&f.output, "output", "o", "", "json: the whole Token object, with the token in status.token, and what a host joins with in status.joinLine")
 	complete(cmd, "output", "json")
 }
 
@@ -65,7 +65,7 @@ func (p *program) newTokenJoin() *cobra.Command {
 	count := int32(1)
 	cmd := &cobra.Command{
 		Use:   "join",
-		Short: "Make a token with which hosts join",
+		Short: "Make a token with which hosts join, and print the line that tako-agent join takes",
 		Example: `  tako token create join --environment web --name web-7
   tako token create join --environment web --pattern 'web-*' --count 10 --label rack=r1 --expires 1h`,
 		Args: taking(cobra.NoArgs),
@@ -166,7 +166,12 @@ func (p *program) showToken(made *unstructured.Unstructured, f *tokenFlags) erro
 	if end, ok, _ := unstructured.NestedString(made.Object, "spec", "expires"); ok {
 		until = "until " + end
 	}
-	p.say(fmt.Sprintf("token %s, good %s; it is shown this once:", made.GetName(), until))
+	if line, _, _ := unstructured.NestedString(made.Object, "status", "joinLine"); line != "" {
+		p.say(fmt.Sprintf("token %s, good %s; a host joins with `tako-agent join -` and this line, which is shown this once:", made.GetName(), until))
+		secret = line
+	} else {
+		p.say(fmt.Sprintf("token %s, good %s; it is shown this once:", made.GetName(), until))
+	}
 	_, err := io.WriteString(p.Out, secret+"\n")
 	return err
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -185,4 +186,23 @@ func dryRun(request *rest.Request, dry bool) *rest.Request {
 		return request.Param("dryRun", metav1.DryRunAll)
 	}
 	return request
+}
+
+// Patch changes some fields of an object, by a merge patch; fields are owned by manager afterwards.
+func (s *Server) Patch(ctx context.Context, ref Ref, changes map[string]any, manager string) (*unstructured.Unstructured, error) {
+	body, err := json.Marshal(changes)
+	if err != nil {
+		return nil, fmt.Errorf("write changes of %s: %w", ref, err)
+	}
+	return s.ask(ctx, s.client.Patch(types.MergePatchType).AbsPath(ref.path()...).Body(body).
+		Param("fieldManager", cmp.Or(manager, FieldManager)).Param("fieldValidation", metav1.FieldValidationStrict))
+}
+
+// Stream reads a subresource that is no object, as it comes. The caller closes it; it ends with the context.
+func (s *Server) Stream(ctx context.Context, ref Ref, subresource string, query map[string]string) (io.ReadCloser, error) {
+	request := s.client.Get().AbsPath(append(ref.path(), subresource)...)
+	for key, value := range query {
+		request = request.Param(key, value)
+	}
+	return request.Stream(ctx)
 }

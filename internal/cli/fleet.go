@@ -1,0 +1,200 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"tako.dev/tako/api/v1alpha1"
+	"tako.dev/tako/internal/cli/failure"
+	"tako.dev/tako/internal/cli/fleet"
+	"tako.dev/tako/internal/cli/remote"
+	"tako.dev/tako/internal/cli/selection"
+	"tako.dev/tako/internal/reason"
+)
+
+func (p *program) newStatus() *cobra.Command {
+	var form string
+	cmd := &cobra.Command{
+		Use:   "status",
+		Short: "Show the fleet on one page: what is as declared, and what needs attention",
+		Example: `  tako status              all environments
+  tako status -n prod      configs of one environment
+  tako status -o json      for programs`,
+		Long: "The exit code is 0 when nothing needs attention and 1 otherwise.",
+		Args: taking(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error { return p.status(cmd.Context(), form) },
+	}
+	addJSON(cmd, &form)
+	return cmd
+}
+
+// addJSON gives a command that writes a text the choice of JSON.
+func addJSON(cmd *cobra.Command, form *string) {
+	cmd.Flags().StringVarP(form, "output", "o", "", "json: for programs")
+	complete(cmd, "output", "json")
+}
+
+func checkJSON(form string) error {
+	if form == "" || form == "json" {
+		return nil
+	}
+	return failure.Usage("read -o "+form, "this is written as text or json", "")
+}
+
+func (p *program) status(ctx context.Context, form string) error {
+	if err := checkJSON(form); err != nil {
+		return err
+	}
+	server, _, err := p.connect()
+	if err != nil {
+		return err
+	}
+	all, err := fleet.Read(ctx, server, p.flags.Namespace)
+	if err != nil {
+		return err
+	}
+	s := all.Status()
+	if err := p.write(form, s, func() string { return s.Text(time.Now(), p.style()) }); err != nil {
+		return err
+	}
+	if !s.Healthy() {
+		return ended{reason.ExitFailed}
+	}
+	return nil
+}
+
+// write writes a value for a program or its text for a person.
+func (p *program) write(form string, value any, text func() string) error {
+	if form == "json" {
+		return json.NewEncoder(p.Out).Encode(value)
+	}
+	_, err := io.WriteString(p.Out, text())
+	return err
+}
+
+func (p *program) newWhy() *cobra.Command {
+	var form, onNode string
+	cmd := &cobra.Command{
+		Use:   "why KIND/NAME | RESOURCE --node NODE",
+		Short: "Say why something is as it is, and what helps",
+		Example: `  tako why node/web-7                     why the host is not as declared
+  tako why nodeconfig/web -n prod         why a config is not everywhere
+  tako why revision/web-1f2e3d4c5b        where a revision is, and where not
+  tako why service/nginx --node web-7     why one resource is as it is: the host itself is asked`,
+		Args:              taking(cobra.ExactArgs(1)),
+		ValidArgsFunction: p.completeObjects,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := checkJSON(form); err != nil {
+				return err
+			}
+			if onNode != "" {
+				q := question{what: v1alpha1.NodeEvidence, subject: args[0]}
+				return p.evidence(cmd.Context(), strings.TrimPrefix(onNode, "node/"), q, form)
+			}
+			return p.why(cmd.Context(), args, form)
+		},
+	}
+	cmd.Flags().StringVar(&onNode, "node", "", "ask this host about a resource, TYPE/NAME or what it claims")
+	_ = cmd.RegisterFlagCompletionFunc("node", p.completeNodes)
+	addJSON(cmd, &form)
+	return cmd
+}
+
+func (p *program) completeNodes(cmd *cobra.Command, _ []string, start string) ([]string, cobra.ShellCompDirective) {
+	return p.offer(cmd.Context(), func(ctx context.Context, server *remote.Server, _ string) ([]string, error) {
+		return selection.Names(ctx, server, "", v1alpha1.ResourceNodes, start)
+	})
+}
+
+func (p *program) why(ctx context.Context, args []string, form string) error {
+	server, namespace, err := p.connect()
+	if err != nil {
+		return err
+	}
+	list, err := selection.Parse(ctx, server, namespace, args)
+	if err != nil {
+		return err
+	}
+	if len(list) != 1 || len(list[0].Names) != 1 {
+		return failure.Usage("why", "exactly one object is explained", "write KIND/NAME")
+	}
+	ref := list[0].Refs()[0]
+	all, err := fleet.Read(ctx, server, "")
+	if err != nil {
+		return err
+	}
+	title, found, err := about(all, ref)
+	if err != nil {
+		return err
+	}
+	return p.write(form, struct {
+		Subject  string          `json:"subject"`
+		Findings []fleet.Finding `json:"findings"`
+	}{ref.String(), found}, func() string { return fleet.Explain(title, found, time.Now(), p.style()) })
+}
+
+// about finds what is to be said of an object.
+func about(all *fleet.Fleet, ref remote.Ref) (title string, found []fleet.Finding, err error) {
+	switch ref.Kind.Kind {
+	case v1alpha1.KindNode:
+		if n := all.Node(ref.Name); n != nil {
+			return all.NodeTitle(n), all.OfNode(n), nil
+		}
+	case v1alpha1.KindNodeConfig, v1alpha1.KindClusterNodeConfig:
+		if c := all.ConfigOf(ref); c != nil {
+			return c.Argument(), all.OfConfig(c), nil
+		}
+	case v1alpha1.KindRevision, v1alpha1.KindClusterRevision:
+		title, found = all.OfRevision(ref.Namespace, ref.Name)
+		if title != "" {
+			return title, found, nil
+		}
+	default:
+		return "", nil, failure.Usage("why "+ref.String(), "it has nothing to do with hosts", "nodes, configs, revisions and resources of hosts can be explained; see tako describe "+ref.Argument())
+	}
+	return "", nil, failure.NotFound("why "+ref.String(), "there is none", "tako get "+ref.Kind.Resource)
+}
+
+// question is what is asked of a host.
+type question struct {
+	what    string // subresource of the node
+	subject string
+	lines   int
+	since   string
+}
+
+// ask sends a question to a host, and its answer to w as it comes.
+func (p *program) ask(ctx context.Context, node string, q question, w io.Writer) error {
+	server, _, err := p.connect()
+	if err != nil {
+		return err
+	}
+	kind, err := server.Find(ctx, v1alpha1.ResourceNodes+"."+v1alpha1.GroupName)
+	if err != nil {
+		return failure.Of(err, "ask which kinds there are")
+	}
+	query := map[string]string{}
+	for key, value := range map[string]string{"subject": q.subject, "since": q.since} {
+		if value != "" {
+			query[key] = value
+		}
+	}
+	if q.lines > 0 {
+		query["lines"] = fmt.Sprint(q.lines)
+	}
+	answer, err := server.Stream(ctx, remote.Ref{Kind: kind, Name: node}, q.what, query)
+	if err != nil {
+		return failure.Of(err, "") // the server says whom it has asked
+	}
+	defer answer.Close()
+	if _, err = io.Copy(w, answer); err != nil {
+		return failure.Of(err, "read the answer of node "+node)
+	}
+	return nil
+}

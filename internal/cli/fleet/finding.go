@@ -1,0 +1,337 @@
+package fleet
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"tako.dev/tako/api/v1alpha1"
+	"tako.dev/tako/internal/fleet/node"
+	"tako.dev/tako/internal/fleet/rollout"
+	"tako.dev/tako/internal/reason"
+)
+
+// Weight says how much a finding matters. The heaviest comes first.
+type Weight uint8
+
+// The weights.
+const (
+	Note    Weight = iota // worth knowing, and nothing is wrong
+	Waiting               // it goes on by itself
+	Unclear               // nobody knows
+	Broken                // somebody has to do something
+)
+
+var weightMarks = [...]reason.Outcome{Note: reason.NotApplicable, Waiting: reason.Deferred, Unclear: reason.Unknown, Broken: reason.Failed}
+
+// Finding is one reason why something is not as declared, or something else worth knowing.
+type Finding struct {
+	Weight  Weight      `json:"-"`
+	Subject string      `json:"subject"`        // as it is named on a command line
+	What    string      `json:"what"`           // one or two words: Halted
+	Text    string      `json:"text,omitempty"` // the rest of the sentence
+	Code    string      `json:"code,omitempty"`
+	Since   metav1.Time `json:"since,omitzero"`
+	// Evidence is what shows it, in lines.
+	Evidence string `json:"evidence,omitempty"`
+	// Next is a command that helps.
+	Next string `json:"next,omitempty"`
+}
+
+// sorted puts the heaviest first, of equal ones the oldest.
+func sorted(list []Finding) []Finding {
+	slices.SortStableFunc(list, func(a, b Finding) int {
+		return cmp.Or(-cmp.Compare(a.Weight, b.Weight), a.Since.Compare(b.Since.Time))
+	})
+	return list
+}
+
+// OfNode is what is to be said of a node.
+func (f *Fleet) OfNode(n *v1alpha1.Node) []Finding {
+	subject := "node/" + n.Name
+	var list []Finding
+	add := func(x Finding) {
+		x.Subject = cmp.Or(x.Subject, subject)
+		list = append(list, x)
+	}
+	if r := n.Status.JoinRequest; r != nil && r.Key != n.Spec.ApprovedKey {
+		add(Finding{Weight: Broken, What: "Join refused", Since: r.At, Text: "a host at " + r.From + " wants to join under this name and has another key: " + r.Key,
+			Next: "tako node approve " + n.Name})
+	}
+	if n.Status.Identity == nil {
+		add(Finding{Weight: Unclear, What: "Not joined", Since: n.CreationTimestamp, Text: "no host has joined under this name",
+			Next: "tako token create join --name " + n.Name})
+		return list
+	}
+	for _, x := range ofConditions(n) {
+		add(x)
+	}
+	for _, x := range ofState(n) {
+		add(x)
+	}
+	for i := range n.Status.Problems {
+		p := &n.Status.Problems[i]
+		add(Finding{Weight: weightOf(p.Outcome), What: capital(p.Outcome), Text: p.Resource + problemText(p), Code: p.Code, Since: p.Since,
+			Next: "tako why " + p.Resource + " --node " + n.Name})
+	}
+	for i := range n.Spec.Holds {
+		h := &n.Spec.Holds[i]
+		add(Finding{Weight: Note, What: "Held", Text: holdText(h), Next: "tako resume " + subject})
+	}
+	for i := range f.Configs {
+		for _, x := range conflictsOf(&f.Configs[i], n.Name) {
+			add(x)
+		}
+	}
+	return sorted(list)
+}
+
+func problemText(p *v1alpha1.ResourceProblem) string {
+	text := " of " + p.Config
+	if p.Message != "" {
+		text += ": " + p.Message
+	}
+	if p.RetryAt != nil {
+		text += "; tried again at " + p.RetryAt.UTC().Format(time.RFC3339)
+	}
+	return text
+}
+
+func holdText(h *v1alpha1.NodeHold) string {
+	return fmt.Sprintf("%s is looked at and not changed, by %s until %s: %s", cmp.Or(h.Resource, h.Config, "everything"), h.Owner, h.Until.UTC().Format(time.RFC3339), h.Reason)
+}
+
+func weightOf(outcome string) Weight {
+	switch o, err := reason.ParseOutcome(outcome); {
+	case err != nil || o == reason.Unknown:
+		return Unclear
+	case o == reason.Deferred || o == reason.Blocked:
+		return Waiting
+	}
+	return Broken
+}
+
+// ofConditions is whether the host is there, and whether it is the one that it says.
+func ofConditions(n *v1alpha1.Node) []Finding {
+	var list []Finding
+	if c := meta.FindStatusCondition(n.Status.Conditions, node.Ready); c != nil && c.Status != metav1.ConditionTrue && c.Reason != node.Cloned {
+		list = append(list, Finding{Weight: Unclear, What: "Unknown", Text: c.Reason + ": " + c.Message, Since: c.LastTransitionTime})
+	}
+	for _, kind := range []string{node.Cloned, node.RollbackSuspected, node.Stale} {
+		if c := meta.FindStatusCondition(n.Status.Conditions, kind); c != nil && c.Status == metav1.ConditionTrue {
+			list = append(list, Finding{Weight: Broken, What: kind, Text: c.Message, Since: c.LastTransitionTime})
+		}
+	}
+	return list
+}
+
+// ofState is how the host stands to the newest signed state.
+func ofState(n *v1alpha1.Node) []Finding {
+	v := n.Status.Verdict
+	if v != nil {
+		refused := Finding{Weight: Broken, What: string(v.Type), Text: fmt.Sprintf("state %d: %s", v.Version, v.Message), Code: v.Code, Since: v.Since}
+		switch v.Type {
+		case v1alpha1.VerdictRejected, v1alpha1.VerdictQuarantined:
+			refused.Next = "tako history node/" + n.Name
+			return []Finding{refused}
+		case v1alpha1.VerdictWithheld:
+			refused.Next = "tako resume node/" + n.Name
+			return []Finding{refused}
+		}
+	}
+	assigned, applied := n.Status.AssignedHead, n.Status.AppliedHead
+	switch {
+	case assigned == nil:
+		return nil
+	case applied == nil:
+		return []Finding{{Weight: Waiting, What: "Not fetched", Text: fmt.Sprintf("state %d is there for it, and it has none yet", assigned.Version)}}
+	case applied.Version < assigned.Version || applied.Epoch < assigned.Epoch:
+		return []Finding{{Weight: Waiting, What: "Behind", Text: fmt.Sprintf("it has state %d, and state %d is there for it", applied.Version, assigned.Version)}}
+	}
+	return nil
+}
+
+// OfConfig is what is to be said of a config.
+func (f *Fleet) OfConfig(c *Config) []Finding {
+	subject := c.Argument()
+	var list []Finding
+	add := func(x Finding) {
+		x.Subject = subject
+		list = append(list, x)
+	}
+	if c.Status.ObservedGeneration < c.Meta.Generation {
+		add(Finding{Weight: Waiting, What: "Not looked at", Text: fmt.Sprintf("nobody has looked at generation %d yet", c.Meta.Generation)})
+	}
+	r := c.Status.Rollout
+	if r != nil {
+		if x, ok := ofRollout(c, r); ok {
+			add(x)
+		}
+	}
+	stalled := meta.FindStatusCondition(c.Status.Conditions, v1alpha1.ConditionStalled)
+	if stalled != nil && stalled.Status == metav1.ConditionTrue && (r == nil || rollout.Phase(r.Phase) != rollout.Halted) {
+		add(Finding{Weight: Broken, What: "Stalled", Text: stalled.Message, Code: codeIn(stalled.Reason), Since: stalled.LastTransitionTime})
+	}
+	if c.Spec.Rollout.Try != "" && r != nil && r.Target != "" {
+		add(Finding{Weight: Waiting, What: "Tried", Text: "hosts go back " + c.Spec.Rollout.Try + " after they took it up, unless it is confirmed",
+			Next: "tako rollout confirm " + subject})
+	}
+	list = append(list, conflictsOf(c, "")...)
+	return sorted(list)
+}
+
+func codeIn(text string) string {
+	if strings.HasPrefix(text, "TK") {
+		return text
+	}
+	return ""
+}
+
+// ofRollout is how the way of a revision over the nodes stands, unless it is complete.
+func ofRollout(c *Config, r *v1alpha1.RolloutStatus) (Finding, bool) {
+	x := Finding{What: r.Phase, Text: progress(r), Since: r.Since}
+	if r.Message != "" {
+		x.Text += "; " + r.Message
+	}
+	var evidence []string
+	for _, culprit := range r.Culprits {
+		evidence = append(evidence, strings.TrimSpace(fmt.Sprintf("node/%s: %s %s", culprit.Node, culprit.Code, culprit.Message)))
+	}
+	x.Evidence = strings.Join(evidence, "\n")
+	switch rollout.Phase(r.Phase) {
+	case rollout.Complete:
+		return x, false
+	case rollout.Halted:
+		x.Weight, x.Next = Broken, "tako rollout undo "+c.Argument()
+	case rollout.Paused:
+		x.Weight, x.Next = Note, "tako rollout resume "+c.Argument()
+	case rollout.Empty:
+		x.Weight, x.Text = Note, "it selects no node"
+	default:
+		x.Weight = Waiting
+	}
+	return x, true
+}
+
+// progress is how far a rollout is, in words.
+func progress(r *v1alpha1.RolloutStatus) string {
+	parts := []string{fmt.Sprintf("%d of %d nodes have %s", r.Done, r.Selected, r.Target)}
+	for _, part := range []struct {
+		count int32
+		words string
+	}{{r.OnTheWay, "on the way"}, {r.Failed, "failed"}, {r.Silent, "silent"}, {r.Unheard, "not heard yet"}, {r.Refused, "kept out"}, {r.Left, "left"}} {
+		if part.count > 0 {
+			parts = append(parts, fmt.Sprintf("%d %s", part.count, part.words))
+		}
+	}
+	return strings.Join(parts, ", ")
+}
+
+// conflictsOf are the conflicts of a config on a node, or on all.
+func conflictsOf(c *Config, onNode string) []Finding {
+	var list []Finding
+	for i := range c.Status.Conflicts {
+		x := &c.Status.Conflicts[i]
+		if onNode != "" && !slices.Contains(x.Nodes, onNode) {
+			continue
+		}
+		found := Finding{Weight: Broken, Subject: c.Argument(), What: "Conflict", Text: x.Message, Evidence: evidenceOf(c, x)}
+		if condition := meta.FindStatusCondition(c.Status.Conditions, v1alpha1.ConditionConflict); condition != nil {
+			found.Since = condition.LastTransitionTime
+		}
+		list = append(list, found)
+	}
+	return list
+}
+
+func evidenceOf(c *Config, x *v1alpha1.ConfigConflict) string {
+	lines := []string{"on " + strings.Join(x.Nodes, ", ")}
+	if more := int(x.NodeCount) - len(x.Nodes); more > 0 {
+		lines[0] += fmt.Sprintf(" and %d more nodes", more)
+	}
+	if x.Field != "" {
+		lines = append(lines, fmt.Sprintf("%s of %s: %q in %s, %q in %s", x.Field, x.Claim, x.Value, c.ID, x.OtherValue, x.Config))
+	}
+	return strings.Join(lines, "\n")
+}
+
+func capital(s string) string {
+	if s == "" {
+		return s
+	}
+	return strings.ToUpper(s[:1]) + s[1:]
+}
+
+// NodeTitle is a node on one line.
+func (f *Fleet) NodeTitle(n *v1alpha1.Node) string {
+	p := &n.Status.Promises
+	parts := []string{"node/" + n.Name, fmt.Sprintf("Kept %d · Repaired %d · Failed %d", p.Kept, p.Repaired, p.Failed)}
+	if n.Spec.Environment != "" {
+		parts = append(parts, "environment "+n.Spec.Environment)
+	}
+	if n.Status.LastHeard == nil {
+		return strings.Join(append(parts, "never heard"), "  ")
+	}
+	return strings.Join(append(parts, "last heard "+n.Status.LastHeard.UTC().Format(time.RFC3339)), "  ")
+}
+
+// OfRevision is where a revision is, and where its config has something else. The title is empty where no config has it.
+func (f *Fleet) OfRevision(namespace, name string) (title string, list []Finding) {
+	for i := range f.Configs {
+		c := &f.Configs[i]
+		if c.Meta.Namespace != namespace {
+			continue
+		}
+		has := false
+		var on, others []string
+		for j := range f.Nodes {
+			a := f.Assignments[f.Nodes[j].Name]
+			if a == nil {
+				continue
+			}
+			layer := layerOf(a, c.ID)
+			switch {
+			case layer == nil:
+			case layer.Revision == name:
+				on = append(on, f.Nodes[j].Name)
+			default:
+				others = append(others, f.Nodes[j].Name+" has "+layer.Revision)
+			}
+		}
+		has = len(on) > 0 || c.Status.Revision == name
+		if r := c.Status.Rollout; r != nil {
+			has = has || r.Target == name || r.Proven == name
+		}
+		if !has {
+			continue
+		}
+		title = "revision " + name + " of " + c.Argument()
+		if len(on) > 0 {
+			list = append(list, Finding{Weight: Note, Subject: c.Argument(), What: "Assigned", Text: fmt.Sprintf("%d nodes: %s", len(on), few(on))})
+		}
+		if c.Status.Revision == name && len(others) > 0 {
+			list = append(list, Finding{Weight: Waiting, Subject: c.Argument(), What: "Not there", Text: fmt.Sprintf("%d nodes: %s", len(others), few(others))})
+		}
+		if c.Status.Revision != name {
+			list = append(list, Finding{Weight: Note, Subject: c.Argument(), What: "Replaced", Text: "the newest revision is " + c.Status.Revision})
+		}
+		list = append(list, f.OfConfig(c)...)
+		return title, sorted(list)
+	}
+	return "", nil
+}
+
+// namesMax is how many nodes are named; the rest is counted.
+const namesMax = 10
+
+func few(names []string) string {
+	if len(names) <= namesMax {
+		return strings.Join(names, ", ")
+	}
+	return fmt.Sprintf("%s and %d more", strings.Join(names[:namesMax], ", "), len(names)-namesMax)
+}
