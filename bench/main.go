@@ -67,7 +67,7 @@ type row struct {
 func rows() []row {
 	return []row{
 		{"size", measureSize}, {"idle", measureIdle}, {"repair", measureRepair}, {"first", measureFirst}, {"check", measureCheck},
-		{"torn", measureTorn}, {"growth", measureGrowth}, {"peers", measurePeers}, {"api", measureAPI},
+		{"torn", measureTorn}, {"growth", measureGrowth}, {"peers", measurePeers}, {"api", measureAPI}, {"path", measurePath},
 	}
 }
 

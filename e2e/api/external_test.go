@@ -187,7 +187,7 @@ func externalOperations() []operation {
 		{name: "conflict", run: "kubectl apply --server-side --field-manager=other -f web.yaml", exit: 1, err: "conflict with"},
 		{name: "patch", run: `kubectl patch nc web --type=merge -p '{"metadata":{"labels":{"a":"b"}}}'`, out: "patched"},
 		{name: "watch", run: "timeout 2 kubectl get nc -w -o name", exit: 124, out: "nodeconfig.tako.dev/web"},
-		{name: "status", run: `kubectl patch node web-1 --subresource=status --type=merge -p '{"status":{"observedGeneration":1}}' -o jsonpath='{.status.observedGeneration}'`, out: "^1$"},
+		{name: "status", run: `kubectl patch nc web --subresource=status --type=merge -p '{"status":{"observedGeneration":1}}' -o jsonpath='{.status.observedGeneration}'`, out: "^1$"},
 		{name: "wait", run: "kubectl wait --for=jsonpath='{.metadata.labels.a}'=b nc/web", out: "condition met"},
 		{name: "secret", run: "kubectl create secret generic s --from-literal=a=b && kubectl get secret s -o jsonpath='{.data.a}'", out: "Yg=="},
 		{name: "delete", run: "kubectl delete nc,nodes --all", out: `"web" deleted.*"web-1" deleted`},

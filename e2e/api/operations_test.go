@@ -59,7 +59,7 @@ func getOperations() []operation {
 		{name: "create an event", run: "sed s/UID/$(kubectl get nc web -o jsonpath={.metadata.uid})/ event.yaml | kubectl create -f -", out: "event/web.1 created"},
 		{name: "create a configmap", run: "kubectl create configmap plain --from-literal=a=1", out: "configmap/plain created"},
 		{name: "create a secret", run: "kubectl create secret generic hidden --from-literal=password=swordfish", out: "secret/hidden created"},
-		{name: "table", run: "kubectl get nodeconfig", out: `^NAME +RESOURCES +REVISION +READY +AGE\nweb +2 `},
+		{name: "table", run: "kubectl get nodeconfig", out: `^NAME +RESOURCES +REVISION +ROLLOUT +READY +AGE\nweb +2 `},
 		{name: "table by short name", run: "kubectl get nc/web --no-headers", out: `^web +2 `},
 		{name: "wide", run: "kubectl get nc -o wide", out: `READY +MESSAGE +AGE`},
 		{name: "json", run: "kubectl get nc web -o json", out: `^\{\n +"apiVersion": "tako.dev/v1alpha1",\n +"kind": "NodeConfig"`},
@@ -175,19 +175,35 @@ func changeOperations() []operation {
 }
 
 func statusOperations() []operation {
+	// What is written here is a condition that nobody else writes, of a config that waits for nothing more.
+	const stated = `{"apiVersion":"tako.dev/v1alpha1","kind":"NodeConfig","metadata":{"name":"stated"},"spec":{"selector":{"matchLabels":{"no":"node"}},"resources":[]}}`
+	const condition = `{"type":"Tested","status":"False","reason":"Silent","message":"m","lastTransitionTime":"2026-01-01T00:00:00Z"}`
+	apply := func(status, reason string) string {
+		return `echo '{"apiVersion":"tako.dev/v1alpha1","kind":"NodeConfig","metadata":{"name":"stated"},"status":{"conditions":[{"type":"Tested","status":"` + status + `","reason":"` + reason +
+			`","message":"m","lastTransitionTime":"2026-01-01T00:00:00Z"}]}}' | kubectl apply --server-side --force-conflicts --subresource=status --field-manager=agent -f -`
+	}
+	const reason = `kubectl get nc stated -o jsonpath='{.status.conditions[?(@.type=="Tested")].reason}'`
 	return []operation{
-		{name: "the object leaves the status", run: `kubectl patch node web-1 --type=merge -p '{"metadata":{"labels":{"a":"b"}},"status":{"observedGeneration":9}}' -o yaml`, out: "a: b", none: "observedGeneration"},
-		{name: "the status is patched", run: `kubectl patch node web-1 --subresource=status --type=merge -p '{"status":{"observedGeneration":1,"conditions":[{"type":"Ready","status":"False","reason":"Silent","message":"m","lastTransitionTime":"2026-01-01T00:00:00Z"}]}}'`, out: "web-1 patched"},
-		{name: "the status leaves the object", run: `kubectl patch node web-1 --subresource=status --type=merge -p '{"metadata":{"labels":{"c":"d"}},"spec":{"environment":"other"}}' >/dev/null; kubectl get node web-1 -o yaml`, out: "environment: default.*status: \"False\"", none: "c: d|other"},
-		{name: "the status is read", run: "kubectl get node web-1 --subresource=status -o yaml", out: "reason: Silent"},
-		{name: "the status does not count", run: "kubectl get node web-1 -o jsonpath={.metadata.generation}", out: "^1$"},
-		{name: "wait in vain", run: "kubectl wait --for=condition=Ready --timeout=1s node/web-1", exit: 1, err: "timed out"},
-		{name: "wait", run: `kubectl wait --for=condition=Ready --timeout=20s node/web-1 & w=$!; kubectl patch node web-1 --subresource=status --type=merge -p '{"status":{"conditions":[{"type":"Ready","status":"True","reason":"Heard","message":"m","lastTransitionTime":"2026-01-01T00:00:00Z"}]}}' >/dev/null && wait $w`, out: "web-1 condition met"},
+		{name: "the object leaves the status", run: `kubectl patch node web-1 --type=merge -p '{"metadata":{"labels":{"a":"b"}},"status":{"observedGeneration":98765}}' -o yaml`, out: "a: b", none: "98765"},
+		{name: "nobody writes the status of a node", run: `kubectl patch node web-1 --subresource=status --type=merge -p '{"status":{"observedGeneration":98765}}'`, exit: 1, err: "NotFound|could not find"},
+		{name: "stated", run: `echo '` + stated + `' | kubectl create -f - && kubectl wait --for=condition=Ready --timeout=20s nc/stated`, out: "condition met"},
+		{name: "the status is patched", run: `kubectl patch nc stated --subresource=status --type=json -p '[{"op":"add","path":"/status/conditions/-","value":` + condition + `}]'`, out: "stated patched"},
+		{name: "the status leaves the object", run: `kubectl patch nc stated --subresource=status --type=merge -p '{"metadata":{"labels":{"c":"d"}},"spec":{"priority":7}}' >/dev/null; kubectl get nc stated -o yaml`, out: "reason: Silent", none: "c: d|priority: 7"},
+		{name: "the status is read", run: "kubectl get nc stated --subresource=status -o yaml", out: "reason: Silent"},
+		{name: "the status does not count", run: "kubectl get nc stated -o jsonpath={.metadata.generation}", out: "^1$"},
+		{name: "wait in vain", run: "kubectl wait --for=condition=Tested --timeout=1s nc/stated", exit: 1, err: "timed out"},
+		{name: "wait", run: `kubectl wait --for=condition=Tested --timeout=20s nc/stated & w=$!; ` + apply("True", "Heard") + ` >/dev/null && wait $w`, out: "stated condition met"},
 		{name: "wait for a value", run: "kubectl wait --for=jsonpath='{.spec.environment}'=default --timeout=10s node/web-1", out: "condition met"},
-		{name: "the column shows it", run: "kubectl get nodes", out: `NAME +ENVIRONMENT +READY .*\nweb-1 +default +True`},
-		{name: "status by server-side apply", run: `echo '{"apiVersion":"tako.dev/v1alpha1","kind":"Node","metadata":{"name":"web-1"},"status":{"facts":{"os.family":"debian"}}}' | kubectl apply --server-side --subresource=status --field-manager=agent -f - && kubectl get node web-1 -o jsonpath='{.status.facts} {.status.conditions[0].reason}'`, out: `{"os.family":"debian"} Heard`},
-		{name: "replace the status", run: `kubectl get node web-1 -o json | sed s/debian/alpine/ | kubectl replace --subresource=status -f - && kubectl get node web-1 -o jsonpath='{.status.facts}'`, out: "alpine"},
+		{name: "the columns of a node", run: "kubectl get nodes", out: `NAME +ENVIRONMENT +READY +HEAD +KEPT .*\nweb-1 +default `},
+		{name: "more of them", run: "kubectl get nodes -o wide", out: `HEARD +HELD +VERDICT +AGENT`},
+		{name: "the column of a config", run: "kubectl get nc stated", out: `NAME +RESOURCES +REVISION +ROLLOUT +READY .*\nstated +0 +stated-`},
+		{name: "status by server-side apply", run: apply("True", "Seen") + ` && ` + reason, out: `Seen$`},
+		{name: "replace the status", run: `kubectl get nc stated -o json | sed s/Seen/Replaced/ | kubectl replace --subresource=status -f - && ` + reason, out: "Replaced$"},
+		{name: "the other conditions stay", run: "kubectl wait --for=condition=Ready --timeout=20s nc/stated && kubectl delete nc stated", out: `condition met.*"stated" deleted`},
 		{name: "a kind without status", run: `kubectl patch configmap plain --subresource=status --type=merge -p '{}'`, exit: 1, err: "NotFound|could not find"},
+		{name: "nobody writes assignments", run: `echo '{"apiVersion":"tako.dev/v1alpha1","kind":"Assignment","metadata":{"name":"web-1"},"spec":{"nodeUID":"u"}}' | kubectl create -f -`, exit: 1, err: "Forbidden.*tako works it out from nodes and configs"},
+		{name: "assignments are read", run: "kubectl get asg"},
+		{name: "no host to ask", run: "kubectl get --raw /apis/tako.dev/v1alpha1/nodes/web-1/history", exit: 1, err: "ServiceUnavailable|unavailable|not connected"},
 	}
 }
 

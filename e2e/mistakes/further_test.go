@@ -20,7 +20,7 @@ func further() []mistake {
 		return mistake{name: name, spec: "resources:\n" + indented(list)}
 	}
 	empty := func(name, rest string) mistake { return mistake{name: name, spec: rest + "\nresources: []"} }
-	return []mistake{
+	return append(ofContents(resources),
 		empty("cluster-label", "selector: {matchLabels: {role: \"web server\"}}"),
 		empty("selector-key", "selector: {matchExpressions: [{key: \"a b\", operator: Exists}]}"),
 		empty("selector-value", "selector: {matchExpressions: [{key: zone, operator: In, values: [\"a b\"]}]}"),
@@ -33,8 +33,10 @@ func further() []mistake {
 		empty("max-unavailable-percent", "rollout: {maxUnavailable: \"101%\"}"),
 		empty("max-unavailable-word", "rollout: {maxUnavailable: \"few\"}"),
 		empty("halt-on-failed", "rollout: {haltOnFailed: -1}"),
+		empty("try-word", "rollout: {try: soon}"),
+		empty("try-long", "rollout: {try: 25h}"),
 		empty("priority-negative", "priority: -5"),
-		{name: "cluster-priority", cluster: true, spec: "priority: 100\nresources: []"},
+		mistake{name: "cluster-priority", cluster: true, spec: "priority: 100\nresources: []"},
 
 		resources("path-nul", `- {name: a, file: {path: "/a\0b"}}`),
 		resources("path-name-long", "- {name: a, file: {path: /"+strings.Repeat("n", 256)+"}}"),
@@ -78,7 +80,21 @@ func further() []mistake {
 		resources("cycle-of-two", "- {name: a, file: {path: /a}, notify: [web]}\n- {name: web, service: {}}\n- {name: b, file: {path: /b}, require: [web]}\n- {name: c, file: {path: /c}, require: [web], notify: [web]}"),
 		resources("cycle-of-three", "- {name: c, file: {path: /1}, require: [b]}\n- {name: b, file: {path: /2}, require: [a]}\n- {name: a, file: {path: /3}, require: [c]}"),
 		resources("cycles", "- {name: a, file: {path: /d}, require: [b]}\n- {name: b, file: {path: /c}, require: [a]}\n- {name: c, file: {path: /b}, require: [d]}\n- {name: d, file: {path: /a}, require: [c, a]}"),
-		{name: "cycle-in-cluster", cluster: true, spec: "resources:\n- {name: a, file: {path: /a}, require: [b]}\n- {name: b, file: {path: /b}, require: [a]}"},
+		mistake{name: "cycle-in-cluster", cluster: true, spec: "resources:\n- {name: a, file: {path: /a}, require: [b]}\n- {name: b, file: {path: /b}, require: [a]}"},
+	)
+}
+
+// ofContents lists those about where the content of a file comes from.
+func ofContents(resources func(name, list string) mistake) []mistake {
+	return []mistake{
+		resources("content-twice", "- {name: a, file: {path: /a, content: b, contentFrom: {secret: {name: web, key: k}}}}"),
+		resources("content-from-nowhere", "- {name: a, file: {path: /a, contentFrom: {}}}"),
+		resources("content-from-both", "- {name: a, file: {path: /a, contentFrom: {secret: {name: web, key: k}, configMap: {name: web, key: k}}}}"),
+		resources("content-without-key", "- {name: a, file: {path: /a, contentFrom: {secret: {name: web}}}}"),
+		resources("content-names", "- {name: a, file: {path: /a, contentFrom: {configMap: {name: My_Web, key: a/b}}}}"),
+		resources("content-namespace", "- {name: a, file: {path: /a, contentFrom: {secret: {namespace: prod, name: web, key: k}}}}"),
+		resources("content-expanded", "- {name: a, file: {path: /a, contentFrom: {secret: {name: web, key: k}}}, expand: true}"),
+		{name: "content-in-cluster", cluster: true, spec: "resources:\n- {name: a, file: {path: /a, contentFrom: {secret: {name: web, key: k}}}}"},
 	}
 }
 

@@ -1,0 +1,152 @@
+package load
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+)
+
+// Fleet is a running `tako up`: a server and one agent.
+type Fleet struct {
+	Server
+	Root  string // what stands for / on the host
+	Agent int    // process
+	Node  string
+}
+
+// StartFleet starts `tako up`, the program at a path, in a directory, with files to apply, and waits until it has said that the host
+// is as declared. The caller ends it with Stop.
+func StartFleet(ctx context.Context, program, dir string, files ...string) (*Fleet, error) {
+	const node = "bench"
+	args := []string{"up", "--dir", dir, "--node", node}
+	for _, f := range files {
+		args = append(args, "-f", f)
+	}
+	said := &awaited{prefix: "Server and agent run.", at: make(chan time.Time, 1)}
+	cmd := exec.CommandContext(ctx, program, args...)
+	cmd.Stdout, cmd.Stderr = said, said
+	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
+	cmd.WaitDelay = serverStopMax
+	start := time.Now()
+	if err := cmd.Start(); err != nil {
+		return nil, err
+	}
+	data := filepath.Join(dir, "server")
+	f := &Fleet{Server: Server{PID: cmd.Process.Pid, dir: data, cmd: cmd, said: &saying{}, ended: make(chan error, 1)}, Root: filepath.Join(dir, "host"), Node: node}
+	go func() { f.ended <- cmd.Wait() }()
+	late := time.NewTimer(readyMax)
+	defer late.Stop()
+	select {
+	case at := <-said.at:
+		f.Took = at.Sub(start)
+	case err := <-f.ended:
+		return nil, fmt.Errorf("tako up ended: %v: %s", errors.Join(err, ctx.Err()), said)
+	case <-late.C:
+		return nil, errors.Join(fmt.Errorf("tako up is not ready after %v: %s", readyMax, said), f.Kill())
+	}
+	if err := f.enterFleet(ctx); err != nil {
+		return nil, errors.Join(err, f.Kill())
+	}
+	return f, nil
+}
+
+func (f *Fleet) enterFleet(ctx context.Context) error {
+	config, err := clientcmd.BuildConfigFromFlags("", f.Kubeconfig())
+	if err != nil {
+		return err
+	}
+	if f.trust, err = rest.TLSConfigFor(config); err != nil {
+		return err
+	}
+	f.url = config.Host
+	children, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", f.PID, f.PID))
+	if err != nil {
+		return err
+	}
+	for child := range strings.FieldsSeq(string(children)) {
+		if f.Agent, err = strconv.Atoi(child); err != nil {
+			return err
+		}
+	}
+	c := f.Client()
+	defer c.Leave()
+	return c.do(ctx, http.MethodGet, "/readyz", nil)
+}
+
+// Kubeconfig is the path of the administrator's.
+func (s *Server) Kubeconfig() string { return filepath.Join(s.dir, "admin.kubeconfig") }
+
+// Put creates or replaces an object.
+func (c *Client) Put(ctx context.Context, path string, body []byte) error {
+	return c.do(ctx, http.MethodPut, path, body)
+}
+
+// Post creates an object.
+func (c *Client) Post(ctx context.Context, path string, body []byte) error {
+	return c.do(ctx, http.MethodPost, path, body)
+}
+
+// Sum adds up the samples of a metric of the server whose labels do not hold a text.
+func (c *Client) Sum(ctx context.Context, metric, without string) (float64, error) {
+	text, err := c.Get(ctx, "/metrics")
+	if err != nil {
+		return 0, err
+	}
+	sum, found := 0.0, false
+	for line := range strings.Lines(string(text)) {
+		if !strings.HasPrefix(line, metric+"{") || strings.Contains(line, without) {
+			continue
+		}
+		value, err := strconv.ParseFloat(strings.TrimSpace(line[strings.LastIndexByte(line, ' ')+1:]), 64)
+		if err != nil {
+			return 0, fmt.Errorf("metric %q: %w", line, err)
+		}
+		sum, found = sum+value, true
+	}
+	if !found {
+		return 0, fmt.Errorf("the server has no metric %s", metric)
+	}
+	return sum, nil
+}
+
+// awaited waits for a line, and keeps all that was said.
+type awaited struct {
+	prefix string
+	at     chan time.Time // gets one value
+
+	mu   sync.Mutex // guards all
+	all  bytes.Buffer
+	told bool
+}
+
+// Write takes what the program says.
+func (a *awaited) Write(p []byte) (int, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.all.Write(p)
+	if !a.told && bytes.Contains(a.all.Bytes(), []byte(a.prefix)) {
+		a.told = true
+		a.at <- time.Now()
+	}
+	return len(p), nil
+}
+
+// String is what was said.
+func (a *awaited) String() string {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.all.String()
+}

@@ -1,0 +1,280 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"tako.dev/tako/bench/load"
+)
+
+// Bars of the way from a declaration to a fleet.
+const (
+	upMax             = 3 * time.Second
+	actMedianMax      = 50 * time.Millisecond
+	actLateMax        = 150 * time.Millisecond
+	tenAnonymousMax   = 70 << 10 // kB, server with ten hosts
+	joinedAnonymous   = 7 << 10  // kB, agent with 1,000 files
+	oneOfManyBytesMax = 1 << 10  // beside the body
+)
+
+const (
+	hosts    = 10
+	acts     = 200  // changes one after the other
+	actsFast = 30   // with -quick
+	files    = 1000 // of a config with many
+	actWait  = 30 * time.Second
+)
+
+// configPath is where the configs of the host are.
+const configPath = "/apis/tako.dev/v1alpha1/namespaces/default/nodeconfigs"
+
+// measurePath measures a server with real agents.
+func measurePath(ctx context.Context, b *bench) error {
+	before := busy()
+	if err := b.pathPrograms(ctx); err != nil {
+		return err
+	}
+	var errs []error
+	for _, part := range []func(context.Context) error{b.pathUp, b.pathAct, b.pathIdle} {
+		if err := part(ctx); err != nil {
+			errs = append(errs, err)
+		}
+		if ctx.Err() != nil {
+			break
+		}
+	}
+	b.table.add("path: load of the machine before, after", before+", "+busy(), "stated", noVerdict)
+	return errors.Join(errs...)
+}
+
+// pathPrograms builds both programs beside each other, as they are packaged.
+func (b *bench) pathPrograms(ctx context.Context) error {
+	dir, err := b.newDir()
+	if err != nil {
+		return err
+	}
+	b.tako, b.agent = filepath.Join(dir, "tako"), filepath.Join(dir, "tako-agent")
+	return errors.Join(compile(ctx, b.tako, "", "./cmd/tako"), compile(ctx, b.agent, "", "./cmd/tako-agent"))
+}
+
+// pathUp measures `tako up` until the example is converged.
+func (b *bench) pathUp(ctx context.Context) error {
+	var took sample
+	for range b.rounds {
+		dir, err := b.newDir()
+		if err != nil {
+			return err
+		}
+		f, err := load.StartFleet(ctx, b.tako, dir, "examples/hello")
+		if err != nil {
+			return err
+		}
+		took = append(took, f.Took)
+		if err := f.Stop(); err != nil {
+			return err
+		}
+	}
+	b.table.add("path: tako up from exec to hello converged", took.spread(), "<= 3 s", judge(took.median() <= upMax))
+	return nil
+}
+
+// manifest is a config of files; changed says which of them has another content, in which round.
+func manifest(name string, n, changed, round int) ([]byte, error) {
+	resources := make([]any, n)
+	for i := range resources {
+		text := content(i)
+		if i == changed {
+			text = fmt.Sprintf("round %d\n", round)
+		}
+		resources[i] = map[string]any{"name": fmt.Sprintf("f%d", i), "file": map[string]any{"path": fmt.Sprintf("/%s-%d", name, i), "content": text}}
+	}
+	return json.Marshal(map[string]any{
+		"apiVersion": "tako.dev/v1alpha1", "kind": "NodeConfig", "metadata": map[string]any{"name": name},
+		"spec": map[string]any{"resources": resources, "rollout": map[string]any{"maxUnavailable": "100%"}},
+	})
+}
+
+// pathAct measures how long a change takes to the disk of the host, and how many bytes it moves.
+func (b *bench) pathAct(ctx context.Context) error {
+	dir, err := b.newDir()
+	if err != nil {
+		return err
+	}
+	f, err := load.StartFleet(ctx, b.tako, dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(b.oneChange(ctx, f), b.manyFiles(ctx, f), f.Stop())
+}
+
+func (b *bench) oneChange(ctx context.Context, f *load.Fleet) error {
+	c := f.Client()
+	defer c.Leave()
+	rounds := acts
+	if b.quick {
+		rounds = actsFast
+	}
+	var took sample
+	for round := range rounds + 1 {
+		body, err := manifest("one", 1, 0, round)
+		if err != nil {
+			return err
+		}
+		start := time.Now()
+		if round == 0 {
+			err = c.Post(ctx, configPath, body)
+		} else {
+			err = c.Put(ctx, configPath+"/one", body)
+		}
+		if err == nil {
+			err = awaitFile(ctx, filepath.Join(f.Root, "one-0"), fmt.Sprintf("round %d\n", round))
+		}
+		if err != nil {
+			return err
+		}
+		if round > 0 { // the first one makes the layer
+			took = append(took, time.Since(start))
+		}
+		// The rollout and its reports are over, so that rounds do not meet.
+		if err := pause(ctx, 100*time.Millisecond); err != nil {
+			return err
+		}
+	}
+	b.table.add("path: apply of one change until it is on the host's disk", took.String(), "<= 50 ms, p99 <= 150 ms",
+		judge(took.median() <= actMedianMax && took.at(0.99) <= actLateMax))
+	return nil
+}
+
+// awaitFile waits until a file has a content.
+func awaitFile(ctx context.Context, path, content string) error {
+	end := time.Now().Add(actWait)
+	for {
+		got, err := os.ReadFile(path)
+		if err == nil && string(got) == content {
+			return nil
+		}
+		if time.Now().After(end) {
+			return fmt.Errorf("%s is %q after %v (%v), want %q", path, got, actWait, err, content)
+		}
+		// As fine as what is measured needs, and far from keeping a core busy.
+		if err := pause(ctx, 200*time.Microsecond); err != nil {
+			return err
+		}
+	}
+}
+
+// sentBytes is the metric of what the server has sent to hosts, by call.
+const sentBytes = "tako_transfer_sent_bytes_total"
+
+// manyFiles measures what one changed file of many moves, and what the agent then takes.
+func (b *bench) manyFiles(ctx context.Context, f *load.Fleet) error {
+	c := f.Client()
+	defer c.Leave()
+	body, err := manifest("many", files, -1, 0)
+	if err != nil {
+		return err
+	}
+	if err := c.Post(ctx, configPath, body); err != nil {
+		return err
+	}
+	last := files - 1
+	if err := awaitFile(ctx, filepath.Join(f.Root, fmt.Sprintf("many-%d", last)), content(last)); err != nil {
+		return err
+	}
+	if err := pause(ctx, time.Second); err != nil { // the report of it is sent
+		return err
+	}
+	before, err := c.Sum(ctx, sentBytes, `"watch"`)
+	if err != nil {
+		return err
+	}
+	if body, err = manifest("many", files, last, 1); err != nil {
+		return err
+	}
+	if err := c.Put(ctx, configPath+"/many", body); err != nil {
+		return err
+	}
+	if err := awaitFile(ctx, filepath.Join(f.Root, fmt.Sprintf("many-%d", last)), "round 1\n"); err != nil {
+		return err
+	}
+	after, err := c.Sum(ctx, sentBytes, `"watch"`)
+	if err != nil {
+		return err
+	}
+	b.table.add("path: bytes for one changed file of 1,000 on one host, body of some 100 B with it", fmt.Sprintf("%.0f B", after-before), "<= 1 KB", judge(after-before <= oneOfManyBytesMax))
+	if err := pause(ctx, b.rest); err != nil {
+		return err
+	}
+	anonymous, resident, err := process(f.Agent).memory()
+	if err != nil {
+		return err
+	}
+	b.table.add("path: idle memory of a joined agent with 1,000 files: RssAnon", fmt.Sprintf("%s (RSS %s)", megabytes(anonymous), megabytes(resident)), "<= 7 MB", judge(anonymous <= joinedAnonymous))
+	return nil
+}
+
+// pathIdle measures what a server takes that ten hosts have joined.
+func (b *bench) pathIdle(ctx context.Context) (err error) {
+	dir, err := b.newDir()
+	if err != nil {
+		return err
+	}
+	f, err := load.StartFleet(ctx, b.tako, dir, "examples/hello")
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, f.Stop()) }()
+	for i := range hosts - 1 {
+		stop, err := b.newHost(ctx, f, fmt.Sprintf("bench-%d", i))
+		if err != nil {
+			return err
+		}
+		defer stop()
+	}
+	if err := pause(ctx, b.rest); err != nil {
+		return err
+	}
+	anonymous, resident, err := process(f.PID).memory()
+	if err != nil {
+		return err
+	}
+	b.table.add(fmt.Sprintf("path: idle memory of a server with %d hosts: RssAnon", hosts), fmt.Sprintf("%s (RSS %s)", megabytes(anonymous), megabytes(resident)), "<= 70 MB", judge(anonymous <= tenAnonymousMax))
+	return nil
+}
+
+// newHost lets one more agent join, in a directory of its own, and starts it.
+func (b *bench) newHost(ctx context.Context, f *load.Fleet, name string) (stop func(), err error) {
+	dir, err := b.newDir()
+	if err != nil {
+		return nil, err
+	}
+	token := exec.CommandContext(ctx, b.tako, "token", "create", "join", "--environment", "default", "--name", name)
+	token.Env = append(os.Environ(), "KUBECONFIG="+f.Kubeconfig())
+	line, err := token.Output()
+	if err != nil {
+		return nil, fmt.Errorf("make a token: %w", err)
+	}
+	join := exec.CommandContext(ctx, b.agent, "join", "-", "--root", dir, "--name", name)
+	join.Stdin = bytes.NewReader(line)
+	if out, err := join.CombinedOutput(); err != nil {
+		return nil, fmt.Errorf("join: %w: %s", err, strings.TrimSpace(string(out)))
+	}
+	run := exec.CommandContext(ctx, b.agent, "run", "--root", dir)
+	run.WaitDelay = stopMax
+	if err := run.Start(); err != nil {
+		return nil, err
+	}
+	return func() {
+		_ = run.Process.Signal(syscall.SIGTERM)
+		_ = run.Wait() // what it ends with is not measured
+	}, nil
+}
