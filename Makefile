@@ -17,11 +17,11 @@ skips    = $(shell tools/needs.sh complete || echo -allow-skips)
 .DEFAULT_GOAL := test
 .PHONY: up down test needs check unit cases e2e fuzz bench soak mutants generate hooks help
 
-up: ## run the agent on examples/hello under a scratch root; Ctrl-C stops it
-	@CGO_ENABLED=0 go build -trimpath -ldflags '-s -w' -o bin/tako-agent ./cmd/tako-agent
+up: ## run a server and an agent on examples/hello, below .scratch; Ctrl-C stops them
+	@CGO_ENABLED=0 go build -trimpath -ldflags '-s -w' -o bin/ ./cmd/tako ./cmd/tako-agent
 	@tools/up.sh
 
-down: ## stop it, and leave nothing behind
+down: ## stop them, and leave nothing behind
 	@tools/down.sh
 
 # Every stage runs, also after one that failed; the last line counts.
