@@ -35,7 +35,7 @@ func (l *loop) transfer(ctx context.Context) error {
 		return ask(ctx, l, func() (wire.Report, error) { return l.tell(), nil })
 	}
 	c, err := client.New(client.Options{Store: j.held, Host: h, Identity: j.identity, Log: log, Dial: j.links.Dial,
-		Session: wire.Session{ID: string(trust.NewToken(trust.TokenJoin).ID()), Start: j.life.Starts}})
+		Session: wire.Session{ID: string(trust.NewToken(trust.TokenJoin).ID()), Start: j.held.Life().Starts}})
 	if err != nil {
 		return err
 	}

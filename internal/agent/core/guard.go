@@ -38,7 +38,7 @@ func Guard(have, want iter.Seq[declare.Claim], consent uint8) *reason.Error {
 	}
 	return &reason.Error{Code: reason.DeletionsWithheld, Doing: "take the new state",
 		Cause: fmt.Errorf("it deletes %d of %d resources, %s among them", deleted, all, first),
-		Hint:  "if that is meant so, set spec.allowDeletions of the node to the root that was withheld"}
+		Hint:  "if that is meant so, `tako resume node/NAME` lets it come"}
 }
 
 // deathsMax is how often the agent may die on its way to a state before that is taken for the reason. Once and twice may be chance:
