@@ -86,6 +86,9 @@ type RolloutStatus struct {
 	Target string `json:"target,omitempty"`
 	// TargetPriority is the priority with which it comes.
 	TargetPriority int32 `json:"targetPriority,omitempty"`
+	// TargetRoot is the root of the layer that it compiles to: 64 hexadecimal digits. It changes with the revision, and with the values
+	// of Secrets and ConfigMaps that the revision takes. Empty while there is none.
+	TargetRoot string `json:"targetRoot,omitempty"`
 	// Since is when it came to that phase with that target.
 	// +optional
 	Since metav1.Time `json:"since,omitzero"`
@@ -93,6 +96,8 @@ type RolloutStatus struct {
 	Proven string `json:"proven,omitempty"`
 	// ProvenPriority is the priority that it had.
 	ProvenPriority int32 `json:"provenPriority,omitempty"`
+	// ProvenRoot is the root that it had.
+	ProvenRoot string `json:"provenRoot,omitempty"`
 	// ProvenAt is when they had.
 	ProvenAt *metav1.Time `json:"provenAt,omitempty"`
 	// Selected counts the nodes.

@@ -22,10 +22,11 @@ type reference struct {
 	resource  string // secrets or configmaps
 	namespace string
 	name      string
+	key       string // of its data: who may not read an object brings no other value of it to a host either
 }
 
 func compareReferences(a, b reference) int {
-	return cmp.Or(cmp.Compare(a.resource, b.resource), cmp.Compare(a.namespace, b.namespace), cmp.Compare(a.name, b.name))
+	return cmp.Or(cmp.Compare(a.resource, b.resource), cmp.Compare(a.namespace, b.namespace), cmp.Compare(a.name, b.name), cmp.Compare(a.key, b.key))
 }
 
 // references are what an object takes contents from, each with the name of a resource that does.
@@ -45,7 +46,7 @@ func references(o runtime.Object) map[reference]string {
 	found := map[reference]string{}
 	add := func(by, resource string, s *declare.KeySelector) {
 		if s != nil {
-			found[reference{resource, cmp.Or(namespace, s.Namespace), s.Name}] = by
+			found[reference{resource, cmp.Or(namespace, s.Namespace), s.Name, s.Key}] = by
 		}
 	}
 	for i := range resources {

@@ -1,6 +1,7 @@
 package admission
 
 import (
+	"cmp"
 	"strings"
 	"testing"
 
@@ -14,12 +15,14 @@ import (
 	"tako.dev/tako/declare"
 )
 
-// from is files with contents from Secrets, by SECRET or NAMESPACE/SECRET, and from ConfigMaps, which begin with an @.
+// from is files with contents from Secrets, by SECRET or NAMESPACE/SECRET, and from ConfigMaps, which begin with an @. A #KEY at the end
+// says which value.
 func from(sources ...string) []declare.Resource {
 	resources := []declare.Resource{{Name: "plain", File: &declare.File{Path: "/plain"}}, {Name: "vim", Package: &declare.Package{}}}
 	for _, text := range sources {
 		name, isMap := strings.CutPrefix(text, "@")
-		s := &declare.KeySelector{Name: name, Key: "k"}
+		name, key, _ := strings.Cut(name, "#")
+		s := &declare.KeySelector{Name: name, Key: cmp.Or(key, "k")}
 		if namespace, name, ok := strings.Cut(name, "/"); ok {
 			s.Namespace, s.Name = namespace, name
 		}
@@ -66,6 +69,8 @@ func TestRightsToContents(t *testing.T) {
 		{what: "what was there before", by: "nobody", obj: config("web"), old: config("web", "@any")},
 		{what: "one more", by: "ann", obj: config("web", "db", "@any"), old: config("web"), refused: `"db"`},
 		{what: "a map instead of the secret", by: "nobody", obj: config("@web"), old: config("web"), refused: `configmaps "web"`},
+		{what: "another value of the secret", by: "nobody", obj: config("web#private"), old: config("web#public"), refused: `may not get secrets "web"`},
+		{what: "another value of what she may read", by: "ann", obj: config("web#private"), old: config("web#public")},
 		{what: "of another namespace", by: "nobody", obj: cluster("qa/web"), old: cluster("prod/web"), refused: `"qa"`},
 		{what: "a revision of one's own", by: "nobody", obj: revision("web"), refused: `may not get secrets "web"`},
 		{what: "the server's revision", by: user.APIServerUser, groups: []string{user.SystemPrivilegedGroup}, obj: revision("web")},

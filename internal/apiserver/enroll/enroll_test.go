@@ -149,6 +149,8 @@ func testReplaced(t *testing.T, f *fleet) {
 	}
 	f.shift = 0
 	n := f.node("p-1")
+	n.Status.AppliedHead, n.Status.Agent = &v1alpha1.AppliedHead{Epoch: 1, Version: 1 << 60}, &v1alpha1.NodeAgent{Session: "old"}
+	f.must(f.store.local.UpdateStatus(t.Context(), n))
 	n.Spec.ApprovedKey = asked.Key
 	f.must(f.store.local.Update(t.Context(), n))
 	cert, after := f.joins(fresh, "p-1", "")
@@ -157,6 +159,9 @@ func testReplaced(t *testing.T, f *fleet) {
 	}
 	if s := f.node("p-1").Status; s.JoinRequest != nil || s.Identity.Key != fresh.key.Digest() || !bytes.Equal(s.Identity.SealingKey, fresh.sealing.Public()) || s.Identity.Token != "" {
 		t.Errorf("the node's status is %+v, %+v", s.JoinRequest, s.Identity)
+	}
+	if s := f.node("p-1").Status; s.AppliedHead != nil || s.Agent != nil {
+		t.Errorf("what the old one has said is taken for what the new one says: %+v %+v", s.AppliedHead, s.Agent)
 	}
 	if _, err := f.Identify(cert); err != nil {
 		t.Errorf("the new one: %v", err)

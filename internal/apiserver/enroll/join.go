@@ -151,6 +151,8 @@ func (m *Members) identify(ctx context.Context, node *v1alpha1.Node, h host, t *
 		node.Status.Identity.Token = t.Name
 	}
 	node.Status.JoinRequest = nil
+	// What the host before has said of itself says nothing of this one.
+	node.Status.AppliedHead, node.Status.Verdict, node.Status.Problems, node.Status.Agent = nil, nil, nil, nil
 	return m.written("make a host node "+h.name, m.opts.Objects.UpdateStatus(ctx, node))
 }
 

@@ -8835,6 +8835,13 @@ func schema_takodev_tako_api_v1alpha1_RolloutStatus(ref common.ReferenceCallback
 							Format:      "int32",
 						},
 					},
+					"targetRoot": {
+						SchemaProps: spec.SchemaProps{
+							Description: "TargetRoot is the root of the layer that it compiles to: 64 hexadecimal digits. It changes with the revision, and with the values of Secrets and ConfigMaps that the revision takes. Empty while there is none.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
 					"since": {
 						SchemaProps: spec.SchemaProps{
 							Description: "Since is when it came to that phase with that target.",
@@ -8853,6 +8860,13 @@ func schema_takodev_tako_api_v1alpha1_RolloutStatus(ref common.ReferenceCallback
 							Description: "ProvenPriority is the priority that it had.",
 							Type:        []string{"integer"},
 							Format:      "int32",
+						},
+					},
+					"provenRoot": {
+						SchemaProps: spec.SchemaProps{
+							Description: "ProvenRoot is the root that it had.",
+							Type:        []string{"string"},
+							Format:      "",
 						},
 					},
 					"provenAt": {

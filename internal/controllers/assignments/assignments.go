@@ -14,6 +14,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"tako.dev/tako/api/v1alpha1"
+	"tako.dev/tako/internal/catalog"
 	"tako.dev/tako/internal/controllers/layers"
 	"tako.dev/tako/internal/controllers/presence"
 	"tako.dev/tako/internal/reason"
@@ -37,6 +38,8 @@ type Objects interface {
 type Layers interface {
 	// Of is the layer that a revision of a config compiles to now.
 	Of(ctx context.Context, config, revision string) (*layers.Layer, error)
+	// At is the layer of a config at a root, if it is kept.
+	At(config string, root catalog.Digest) (*layers.Layer, bool)
 	// WrapFor seals a key to a node.
 	WrapFor(to layers.Recipient, key layers.KeyUse) ([]byte, error)
 }
@@ -79,8 +82,9 @@ type Options struct {
 }
 
 const (
-	// burstWait is how long a round waits for what comes with what has called for it: ours, as long as the watches take to tell of one
-	// write more, and short against what a change may take.
+	// burstWait is how long a round waits at least for what comes with what has called for it: ours, as long as the watches take to tell
+	// of one write more, and short against what a change may take. One that follows a long decision waits as long as that took, so that
+	// decisions take half of a core at most.
 	burstWait = 2 * time.Millisecond
 	// writesMax is how many objects are written at once: they wait for the disk of the store, which writes them together.
 	writesMax = 32
@@ -157,7 +161,6 @@ func (a *Assignments) Run(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case <-timer:
-			continue
 		case <-a.nudge:
 		case <-a.options.Presence.Changed():
 		case <-a.options.Changes.C():
@@ -165,7 +168,7 @@ func (a *Assignments) Run(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-time.After(burstWait):
+		case <-time.After(max(burstWait, w.thought)):
 		}
 	}
 }

@@ -9,6 +9,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"tako.dev/tako/api/v1alpha1"
 	"tako.dev/tako/declare"
@@ -279,7 +280,8 @@ func TestTryAndConfirm(t *testing.T) {
 	trying := declare.Rollout{MaxUnavailable: "100%", Try: "1m30s"}
 	for _, content := range []string{"two", "three"} {
 		revision := r.declare("qa", "web", content, trying)
-		r.settles("qa", "web", revision, "Complete")
+		r.settles("qa", "web", revision, "Rolling") // the host has it, and may still go back
+		r.eventually("it is assigned", func() string { return unless(slices.Equal(r.assigned("a"), []string{revision}), "not yet") })
 		try := r.assignment("a").Spec.Try
 		if try == nil || try.Seconds != 90 || try.Config != "NodeConfig/qa/web" || "sha256:"+try.Fallback != before.Root || len(try.Layers) != 1 || try.Layers[0].Revision != one {
 			t.Fatalf("with %s: tries %+v, before it was %+v", content, try, before)
@@ -290,6 +292,7 @@ func TestTryAndConfirm(t *testing.T) {
 	if got := r.assigned("a"); !slices.Equal(got, []string{confirmed}) {
 		t.Errorf("it has %v", got)
 	}
+	r.settles("qa", "web", confirmed, "Complete")
 }
 
 // The keys of secrets are sealed once; another value, another key, and another node key are sealed anew.
@@ -439,17 +442,101 @@ func TestNothingIsWrittenTwice(t *testing.T) {
 	r.wantCondition(c, v1alpha1.ConditionReady, metav1.ConditionTrue, "Complete")
 }
 
-// Values that a revision names may change under it: the root on the nodes follows, and the rollout is still over.
-func TestOtherContentOfARevision(t *testing.T) {
+// Values that a revision takes may change under it: that goes from node to node, halts, and goes back with the value.
+func TestOtherContentIsPaced(t *testing.T) {
 	r := newRig(t)
-	r.join("a", "qa")
-	one := r.declare("qa", "web", "one", allAtOnce)
+	names := []string{"n0", "n1", "n2"}
+	for _, name := range names {
+		r.join(name, "qa")
+	}
+	const config = "NodeConfig/qa/web"
+	one := r.declare("qa", "web", "one", declare.Rollout{MaxUnavailable: "1"})
+	before := r.settles("qa", "web", one, "Complete").Status.Rollout.TargetRoot
+	r.badRoots = func(root string) bool { return root != before }
+	r.layers.set(config, func() { r.layers.salt[config] = "another" })
+	c := r.settles("qa", "web", one, "Halted")
+	if s := c.Status.Rollout; s.TargetRoot == before || s.ProvenRoot != before || s.Failed != 1 || s.Left != 2 {
+		t.Errorf("halted with %+v", s)
+	}
+	others := func() int {
+		n := 0
+		for _, name := range names {
+			if r.assignment(name).Spec.Layers[0].Root != before {
+				n++
+			}
+		}
+		return n
+	}
+	if n := others(); n != 1 {
+		t.Errorf("%d nodes have the other content", n)
+	}
+	r.stop()
+	r.layers.forget() // what the others have cannot be made any more
+	for _, g := range r.agents {
+		g.enforce = nil
+	}
+	r.begin()
+	r.settles("qa", "web", one, "Halted")
+	fresh := r.join("fresh", "qa")
+	r.eventually("the fresh node has an assignment", func() string { return unless(r.assignment("fresh").Spec.NodeUID == fresh.UID, "none") })
+	if got := r.assigned("fresh"); len(got) != 0 || others() != 1 {
+		t.Errorf("a fresh node has %v, %d have the other content", got, others())
+	}
+	r.layers.set(config, func() { delete(r.layers.salt, config) })
+	c = r.settles("qa", "web", one, "Complete")
+	if s := c.Status.Rollout; s.TargetRoot != before || others() != 0 || !slices.Equal(r.assigned("fresh"), []string{one}) {
+		t.Errorf("back with %+v, %d have the other content, the fresh one has %v", s, others(), r.assigned("fresh"))
+	}
+}
+
+// A host that was set up anew, and was to have what cannot be made any more, is one that has nothing.
+func TestHostThatLostWhatIsGone(t *testing.T) {
+	r := newRig(t)
+	nodes := map[string]types.UID{}
+	for _, name := range []string{"n0", "n1"} {
+		nodes[name] = r.join(name, "qa").UID
+	}
+	const config = "NodeConfig/qa/web"
+	one := r.declare("qa", "web", "one", declare.Rollout{MaxUnavailable: "1"})
+	before := r.settles("qa", "web", one, "Complete").Status.Rollout.TargetRoot
+	r.badRoots = func(root string) bool { return root != before }
+	r.layers.set(config, func() { r.layers.salt[config] = "another"; clear(r.layers.kept) })
+	r.settles("qa", "web", one, "Halted")
+	for name, uid := range nodes {
+		if r.assignment(name).Spec.Layers[0].Root == before {
+			r.agents[name].deaf = true
+			r.presence.say(uid, name, presence.Seen{Presence: node.Here, Believed: true, Report: &wire.Report{}})
+			r.eventually("it has nothing", func() string { return unless(len(r.assigned(name)) == 0, "not yet") })
+			r.agents[name].deaf = false
+		}
+	}
+	r.badRoots = nil
+	for _, g := range r.agents {
+		g.enforce = nil
+	}
 	r.settles("qa", "web", one, "Complete")
-	before := r.assignment("a").Spec.Layers[0]
-	r.layers.set("NodeConfig/qa/web", func() { r.layers.salt["NodeConfig/qa/web"] = "another" })
-	r.eventually("the root changes", func() string {
-		l := r.assignment("a").Spec.Layers[0]
-		return unless(l.Root != before.Root && l.Since.Equal(&before.Since), fmt.Sprintf("%+v", l))
-	})
-	r.settles("qa", "web", one, "Complete")
+}
+
+// Two configs that give up what the other takes change together on each node, and within the bounds of both.
+func TestConfigsSwapAClaim(t *testing.T) {
+	r := newRig(t)
+	for i := range 4 {
+		r.join(fmt.Sprint("n", i), "qa")
+	}
+	for round, names := range [][2]string{{"/etc/x", "/etc/y"}, {"/etc/y", "/etc/x"}, {"/etc/x", "/etc/y"}} {
+		r.path = map[string]string{"a": names[0], "b": names[1]}
+		a := r.declare("qa", "a", "of a", declare.Rollout{MaxUnavailable: "1"})
+		b := r.declare("qa", "b", "of b", declare.Rollout{MaxUnavailable: "2"})
+		r.settles("qa", "a", a, "Complete")
+		c := r.settles("qa", "b", b, "Complete")
+		r.eventually("no conflict is left", func() string {
+			c = r.config("qa", "b")
+			return unless(len(c.Status.Conflicts) == 0, fmt.Sprint(c.Status.Conflicts))
+		})
+		for i := range 4 {
+			if got := r.assigned(fmt.Sprint("n", i)); !slices.Equal(got, []string{a, b}) {
+				t.Errorf("round %d: n%d has %v", round, i, got)
+			}
+		}
+	}
 }

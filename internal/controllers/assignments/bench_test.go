@@ -145,3 +145,37 @@ func report(a *Assignments, w *world) {
 	}
 	a.absorb(w, time.Now())
 }
+
+// BenchmarkBulk is a round of a burst of 10,000 configs that select no node, of which 100 are new: without the writes.
+func BenchmarkBulk(b *testing.B) {
+	for _, hosts := range []int{0, 10} {
+		b.Run(fmt.Sprint("nodes=", hosts), func(b *testing.B) {
+			w, a, _ := benchWorld(b, hosts)
+			made := 0
+			burst := func(n int) {
+				for range n {
+					made++
+					c := &v1alpha1.NodeConfig{ObjectMeta: metav1.ObjectMeta{Namespace: "none", Name: fmt.Sprint("bulk", made%10_000), UID: "bulk", Generation: int64(1 + made/10_000)}}
+					revised(c, fmt.Sprint("r", made))
+					_ = a.configs[0].Update(c)
+				}
+			}
+			burst(10_000)
+			for range 10_000/statusesMax + 2 {
+				a.absorb(w, time.Now())
+				_ = a.round(b.Context(), w)
+			}
+			for b.Loop() {
+				burst(100)
+				a.absorb(w, time.Now())
+				a.compile(b.Context(), w, time.Now())
+				if err := a.agree(b.Context(), w, time.Now()); err != nil {
+					b.Fatal(err)
+				}
+				for _, j := range append(a.assignmentJobs(b.Context(), w, time.Now()), a.statusJobs(w, time.Now())...) {
+					j.done(nil)
+				}
+			}
+		})
+	}
+}

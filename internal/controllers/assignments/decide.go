@@ -3,11 +3,14 @@ package assignments
 import (
 	"cmp"
 	"context"
+	"errors"
+	"maps"
 	"reflect"
 	"slices"
 	"time"
 
 	"tako.dev/tako/internal/catalog"
+	"tako.dev/tako/internal/controllers/layers"
 	"tako.dev/tako/internal/fleet/assign"
 	"tako.dev/tako/internal/fleet/node"
 	"tako.dev/tako/internal/fleet/rollout"
@@ -31,9 +34,12 @@ func (a *Assignments) round(ctx context.Context, w *world) time.Time {
 		a.options.Log.Error("assignments cannot be decided", "err", err)
 		w.again = true
 		w.retry(now)
+		w.thought = time.Since(now)
 		return w.wakeAt()
 	}
-	a.write(ctx, w, now)
+	jobs := append(a.assignmentJobs(ctx, w, now), a.statusJobs(w, now)...)
+	w.thought = time.Since(now)
+	write(ctx, jobs)
 	return w.wakeAt()
 }
 
@@ -47,10 +53,8 @@ func (w *world) retry(now time.Time) {
 // dirtyConfigs are those whose rollouts are to be decided about, by ID.
 func (w *world) dirtyConfigs() []*config {
 	var dirty []*config
-	for _, c := range w.configs {
-		if c.dirty {
-			dirty = append(dirty, c)
-		}
+	for c := range w.dirty {
+		dirty = append(dirty, c)
 	}
 	slices.SortFunc(dirty, func(a, b *config) int { return cmp.Compare(a.id, b.id) })
 	return dirty
@@ -59,14 +63,14 @@ func (w *world) dirtyConfigs() []*config {
 // wakeAt is when time alone changes something.
 func (w *world) wakeAt() time.Time {
 	at := w.retryAt
-	for _, c := range w.configs {
+	if len(w.dirty) > 0 || w.unwritten { // something was written, or there is more to write
+		at = earlier(at, time.Now())
+	}
+	for c := range w.chosen {
 		at = earlier(at, c.wakeAt)
-		if c.dirty {
-			at = earlier(at, time.Now()) // something was written
-		}
-		if c.stale {
-			at = earlier(at, c.mayWrite)
-		}
+	}
+	for c := range w.stale {
+		at = earlier(at, c.mayWrite)
 	}
 	for _, h := range w.hosts {
 		at = earlier(at, h.wakeAt)
@@ -82,24 +86,86 @@ func earlier(a, b time.Time) time.Time {
 	return a
 }
 
-// compile finds out of the configs that are touched whether their newest revision makes a layer. One that does not goes to no node.
+// compile finds out what the newest revisions of the configs that are touched compile to now. One that makes no layer goes to no node.
+// What no node is for is not compiled.
 func (a *Assignments) compile(ctx context.Context, w *world, now time.Time) {
 	for _, c := range w.dirtyConfigs() {
 		c.fault = nil
-		if c.newest.Revision == "" {
+		if c.newest.Revision == "" || len(c.hosts) == 0 {
 			continue
 		}
-		if _, err := a.options.Layers.Of(ctx, c.id, c.newest.Revision); err != nil {
+		layer, err := a.options.Layers.Of(ctx, c.id, c.newest.Revision)
+		switch {
+		case err == nil && layer.Root.String() != c.newest.Root:
+			c.newest.Root, w.again = layer.Root.String(), true
+		case err != nil:
 			c.fault = err
 			if !lasting(err) {
 				w.retry(now)
 			}
 		}
+		a.findLost(ctx, c, w)
 	}
 }
 
+// findLost finds the hosts that were to have of a config what cannot be made any more, and say that they have nothing of it: a host that
+// was set up anew while a value went from node to node. To the config it is a host that has nothing. Otherwise it would wait for ever.
+func (a *Assignments) findLost(ctx context.Context, c *config, w *world) {
+	for _, h := range c.hosts {
+		lost := false
+		if l := layerOf(h.stored(), c.id); l != nil && h.lacks(c.id) {
+			_, err := layerAt(ctx, a.options.Layers, c.id, l.Revision, l.Root)
+			lost = err != nil && lasting(err)
+		}
+		if lost == h.lost[c.id] {
+			continue
+		}
+		if h.lost == nil {
+			h.lost = map[string]bool{}
+		}
+		h.lost[c.id], w.again = lost, true
+	}
+}
+
+// lacks: the host is there, and what it enforces, if anything, has nothing of a config.
+func (h *host) lacks(config string) bool {
+	r := h.seen.Report
+	if h.presence() != rollout.Heard || r == nil || r.Enforced.Version > 0 && len(r.Configs) == 0 {
+		return false
+	}
+	return !slices.ContainsFunc(r.Configs, func(x wire.ConfigReport) bool { return x.ID == config })
+}
+
 // lasting: it stays until an object changes, and then there is news of it.
-func lasting(err error) bool { return reason.Is(err, reason.LayerReference) }
+func lasting(err error) bool {
+	return reason.Is(err, reason.LayerReference) || reason.Is(err, reason.BodyTooLarge)
+}
+
+// layerAt is the layer of a revision at a root. Values that it takes from elsewhere may have changed: then it is had only as long as
+// this server keeps it, and otherwise the error is LayerReference, as that of all that stays until there is news of it.
+func layerAt(ctx context.Context, from Layers, config, revision, root string) (*layers.Layer, error) {
+	digest, err := layers.ParseRoot(root)
+	if err != nil {
+		return nil, err
+	}
+	if layer, ok := from.At(config, digest); ok {
+		return layer, nil
+	}
+	return compiled(ctx, from, config, revision, root)
+}
+
+// compiled is the layer of a revision at a root, if it compiles to that now: then every server can make it.
+func compiled(ctx context.Context, from Layers, config, revision, root string) (*layers.Layer, error) {
+	layer, err := from.Of(ctx, config, revision)
+	if err != nil {
+		return nil, err
+	}
+	if layer.Root.String() != root {
+		return nil, &reason.Error{Code: reason.LayerReference, Doing: "compile revision " + revision + " of " + config + " as it was",
+			Cause: errors.New("a value that it takes from a Secret or a ConfigMap has changed since")}
+	}
+	return layer, nil
+}
 
 // agree asks the rollouts of the touched configs who may go on, and what comes of it on the nodes, until both agree.
 func (a *Assignments) agree(ctx context.Context, w *world, now time.Time) error {
@@ -107,25 +173,23 @@ func (a *Assignments) agree(ctx context.Context, w *world, now time.Time) error 
 		for _, c := range w.dirtyConfigs() {
 			a.roll(ctx, c, w, now)
 		}
-		released := false
-		for _, c := range w.configs {
-			released = released || len(c.release) > 0
-		}
-		if !w.again && !released && !w.released {
+		if !w.again && len(w.releasing) == 0 && !w.released {
 			return nil
 		}
+		w.released = len(w.releasing) > 0
 		v := a.view(ctx, w, now)
 		d, err := assign.Decide(v)
 		if err != nil {
 			return err
 		}
-		w.again, w.released = w.revisions.missing, released
+		w.again = w.revisions.missing
 		if !w.take(&d) {
 			return nil
 		}
 	}
 	for _, c := range w.dirtyConfigs() { // what was decided is right, and may not be all that can go on
-		c.dirty, c.wakeAt = false, earlier(c.wakeAt, now.Add(retryAfter))
+		w.clean(c)
+		c.wakeAt = earlier(c.wakeAt, now.Add(retryAfter))
 	}
 	return nil
 }
@@ -133,38 +197,50 @@ func (a *Assignments) agree(ctx context.Context, w *world, now time.Time) error 
 // roll decides about one rollout, and notes who goes on. That stays so until something touches the config: also when it could not be
 // written.
 func (a *Assignments) roll(ctx context.Context, c *config, w *world, now time.Time) {
-	d := rollout.Decide(c.view(w.began), now)
-	if d.Status.Proven != c.was.Proven {
+	v := c.view(w.began)
+	c.gone = a.isGone(ctx, c, w, now)
+	v.Gone = c.gone
+	d := rollout.Decide(v, now)
+	if len(c.hosts) > 0 && d.Status.Proven != c.was.Proven {
 		w.again = true
 	}
-	c.was, c.wakeAt, c.dirty, c.stale = d.Status, d.WakeAt, false, true
+	c.was, c.wakeAt = d.Status, d.WakeAt
+	w.clean(c)
+	w.stale[c] = true
 	c.release = map[string]assign.Target{}
 	for _, m := range d.Moves {
-		if a.compiles(ctx, c, m.Target) {
+		if m.Target != c.newest || c.fault == nil {
 			c.release[m.Node] = assign.Target(m.Target)
 		}
 	}
-}
-
-// compiles: a node that got what makes no layer would get nothing.
-func (a *Assignments) compiles(ctx context.Context, c *config, t rollout.Target) bool {
-	if t == c.newest {
-		return c.fault == nil
+	if len(c.release) > 0 {
+		w.releasing[c] = true
+	} else {
+		delete(w.releasing, c)
 	}
-	_, err := a.options.Layers.Of(ctx, c.id, t.Revision)
-	return err == nil
 }
 
-// view is what package assign decides about: all nodes, because what configs are told is about all.
+// isGone: what is proven is not what is declared, and cannot be given to anybody who has not got it.
+func (a *Assignments) isGone(ctx context.Context, c *config, w *world, now time.Time) bool {
+	p := c.was.Proven
+	if p == c.newest || p.Revision == "" || len(c.hosts) == 0 {
+		return false
+	}
+	_, err := compiled(ctx, a.options.Layers, c.id, p.Revision, p.Root)
+	if err != nil && !lasting(err) {
+		w.retry(now)
+	}
+	return err != nil
+}
+
+// view is what package assign decides about: all nodes, because what configs are told is about all; and the configs that are for any.
 func (a *Assignments) view(ctx context.Context, w *world, now time.Time) assign.View {
 	w.revisions.missing = false
-	v := assign.View{Nodes: make([]assign.Node, 0, len(w.hosts)), Configs: make([]assign.Config, 0, len(w.configs)), Revisions: map[assign.RevisionID]*assign.Revision{}}
-	need := func(config string, names ...string) {
-		for _, name := range names {
-			if id := (assign.RevisionID{Config: config, Name: name}); name != "" && v.Revisions[id] == nil {
-				if r := a.revision(ctx, w, id); r != nil {
-					v.Revisions[id] = r
-				}
+	v := assign.View{Nodes: make([]assign.Node, 0, len(w.hosts)), Configs: make([]assign.Config, 0, len(w.chosen)), Revisions: map[assign.RevisionID]*assign.Revision{}}
+	need := func(config, name, root string) {
+		if id := (assign.RevisionID{Config: config, Name: name, Root: root}); name != "" && v.Revisions[id] == nil {
+			if r := a.revision(ctx, w, id); r != nil {
+				v.Revisions[id] = r
 			}
 		}
 	}
@@ -172,22 +248,27 @@ func (a *Assignments) view(ctx context.Context, w *world, now time.Time) assign.
 		n := assign.Node{Name: h.name, Environment: h.environment, Labels: h.labels}
 		if h.assigned != nil {
 			for _, l := range h.assigned.Spec.Layers {
-				n.Assigned = append(n.Assigned, assign.Row{Priority: int(l.Priority), Config: l.Config, Revision: l.Revision})
-				if w.configs[l.Config] != nil {
-					need(l.Config, l.Revision)
+				if w.configs[l.Config] != nil && !h.lost[l.Config] {
+					n.Assigned = append(n.Assigned, assign.Row{Priority: int(l.Priority), Config: l.Config, Revision: l.Revision, Root: l.Root})
+					need(l.Config, l.Revision, l.Root)
 				}
 			}
 		}
 		v.Nodes = append(v.Nodes, n)
 	}
-	for id, c := range w.configs {
-		v.Configs = append(v.Configs, assign.Config{
-			ID: id, Kind: c.kind, Namespace: c.namespace, Created: c.created, Selector: c.selector,
-			Newest: assign.Target(c.newest), Proven: assign.Target(c.was.Proven), Release: c.release,
-		})
-		need(id, c.newest.Revision, c.was.Proven.Revision)
+	for c := range w.chosen {
+		is := assign.Config{ID: c.id, Kind: c.kind, Namespace: c.namespace, Created: c.created, Selector: c.selector, Release: c.release}
+		if c.newest.Root != "" {
+			is.Newest = assign.Target(c.newest)
+		}
+		if !c.gone {
+			is.Proven = assign.Target(c.was.Proven)
+		}
+		v.Configs = append(v.Configs, is)
+		need(c.id, is.Newest.Revision, is.Newest.Root)
+		need(c.id, is.Proven.Revision, is.Proven.Root)
 		for _, t := range c.release {
-			need(id, t.Revision)
+			need(c.id, t.Revision, t.Root)
 		}
 	}
 	w.revisions.keep(v.Revisions)
@@ -204,72 +285,35 @@ func (w *world) take(d *assign.Decision) (other bool) {
 			h.rows, h.dirty = rows, true
 		}
 	}
-	refused := map[string]map[string][]rollout.Target{}
+	refused, awaited, blocked := map[string]map[string][]rollout.Target{}, map[string]map[string]bool{}, map[string]bool{}
 	for _, r := range d.Refused {
 		if refused[r.Config] == nil {
 			refused[r.Config] = map[string][]rollout.Target{}
 		}
 		refused[r.Config][r.Node] = append(refused[r.Config][r.Node], rollout.Target(r.Target))
+		blocked[r.Config] = blocked[r.Config] || r.Why != assign.Later
 	}
-	w.letOldest(refused)
-	for id, c := range w.configs {
-		if told := d.Told[id]; !reflect.DeepEqual(told, c.told) {
-			c.told, c.stale = told, true
+	for _, t := range d.Together {
+		if awaited[t.Config] == nil {
+			awaited[t.Config] = map[string]bool{}
 		}
-		is := c.keepRefused(refused[id], d)
-		if len(is)+len(c.refused) > 0 && !reflect.DeepEqual(is, c.refused) {
-			c.refused, c.dirty, other = is, true, true
+		awaited[t.Config][t.Node] = true
+	}
+	for c := range w.chosen {
+		if told := d.Told[c.id]; blocked[c.id] != c.blocked || !reflect.DeepEqual(told, c.told) {
+			c.told, c.blocked = told, blocked[c.id]
+			w.stale[c] = true
+		}
+		if is := refused[c.id]; len(is)+len(c.refused) > 0 && !reflect.DeepEqual(is, c.refused) {
+			c.refused, other = is, true
+			w.touch(c)
+		}
+		if is := awaited[c.id]; !maps.Equal(is, c.awaited) {
+			c.awaited, other = is, true
+			w.touch(c)
 		}
 	}
 	return other
-}
-
-// letOldest breaks the tie between configs that would go on to one node at once and are in each other's way, and in nobody else's: it takes
-// back what is told the one that was made first, so that this one alone tries again. Otherwise both would for ever.
-func (w *world) letOldest(refused map[string]map[string][]rollout.Target) {
-	first := map[string]*config{} // by node
-	many := map[string]bool{}
-	for id, nodes := range refused {
-		c := w.configs[id]
-		for name, targets := range nodes {
-			t, goes := c.release[name]
-			if !goes || !slices.Contains(targets, rollout.Target(t)) {
-				continue
-			}
-			other := first[name]
-			many[name] = other != nil
-			if other == nil || cmp.Or(c.created.Compare(other.created), cmp.Compare(c.id, other.id)) < 0 {
-				first[name] = c
-			}
-		}
-	}
-	for name, c := range first {
-		if !many[name] {
-			continue
-		}
-		refused[c.id][name] = slices.DeleteFunc(refused[c.id][name], func(t rollout.Target) bool { return assign.Target(t) == c.release[name] })
-		if len(refused[c.id][name]) == 0 {
-			delete(refused[c.id], name)
-		}
-	}
-}
-
-// keepRefused adds what is kept out of nodes that get something else now, which is not told of them any more. A rollout that forgot it
-// would let go on just that instead, which is kept out, and so on.
-func (c *config) keepRefused(is map[string][]rollout.Target, d *assign.Decision) map[string][]rollout.Target {
-	for name, t := range c.release {
-		if len(c.refused[name]) == 0 || !slices.Contains(d.Rows[name], assign.Row{Priority: t.Priority, Config: c.id, Revision: t.Revision}) {
-			continue
-		}
-		others := slices.DeleteFunc(slices.Clone(c.refused[name]), func(o rollout.Target) bool { return assign.Target(o) == t })
-		if is == nil {
-			is = map[string][]rollout.Target{}
-		}
-		if len(others) > 0 {
-			is[name] = others
-		}
-	}
-	return is
 }
 
 // view is what package rollout decides about.
@@ -279,14 +323,17 @@ func (c *config) view(began time.Time) rollout.View {
 		if !h.joined {
 			continue
 		}
-		n := rollout.Node{Name: h.name, Labels: h.labels, Presence: h.presence(), Refused: c.refused[h.name]}
+		n := rollout.Node{Name: h.name, Labels: h.labels, Presence: h.presence(), Refused: c.refused[h.name], Awaited: c.awaited[h.name]}
 		if n.Presence == rollout.Unheard {
 			v.Quiet = began.Add(node.UnheardMax)
 		}
 		if l := h.layer(c.id); l != nil {
-			n.Assigned, n.Since = rollout.Target{Revision: l.Revision, Priority: int(l.Priority)}, l.Since.Time
+			n.Assigned, n.Since = rollout.Target{Revision: l.Revision, Priority: int(l.Priority), Root: l.Root}, l.Since.Time
 			if n.Assigned != c.was.Proven || n.Since.After(c.was.ProvenAt) {
 				n.Since = later(n.Since, h.placedAt) // every other version of its Assignment is for it to say again how it stands
+			}
+			if h.tries(c.id) {
+				n.Since = n.Since.Add(time.Duration(h.assigned.Spec.Try.Seconds) * time.Second) // until then nothing is late
 			}
 			n.Report = h.report(c.id, n.Assigned)
 		}
@@ -333,6 +380,8 @@ func (h *host) report(config string, of rollout.Target) rollout.Report {
 		x := &r.Configs[i]
 		switch {
 		case x.ID != config:
+		case x.Converged && h.tries(config):
+			return rollout.Report{} // it may still go back
 		case x.Converged:
 			return rollout.Report{Of: of, Verdict: rollout.Converged, Since: milliseconds(x.Since)}
 		case x.Settled:
@@ -340,6 +389,12 @@ func (h *host) report(config string, of rollout.Target) rollout.Report {
 		}
 	}
 	return rollout.Report{}
+}
+
+// tries reports whether the host goes back from what it has of a config unless that is confirmed.
+func (h *host) tries(config string) bool {
+	t := h.assigned.Spec.Try
+	return t != nil && t.Config == config
 }
 
 // refusals are the verdicts with which a host keeps what it had.

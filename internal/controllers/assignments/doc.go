@@ -3,7 +3,7 @@
 //
 //	Nodes, configs, Assignments (watches)  -+
 //	presence: who is there, what they say  -+-> one round, some 2 ms after the first of a burst:
-//	layers: what a revision compiles to    -+
+//	layers: what a revision compiles to    -+     and not before what the last decision took has passed once more
 //
 //	for each config that something has touched:  rollout.Decide -> who may go on
 //	if that or what selects has changed:         assign.Decide  -> rows of each node, what is kept out
@@ -13,6 +13,12 @@
 //
 // The state is the Assignments: nothing is decided by what was written but not yet seen to be stored. A write that fails, or meets a
 // newer version, is decided about anew.
+//
+// What goes from node to node is a revision with the root that it compiles to. So another value of a Secret or a ConfigMap takes the way of
+// another revision. The old value is nowhere then: a node that has it keeps it until its turn, one that has not gets nothing of the config
+// before that, and a host that was set up anew meanwhile is like one that is new.
+//
+// What selects no node is not compiled, and no part of any decision.
 //
 // # Who writes what
 //

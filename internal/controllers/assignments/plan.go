@@ -73,7 +73,7 @@ func (p *planner) planLayers(ctx context.Context, next *plan) []layers.KeyUse {
 	var uses []layers.KeyUse
 	for _, row := range p.host.rows {
 		old := layerOf(p.was.Layers, row.Config)
-		layer, err := p.layers.Of(ctx, row.Config, row.Revision)
+		layer, err := layerAt(ctx, p.layers, row.Config, row.Revision, row.Root)
 		if err != nil {
 			next.partial, next.retry = true, next.retry || !lasting(err)
 			if old != nil {
@@ -81,8 +81,8 @@ func (p *planner) planLayers(ctx context.Context, next *plan) []layers.KeyUse {
 			}
 			continue
 		}
-		is := v1alpha1.AssignedLayer{Priority: int32(row.Priority), Config: row.Config, Revision: row.Revision, Root: layer.Root.String(), Since: metav1.NewTime(p.now.Truncate(time.Second))}
-		if old != nil && old.Priority == is.Priority && old.Revision == is.Revision {
+		is := v1alpha1.AssignedLayer{Priority: int32(row.Priority), Config: row.Config, Revision: row.Revision, Root: row.Root, Since: metav1.NewTime(p.now.Truncate(time.Second))}
+		if old != nil && sameLayer(*old, is) {
 			is.Since = old.Since
 		}
 		next.spec.Layers = append(next.spec.Layers, is)
@@ -110,10 +110,18 @@ func layerOf(all []v1alpha1.AssignedLayer, config string) *v1alpha1.AssignedLaye
 
 // layer is what a host has of a config; nil: nothing.
 func (h *host) layer(config string) *v1alpha1.AssignedLayer {
+	if h.lost[config] {
+		return nil
+	}
+	return layerOf(h.stored(), config)
+}
+
+// stored are the layers of a host as they are stored.
+func (h *host) stored() []v1alpha1.AssignedLayer {
 	if h.assigned == nil {
 		return nil
 	}
-	return layerOf(h.assigned.Spec.Layers, config)
+	return h.assigned.Spec.Layers
 }
 
 // planOwn makes the node's own layer: its labels, the keys that its layers need, and the holds that have not ended.

@@ -102,6 +102,8 @@ type rig struct {
 	recorder *fakeRecorder
 	agents   map[string]*agent
 	bad      map[string]string // revisions that do not work, with what is wrong
+	badRoots func(string) bool // roots that do not work
+	path     map[string]string // of the file of a config; default its own
 	stop     func()
 	begun    *Assignments
 }
@@ -234,7 +236,9 @@ func (r *rig) workOne(g *agent) {
 	report := &wire.Report{Enforced: catalog.Mark{Version: versionOf(a)}, Have: catalog.Mark{Version: versionOf(a)}}
 	for _, l := range a.Spec.Layers {
 		c := wire.ConfigReport{ID: l.Config, Settled: true, Converged: r.bad[l.Revision] == ""}
-		if !c.Converged {
+		if r.badRoots != nil && r.badRoots(l.Root) {
+			c.Converged, c.Code, c.Message = false, reason.CheckRejected, "wrong value"
+		} else if !c.Converged {
 			c.Code, c.Message = reason.CheckRejected, r.bad[l.Revision]
 		}
 		report.Configs = append(report.Configs, c)
@@ -285,7 +289,9 @@ func (r *rig) retry(do func() error) {
 func (r *rig) declare(namespace, name, content string, rollout declare.Rollout) string {
 	r.Helper()
 	resources := []declare.Resource{{Name: "f", File: &declare.File{Path: "/etc/motd", Content: content}}}
-	if name != "motd" && name != "other" {
+	if path, is := r.path[name]; is {
+		resources[0].File.Path = path
+	} else if name != "motd" && name != "other" {
 		resources[0].File.Path = "/etc/" + name
 	}
 	key := types.NamespacedName{Namespace: namespace, Name: name}
@@ -416,6 +422,8 @@ type fakeLayers struct {
 	told    []string
 	changed chan struct{}
 	sealed  int
+	compile func(revision string) []catalog.Item // what a revision is; nil: it does not matter
+	kept    map[catalog.Digest]*layers.Layer
 }
 
 func (f *fakeLayers) Of(_ context.Context, config, revision string) (*layers.Layer, error) {
@@ -424,7 +432,30 @@ func (f *fakeLayers) Of(_ context.Context, config, revision string) (*layers.Lay
 	if err := f.missing[config]; err != nil {
 		return nil, err
 	}
-	return &layers.Layer{Root: sha256.Sum256([]byte(config + "\x00" + revision + "\x00" + f.salt[config])), Entries: 1, Bytes: 100, Keys: f.keys[config]}, nil
+	layer := &layers.Layer{Root: sha256.Sum256([]byte(config + "\x00" + revision + "\x00" + f.salt[config])), Entries: 1, Bytes: 100}
+	if f.compile != nil {
+		layer = layers.NewLayer(f.compile(revision))
+	}
+	layer.Keys = f.keys[config]
+	if f.kept == nil {
+		f.kept = map[catalog.Digest]*layers.Layer{}
+	}
+	f.kept[layer.Root] = layer
+	return layer, nil
+}
+
+func (f *fakeLayers) At(_ string, root catalog.Digest) (*layers.Layer, bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	layer, ok := f.kept[root]
+	return layer, ok
+}
+
+// forget is that values that have changed are nowhere any more.
+func (f *fakeLayers) forget() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	clear(f.kept)
 }
 
 func (f *fakeLayers) WrapFor(to layers.Recipient, key layers.KeyUse) ([]byte, error) {

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -149,17 +150,71 @@ func (m *memory) tell(to *Assignments, n int) {
 	}
 }
 
-// resourcesOf a revision: c1 and c2 claim one file, and agree on it where the number is even.
+// resourcesOf a revision: c1 and c2 claim what the other one claims at times, agree on some of it, and take some of it from one ConfigMap.
 func resourcesOf(revision string) []declare.Resource {
-	config, content := revision[:2], revision[3:]
-	path := "/" + config
-	if config == "c1" || config == "c2" {
-		path = "/shared"
+	config, number := revision[:2], revision[3:]
+	var all []declare.Resource
+	add := func(path, content string) {
+		all = append(all, declare.Resource{Name: path[1:], File: &declare.File{Path: path, Content: content}})
 	}
-	if n, _ := strconv.Atoi(content); n%2 == 0 {
-		content = "agreed"
+	taken := func(path string) {
+		add(path, "")
+		all[len(all)-1].File.ContentFrom = &declare.ContentSource{ConfigMap: &declare.KeySelector{Name: "values", Key: "value"}}
 	}
-	return []declare.Resource{{Name: "f", File: &declare.File{Path: path, Content: content}}}
+	if config == "c0" {
+		add("/c0", number)
+		taken("/taken")
+		return all
+	}
+	switch number {
+	case "0":
+		add("/shared", "agreed")
+	case "1":
+		add("/shared", config)
+	case "2":
+		add("/x", config)
+	case "3":
+		add("/y", config)
+	case "4":
+		taken("/shared")
+	case "5":
+		taken("/shared")
+		add("/x", config)
+	}
+	return all
+}
+
+// contents of a revision, by path.
+func (s *sim) contents(revision string) map[string]string {
+	is := map[string]string{}
+	for _, r := range resourcesOf(revision) {
+		is[r.File.Path] = r.File.Content
+		if r.File.ContentFrom != nil {
+			is[r.File.Path] = s.value
+		}
+	}
+	return is
+}
+
+// compile compiles a revision with the value of now, and remembers what that was.
+func (s *sim) compile(revision string) []catalog.Item {
+	items, err := catalog.CompileWith(resourcesOf(revision), func(*declare.Resource) (catalog.Content, error) { return catalog.Content{Text: s.value}, nil })
+	if err != nil {
+		panic(err)
+	}
+	s.compiled[catalog.TrieOf(items).Root().String()] = s.contents(revision)
+	return items
+}
+
+// agree reports whether two revisions can be on one host.
+func (s *sim) agree(a, b string) bool {
+	others := s.contents(b)
+	for path, content := range s.contents(a) {
+		if other, both := others[path]; both && other != content {
+			return false
+		}
+	}
+	return true
 }
 
 // sim is a fleet in one goroutine.
@@ -172,15 +227,16 @@ type sim struct {
 	a        *Assignments
 	w        *world
 	has      map[string]*v1alpha1.Assignment // what each host has taken up
-	bad      map[string]bool
+	value    string                          // of the ConfigMap
+	compiled map[string]map[string]string    // contents by path, by root
 	made     int
 }
 
 func newSim(t *testing.T, rng *rand.Rand) *sim {
-	s := &sim{t: t, rng: rng, has: map[string]*v1alpha1.Assignment{}, bad: map[string]bool{}}
+	s := &sim{t: t, rng: rng, has: map[string]*v1alpha1.Assignment{}, value: "first", compiled: map[string]map[string]string{}}
 	s.store = &memory{seed: rng.Uint64(), tries: map[string]uint64{}, nodes: map[string]*v1alpha1.Node{}, configs: map[string]*v1alpha1.NodeConfig{}, placed: map[string]*v1alpha1.Assignment{}}
 	s.presence = &fakePresence{seen: map[types.UID]presence.Seen{}, changed: make(chan struct{}, 1)}
-	s.layers = &fakeLayers{changed: make(chan struct{}, 1), salt: map[string]string{}, missing: map[string]error{}, keys: map[string][]layers.KeyUse{}}
+	s.layers = &fakeLayers{changed: make(chan struct{}, 1), salt: map[string]string{}, missing: map[string]error{}, keys: map[string][]layers.KeyUse{}, compile: s.compile}
 	s.begin()
 	for range 4 {
 		s.join()
@@ -198,6 +254,7 @@ func (s *sim) begin() {
 		s.t.Fatal(err)
 	}
 	s.a, s.w, s.store.news = a, newWorld(time.Now().Add(-time.Hour)), nil
+	s.layers.forget()
 	for _, n := range s.store.nodes {
 		_ = a.nodes.Add(n.DeepCopy())
 	}
@@ -228,7 +285,6 @@ func (s *sim) declare(name string) {
 	c.Generation++
 	c.Spec.Rollout = declare.Rollout{MaxUnavailable: []declare.IntOrPercent{"1", "2", "100%"}[s.rng.IntN(3)], Try: []string{"", "", "10s"}[s.rng.IntN(3)]}
 	revision := fmt.Sprint(name, "-", s.rng.IntN(6))
-	s.bad[revision] = s.rng.IntN(4) == 0
 	c.Status.Revision = revision
 	c.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionRevised, Status: metav1.ConditionTrue, Reason: "RevisionMade", ObservedGeneration: c.Generation}}
 	s.store.put(c)
@@ -243,7 +299,7 @@ func (s *sim) work(name string) {
 	s.has[name] = p
 	r := &wire.Report{Enforced: catalog.Mark{Version: versionOf(p)}, Have: catalog.Mark{Version: versionOf(p)}}
 	for _, l := range p.Spec.Layers {
-		r.Configs = append(r.Configs, wire.ConfigReport{ID: l.Config, Settled: true, Converged: s.store.calm || !s.bad[l.Revision]})
+		r.Configs = append(r.Configs, wire.ConfigReport{ID: l.Config, Settled: true, Converged: s.store.calm || l.Root[0]%4 != 0})
 	}
 	s.presence.say(types.UID(name), name, presence.Seen{Presence: node.Here, Believed: true, Report: r})
 }
@@ -269,7 +325,9 @@ func (s *sim) step() {
 			_ = to.placed.Delete(&v1alpha1.Assignment{ObjectMeta: metav1.ObjectMeta{Name: name}})
 		})
 	case k == 15:
-		s.layers.set("NodeConfig/qa/c0", func() { s.layers.salt["NodeConfig/qa/c0"] = fmt.Sprint(s.rng.IntN(3)) })
+		for i := range 3 {
+			s.layers.set(fmt.Sprint("NodeConfig/qa/c", i), func() { s.value = fmt.Sprint(s.rng.IntN(3)) })
+		}
 	case k == 16:
 		n := s.store.nodes[name].DeepCopy()
 		n.Spec.Environment = []string{"qa", "qa", "prod"}[s.rng.IntN(3)]
@@ -300,15 +358,28 @@ func (s *sim) round() {
 			if i > 0 && p.Spec.Layers[i-1].Config >= l.Config {
 				s.t.Fatalf("%s: the layers are not in order: %+v", name, p.Spec.Layers)
 			}
-			for _, r := range resourcesOf(l.Revision) {
-				if other, taken := content[r.File.Path]; taken && other != r.File.Content {
-					s.t.Fatalf("%s: two layers want different things of %s: %+v", name, r.File.Path, p.Spec.Layers)
+			for path, is := range s.compiled[l.Root] {
+				if other, taken := content[path]; taken && other != is {
+					s.t.Fatalf("%s: two layers want different things of %s: %+v", name, path, p.Spec.Layers)
 				}
-				content[r.File.Path] = r.File.Content
+				content[path] = is
 			}
 		}
 		if p.Spec.Try != nil && layerOf(p.Spec.Layers, p.Spec.Try.Config) == nil {
 			s.t.Fatalf("%s tries what it has not got: %+v", name, p.Spec)
+		}
+	}
+}
+
+// confirm ends what is tried: a rollout waits for that.
+func (s *sim) confirm() {
+	for _, name := range slices.Sorted(maps.Keys(s.store.configs)) {
+		if c := s.store.configs[name]; c.Spec.Rollout.Try != "" {
+			c = c.DeepCopy()
+			c.Generation++
+			c.Spec.Rollout.Try = ""
+			meta.FindStatusCondition(c.Status.Conditions, v1alpha1.ConditionRevised).ObservedGeneration = c.Generation
+			s.store.put(c)
 		}
 	}
 }
@@ -318,6 +389,7 @@ func (s *sim) settle() {
 	s.store.calm = true
 	late := time.Now().Add(10 * time.Minute)
 	clear(s.has) // everybody says once more how things are
+	s.confirm()
 	for quiet := 0; quiet < 5; {
 		before := s.store.writes
 		s.store.tell(s.a, len(s.store.news))
@@ -344,18 +416,27 @@ func (s *sim) settle() {
 			h := s.w.hosts[name]
 			s.t.Fatalf("%s has %+v, and is %+v; known as %+v with %+v, decided %+v, dirty %v, wakes %v of %v", name, p, n.Spec, h.hostSpec, h.assigned, h.rows, h.dirty, h.wakeAt, time.Now())
 		}
-		c := s.store.configs["c0"]
-		if l := layerOf(p.Spec.Layers, "NodeConfig/qa/c0"); n.Spec.Environment == "qa" && (l == nil || l.Revision != c.Status.Revision) {
-			k, h := s.w.configs["NodeConfig/qa/c0"], s.w.hosts[name]
-			s.t.Fatalf("%s has %+v of c0, which is %+v; decided rows %+v, kept out %+v, stands %+v, wakes %v, host %+v, wakes %v", name, l, c.Status, h.rows, k.refused, k.was, k.wakeAt, h.seen, h.wakeAt)
+		for id, k := range s.w.configs {
+			c := s.store.configs[k.name]
+			if l := layerOf(p.Spec.Layers, id); n.Spec.Environment == "qa" && s.canEnd(k.name) && (l == nil || l.Revision != c.Status.Revision || l.Root != c.Status.Rollout.TargetRoot) {
+				h := s.w.hosts[name]
+				s.t.Fatalf("%s has %+v of %s, which is %+v; decided rows %+v, kept out %+v, stands %+v, wakes %v, host %+v, wakes %v", name, l, id, c.Status, h.rows, k.refused, k.was, k.wakeAt, h.seen, h.wakeAt)
+			}
 		}
 		if n.Spec.Environment != "qa" && len(p.Spec.Layers) > 0 {
 			s.t.Fatalf("%s has %+v of another environment", name, p.Spec.Layers)
 		}
 	}
-	if r := s.store.configs["c0"].Status.Rollout; r == nil || r.Phase != "Complete" && r.Phase != "Empty" {
-		s.t.Fatalf("c0 is %+v", s.store.configs["c0"].Status)
+	for name, c := range s.store.configs {
+		if r := c.Status.Rollout; s.canEnd(name) && (r == nil || r.Phase != "Complete" && r.Phase != "Empty" || len(c.Status.Conflicts) > 0) {
+			s.t.Fatalf("%s is %+v", name, c.Status)
+		}
 	}
+}
+
+// canEnd: no other config is in the way for good.
+func (s *sim) canEnd(name string) bool {
+	return name == "c0" || s.agree(s.store.configs["c1"].Status.Revision, s.store.configs["c2"].Status.Revision)
 }
 
 // TestSimulation: with watches that are late, writes that fail, servers that come and go and hosts that do as they like, no node ever

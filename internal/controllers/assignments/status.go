@@ -29,8 +29,8 @@ func wasOf(s *v1alpha1.RolloutStatus) rollout.Status {
 		return rollout.Status{}
 	}
 	was := rollout.Status{
-		Phase: rollout.Phase(s.Phase), Target: rollout.Target{Revision: s.Target, Priority: int(s.TargetPriority)}, Since: s.Since.Time,
-		Proven: rollout.Target{Revision: s.Proven, Priority: int(s.ProvenPriority)},
+		Phase: rollout.Phase(s.Phase), Target: rollout.Target{Revision: s.Target, Priority: int(s.TargetPriority), Root: s.TargetRoot}, Since: s.Since.Time,
+		Proven: rollout.Target{Revision: s.Proven, Priority: int(s.ProvenPriority), Root: s.ProvenRoot},
 	}
 	if s.ProvenAt != nil {
 		was.ProvenAt = s.ProvenAt.Time
@@ -41,8 +41,8 @@ func wasOf(s *v1alpha1.RolloutStatus) rollout.Status {
 // statusOf is how a rollout stands, as it is stored.
 func statusOf(s *rollout.Status) *v1alpha1.RolloutStatus {
 	to := &v1alpha1.RolloutStatus{
-		Phase: string(s.Phase), Target: s.Target.Revision, TargetPriority: int32(s.Target.Priority), Since: stored(s.Since),
-		Proven: s.Proven.Revision, ProvenPriority: int32(s.Proven.Priority),
+		Phase: string(s.Phase), Target: s.Target.Revision, TargetPriority: int32(s.Target.Priority), TargetRoot: s.Target.Root, Since: stored(s.Since),
+		Proven: s.Proven.Revision, ProvenPriority: int32(s.Proven.Priority), ProvenRoot: s.Proven.Root,
 		Selected: int32(s.Counts.Selected), Done: int32(s.Counts.Done), OnTheWay: int32(s.Counts.OnTheWay), Failed: int32(s.Counts.Failed),
 		Silent: int32(s.Counts.Silent), Unheard: int32(s.Counts.Unheard), Refused: int32(s.Counts.Refused), Left: int32(s.Counts.Left), Message: s.Why,
 	}
@@ -160,10 +160,10 @@ func (c *config) verdict(revised *metav1.Condition) verdict {
 	return verdict{v1alpha1.ConditionReconciling, string(s.Phase), words}
 }
 
-// keptOut: another config is in the way, and nothing else is waited for.
+// keptOut: another config is in the way and is to stay there, and nothing else is waited for.
 func (c *config) keptOut() bool {
 	n := c.was.Counts
-	return n.Refused > 0 && n.OnTheWay+n.Silent+n.Unheard+n.Failed == 0
+	return c.blocked && n.Refused > 0 && n.OnTheWay+n.Silent+n.Unheard+n.Failed == 0
 }
 
 // words say how a rollout stands.
@@ -234,7 +234,7 @@ func urgent(a, b *v1alpha1.NodeConfigStatus) bool {
 		return true
 	}
 	return a.Rollout.Phase != b.Rollout.Phase || a.Rollout.Target != b.Rollout.Target || a.Rollout.TargetPriority != b.Rollout.TargetPriority ||
-		a.Rollout.Proven != b.Rollout.Proven || len(a.Conflicts) != len(b.Conflicts) ||
+		a.Rollout.TargetRoot != b.Rollout.TargetRoot || a.Rollout.Proven != b.Rollout.Proven || a.Rollout.ProvenRoot != b.Rollout.ProvenRoot || len(a.Conflicts) != len(b.Conflicts) ||
 		!slices.EqualFunc(a.Conditions, b.Conditions, func(a, b metav1.Condition) bool {
 			return a.Type == b.Type && a.Status == b.Status && a.Reason == b.Reason
 		})

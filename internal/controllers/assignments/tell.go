@@ -19,9 +19,12 @@ import (
 // a person sees, and no load.
 const countsEvery = 500 * time.Millisecond
 
+// statusesMax is how many statuses are written before Assignments are looked at again: ours, eight for each of those that write, which is
+// some tens of milliseconds on a disk of any kind.
+const statusesMax = 8 * writesMax
+
 // letter is what is to be told about a config.
 type letter struct {
-	stale    bool      // its status may have to be written
 	mayWrite time.Time // before, only what is urgent is
 	known    toldPhase
 }
@@ -34,17 +37,18 @@ type toldPhase struct {
 	conflicts bool
 }
 
-// statusJobs are the statuses to be written, by ID.
+// statusJobs are the statuses to be written, by ID: not all at once, because Assignments wait for them.
 func (a *Assignments) statusJobs(w *world, now time.Time) []job {
 	var jobs []job
-	for _, id := range slices.Sorted(maps.Keys(w.configs)) {
-		c := w.configs[id]
-		if !c.stale {
-			continue
+	w.unwritten = false
+	for _, c := range slices.SortedFunc(maps.Keys(w.stale), compareConfigs) {
+		if len(jobs) == statusesMax {
+			w.unwritten = true
+			break
 		}
 		next := c.statusOn(c.status)
 		if sameStatus(&next, &c.status) {
-			c.stale = false
+			delete(w.stale, c)
 			a.tell(c)
 			continue
 		}
@@ -52,12 +56,12 @@ func (a *Assignments) statusJobs(w *world, now time.Time) []job {
 			continue
 		}
 		a.tell(c)
-		jobs = append(jobs, a.statusJob(c))
+		jobs = append(jobs, a.statusJob(w, c))
 	}
 	return jobs
 }
 
-func (a *Assignments) statusJob(c *config) job {
+func (a *Assignments) statusJob(w *world, c *config) job {
 	var written v1alpha1.NodeConfigStatus
 	key := types.NamespacedName{Namespace: c.namespace, Name: c.name}
 	return job{
@@ -76,9 +80,10 @@ func (a *Assignments) statusJob(c *config) job {
 		done: func(err error) {
 			switch {
 			case err == nil:
-				c.status, c.stale, c.mayWrite = written, false, time.Now().Add(countsEvery)
+				c.status, c.mayWrite = written, time.Now().Add(countsEvery)
+				delete(w.stale, c)
 			case apierrors.IsNotFound(err):
-				c.stale = false // it goes, and that is told
+				delete(w.stale, c) // it goes, and that is told
 			default:
 				c.mayWrite = time.Now().Add(countsEvery)
 				if !apierrors.IsConflict(err) {

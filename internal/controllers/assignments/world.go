@@ -26,16 +26,23 @@ type world struct {
 	began     time.Time
 	hosts     map[string]*host   // by name
 	configs   map[string]*config // by ID
+	chosen    map[*config]bool   // those that select a host
+	dirty     map[*config]bool   // those of which something has changed that their rollouts follow from
+	stale     map[*config]bool   // those whose status may have to be written
+	releasing map[*config]bool   // those that let something go on
 	placed    map[string]*v1alpha1.Assignment
 	revisions *revisions
 	again     bool // assign.Decide is to be asked, whatever the rollouts say
 	released  bool // in the last decision something was let go on
 	retryAt   time.Time
+	unwritten bool          // there were more statuses to write than at once
+	thought   time.Duration // how long the last decision took
 }
 
 func newWorld(now time.Time) *world {
 	return &world{
 		began: now, hosts: map[string]*host{}, configs: map[string]*config{}, placed: map[string]*v1alpha1.Assignment{},
+		chosen: map[*config]bool{}, dirty: map[*config]bool{}, stale: map[*config]bool{}, releasing: map[*config]bool{},
 		revisions: newRevisions(), again: true,
 	}
 }
@@ -68,6 +75,8 @@ func shapeNode(obj any) (string, *hostSpec) {
 // host is a node.
 type host struct {
 	hostSpec
+	configs  map[*config]bool // that select it
+	lost     map[string]bool  // configs of which it was to have what cannot be made any more, and has not got it
 	seen     presence.Seen
 	assigned *v1alpha1.Assignment // what is stored of this very node; nil: nothing
 	placedAt time.Time            // when that became known
@@ -147,22 +156,33 @@ type config struct {
 	fault   error                       // why that cannot be compiled now
 	was     rollout.Status              // how its rollout stood at the last decision
 	release map[string]assign.Target    // what may go on now, by node
+	gone    bool                        // what is proven cannot be given to anybody any more
 	refused map[string][]rollout.Target // by node
+	awaited map[string]bool             // nodes where others wait for it
+	blocked bool                        // something that is refused is in the way of what stays
 	told    assign.Told
-	dirty   bool // something that its rollout follows from has changed
 	wakeAt  time.Time
 	letter
 }
 
-// joinedHosts counts those that a host has joined as.
-func (c *config) joinedHosts() int {
-	n := 0
+func compareConfigs(a, b *config) int { return cmp.Compare(a.id, b.id) }
+
+// touch has the rollout of a config decided about.
+func (w *world) touch(c *config) { w.dirty[c] = true }
+
+// clean notes that it was.
+func (w *world) clean(c *config) { delete(w.dirty, c) }
+
+// forget lets a config go.
+func (w *world) forget(c *config) {
 	for _, h := range c.hosts {
-		if h.joined {
-			n++
-		}
+		delete(h.configs, c)
+		w.again = true
 	}
-	return n
+	for _, set := range []map[*config]bool{w.chosen, w.dirty, w.stale, w.releasing} {
+		delete(set, c)
+	}
+	delete(w.configs, c.id)
 }
 
 // absorb takes in what the watches, the layers and the presence have told.
@@ -185,8 +205,10 @@ func (a *Assignments) absorb(w *world, now time.Time) {
 		}
 	}
 	retry := due(&w.retryAt, now)
-	for _, c := range w.configs {
-		c.dirty = due(&c.wakeAt, now) || c.dirty
+	for c := range w.chosen {
+		if due(&c.wakeAt, now) {
+			w.touch(c)
+		}
 		if retry && c.fault != nil {
 			w.touchHosts(c)
 		}
@@ -222,7 +244,7 @@ func (w *world) absorbHosts(news map[string]*hostSpec, from Presence) {
 			if h != nil {
 				w.reselect(h, false)
 			}
-			h = &host{hostSpec: *spec}
+			h = &host{hostSpec: *spec, configs: map[*config]bool{}}
 			h.seen, _ = from.Of(h.uid)
 			w.hosts[name] = h
 			w.attach(h)
@@ -249,16 +271,34 @@ func (w *world) reselect(h *host, there bool) {
 		i, found := slices.BinarySearchFunc(c.hosts, h.name, func(o *host, name string) int { return cmp.Compare(o.name, name) })
 		selects := there && c.selects(h)
 		switch {
-		case found && c.hosts[i] == h && selects:
-			c.dirty = true
+		case !found && !selects:
+			continue
 		case found && !selects:
-			c.hosts, c.dirty = slices.Delete(c.hosts, i, i+1), true
+			c.hosts = slices.Delete(c.hosts, i, i+1)
 		case found:
-			c.hosts[i], c.dirty = h, true
-		case selects:
-			c.hosts, c.dirty = slices.Insert(c.hosts, i, h), true
+			c.hosts[i] = h
+		default:
+			c.hosts = slices.Insert(c.hosts, i, h)
 		}
+		w.choose(c, h, selects)
 	}
+}
+
+// choose notes whether a config selects a host.
+func (w *world) choose(c *config, h *host, selects bool) {
+	if selects {
+		h.configs[c] = true
+	} else {
+		delete(h.configs, c)
+	}
+	if len(c.hosts) > 0 {
+		w.chosen[c] = true
+	} else {
+		delete(w.chosen, c)
+		c.told, c.blocked, c.refused, c.awaited = assign.Told{}, false, nil, nil
+		w.stale[c] = true
+	}
+	w.touch(c)
 }
 
 // selects reports whether a config is for a host.
@@ -272,12 +312,14 @@ func (w *world) absorbConfigs(news map[string]*configSpec) {
 		c := w.configs[id]
 		if spec == nil || spec.deleting {
 			if c != nil {
-				delete(w.configs, id)
-				w.again = true
+				w.forget(c)
 			}
 			continue
 		}
 		if c == nil || c.uid != spec.uid {
+			if c != nil {
+				w.forget(c)
+			}
 			c = &config{configSpec: *spec, was: wasOf(spec.status.Rollout), refused: map[string][]rollout.Target{}}
 			w.configs[id] = c
 			w.pick(c)
@@ -293,17 +335,17 @@ func (w *world) renew(c *config, spec *configSpec) {
 	if !reflect.DeepEqual(old.selector, spec.selector) {
 		w.pick(c)
 	}
-	c.stale = true
+	w.stale[c] = true
 	newest, known := newestOf(spec)
 	if !known {
 		newest = c.was.Target // until the controller of revisions has looked
 	}
-	if newest != c.newest {
+	if newest.Revision != c.newest.Revision || newest.Priority != c.newest.Priority {
 		c.newest, c.fault = newest, nil
-		w.again = true
+		w.again = w.again || len(c.hosts) > 0
 	}
-	if old.generation != spec.generation || newest != c.was.Target || !reflect.DeepEqual(old.rollout, spec.rollout) {
-		c.dirty = true
+	if old.generation != spec.generation || c.newest != c.was.Target || !reflect.DeepEqual(old.rollout, spec.rollout) {
+		w.touch(c)
 	}
 	if (old.rollout.Try == "") != (spec.rollout.Try == "") {
 		for _, h := range c.hosts {
@@ -323,6 +365,7 @@ func newestOf(c *configSpec) (rollout.Target, bool) {
 
 // pick finds the hosts of a config.
 func (w *world) pick(c *config) {
+	before := c.hosts
 	c.hosts = nil
 	for _, h := range w.hosts {
 		if c.selects(h) {
@@ -330,7 +373,14 @@ func (w *world) pick(c *config) {
 		}
 	}
 	slices.SortFunc(c.hosts, func(a, b *host) int { return cmp.Compare(a.name, b.name) })
-	c.dirty, w.again = true, true
+	for _, h := range before {
+		w.choose(c, h, false)
+	}
+	for _, h := range c.hosts {
+		w.choose(c, h, true)
+	}
+	w.touch(c)
+	w.again = w.again || len(before)+len(c.hosts) > 0
 }
 
 func (w *world) absorbPlaced(news map[string]*v1alpha1.Assignment) {
@@ -367,13 +417,11 @@ const idleWait = 100 * time.Millisecond
 // touchConfigs has the rollouts of a host's configs decided about; soon, where nothing but counts can follow.
 func (w *world) touchConfigs(h *host) {
 	soon := time.Now().Add(idleWait)
-	for _, c := range w.configs {
-		switch {
-		case c.dirty || !c.selects(h):
-		case c.idleOn(h):
+	for c := range h.configs {
+		if c.idleOn(h) {
 			c.wakeAt = earlier(c.wakeAt, soon)
-		default:
-			c.dirty = true
+		} else {
+			w.touch(c)
 		}
 	}
 }
@@ -381,12 +429,13 @@ func (w *world) touchConfigs(h *host) {
 // idleOn: the rollout is over, and the host has what it brought.
 func (c *config) idleOn(h *host) bool {
 	l := h.layer(c.id)
-	return c.was.Phase == rollout.Complete && len(c.release) == 0 && c.was.Target == c.newest && c.was.Proven == c.newest && l != nil && l.Revision == c.newest.Revision && int(l.Priority) == c.newest.Priority
+	return c.was.Phase == rollout.Complete && len(c.release) == 0 && c.was.Target == c.newest && c.was.Proven == c.newest && l != nil && l.Revision == c.newest.Revision && int(l.Priority) == c.newest.Priority && l.Root == c.newest.Root
 }
 
 // touchHosts has the layers of a config looked at again, on all its hosts.
 func (w *world) touchHosts(c *config) {
-	c.dirty, c.fault = true, nil
+	w.touch(c)
+	c.fault = nil
 	for _, h := range c.hosts {
 		h.dirty = true
 	}

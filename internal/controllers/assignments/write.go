@@ -22,9 +22,8 @@ type job struct {
 	done func(error)
 }
 
-// write writes what differs from what is stored: Assignments first, because somebody waits for them.
-func (a *Assignments) write(ctx context.Context, w *world, now time.Time) {
-	jobs := append(a.assignmentJobs(ctx, w, now), a.statusJobs(w, now)...)
+// write writes what differs from what is stored: in order, because somebody waits for the first of them, which are Assignments.
+func write(ctx context.Context, jobs []job) {
 	errs := make([]error, len(jobs))
 	var group errgroup.Group
 	group.SetLimit(writesMax)

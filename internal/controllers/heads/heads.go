@@ -211,9 +211,10 @@ func ofItems(items []catalog.Item) server.Layer {
 // the last one that was, as long as that is good. The error is ObjectUnknown when there is no such node.
 func (h *Heads) Head(who server.Identity) ([]byte, <-chan struct{}, error) {
 	now := time.Now()
-	epoch, can := h.signing(now)
 	v := h.view
 	v.mu.Lock()
+	// With the lock, so that whoever may sign again, or in another epoch, from now on finds who waits here.
+	epoch, can := h.signing(now)
 	n := v.nodes[who.Name]
 	if n == nil || n.uid != who.UID {
 		defer v.mu.Unlock()
@@ -226,7 +227,7 @@ func (h *Heads) Head(who server.Identity) ([]byte, <-chan struct{}, error) {
 		v.mu.Unlock()
 		return nil, changed, nil
 	}
-	if n.suspect != 0 && n.suspect >= epoch {
+	if n.suspects(who, epoch) {
 		can = false
 	}
 	want := signed{epoch: epoch, version: a.version, issued: Issued(who.UID, now)}

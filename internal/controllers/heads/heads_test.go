@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -411,6 +412,69 @@ func TestRollback(t *testing.T) {
 	}
 	if err := r.Shown(t.Context(), who, mark); err != nil {
 		t.Errorf("after the bump: %v", err)
+	}
+}
+
+// What one host has shown says nothing of the one that a person has put in its place.
+func TestSuspicionEndsWithTheHost(t *testing.T) {
+	r := newRig(t).run()
+	who := r.join()
+	who.Key = "old"
+	r.head(who, atVersion(r.assign(who, one(1))))
+	if err := r.Shown(t.Context(), who, catalog.Mark{Epoch: 1 << 60, Version: 1 << 60}); codeOf(err) != reason.RollbackSuspected {
+		t.Fatalf("error %v", err)
+	}
+	next := r.assign(who, one(2))
+	fresh := who
+	fresh.Key = "fresh"
+	if err := r.Shown(t.Context(), fresh, catalog.Mark{}); err != nil {
+		t.Errorf("the host in its place: %v", err)
+	}
+	r.head(fresh, atVersion(next))
+	if err := r.Shown(t.Context(), who, catalog.Mark{}); codeOf(err) != reason.RollbackSuspected {
+		t.Errorf("the host before: %v", err)
+	}
+}
+
+// Who asks for a head while another epoch begins is either given one of that, or told of it.
+func TestEpochBeginsWhileAHeadIsAskedFor(t *testing.T) {
+	r := newRig(t).run()
+	who := r.join()
+	version := r.assign(who, one(1))
+	r.head(who, atVersion(version))
+	type answer struct {
+		head    []byte
+		changed <-chan struct{}
+	}
+	answers := make(chan answer, 1)
+	r.view.mu.Lock()
+	go func() {
+		head, changed, _ := r.Head(who)
+		answers <- answer{head, changed}
+	}()
+	stacks := make([]byte, 1<<20)
+	r.eventually("the lock is waited for", func() string {
+		for stack := range strings.SplitSeq(string(stacks[:runtime.Stack(stacks, true)]), "\n\n") {
+			if strings.Contains(stack, "(*Mutex).Lock") && strings.Contains(stack, "(*Heads).Head") {
+				return ""
+			}
+		}
+		return "it is not"
+	})
+	before := r.trust.Load()
+	r.trust.Store(&trusted{before.chain, before.epoch + 1, before.number + 1})
+	for _, n := range r.view.nodes {
+		n.wake() // as wakeStarved does
+	}
+	r.view.mu.Unlock()
+	a := <-answers
+	select {
+	case <-a.changed:
+		return
+	default:
+	}
+	if h := r.verify(who, a.head); h.Epoch != before.epoch+1 {
+		t.Errorf("a head of epoch %d, and nothing tells of another one", h.Epoch)
 	}
 }
 

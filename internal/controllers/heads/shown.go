@@ -131,7 +131,7 @@ func (v *view) judge(who server.Identity, mark catalog.Mark, epoch uint64) stand
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	n := v.nodes[who.Name]
-	if n != nil && n.uid == who.UID && n.suspect != 0 && n.suspect >= epoch {
+	if n != nil && n.uid == who.UID && n.suspects(who, epoch) {
 		return shownSuspect
 	}
 	if mark.Version == 0 || mark.Epoch < epoch {
@@ -148,9 +148,15 @@ func (v *view) suspect(who server.Identity, epoch uint64) bool {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	n := v.nodes[who.Name]
-	if n == nil || n.uid != who.UID || n.suspect >= epoch {
+	if n == nil || n.uid != who.UID || n.suspects(who, epoch) {
 		return false
 	}
-	n.suspect = epoch
+	n.suspect, n.suspectKey = epoch, who.Key
 	return true
+}
+
+// suspects says whether a host has shown what the store does not know, and nobody has begun another epoch since. The next host that a
+// person puts in its place has shown nothing.
+func (n *node) suspects(who server.Identity, epoch uint64) bool {
+	return n.suspect != 0 && n.suspect >= epoch && n.suspectKey == who.Key
 }

@@ -42,6 +42,7 @@ type node struct {
 	signed      signed
 	starved     bool   // who waits has got less than there is, because nothing could be signed
 	suspect     uint64 // epoch in which its host has shown what the store does not know; 0: it has not
+	suspectKey  string // of that host
 }
 
 // assigned is what an Assignment comes to.

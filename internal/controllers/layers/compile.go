@@ -173,22 +173,15 @@ func (c *compilation) layer(id revisionID, resources []declare.Resource) (*Layer
 		e.Doing = "compile revision " + id.revision + " of " + id.config + ": " + e.Doing
 		return nil, &e
 	}
-	layer := &Layer{Trie: catalog.TrieOf(items), Entries: len(items), bodies: make(map[catalog.Digest][]byte, len(items))}
+	layer := NewLayer(items)
 	// What the layer before has too is shared with it, and so costs nothing while both are kept.
-	before := c.layers.shelf.latest(id.config)
-	if before != nil {
+	if before := c.layers.shelf.latest(id.config); before != nil {
 		layer.Trie = before.Trie.Apply(catalog.Difference(before.Trie, layer.Trie, catalog.Digest{}))
-	}
-	layer.Root = layer.Trie.Root()
-	for i := range items {
-		body, digest := items[i].Body, items[i].Row().Digest
-		if before != nil {
+		for digest := range layer.bodies {
 			if same, ok := before.bodies[digest]; ok {
-				body = same
+				layer.bodies[digest] = same
 			}
 		}
-		layer.bodies[digest] = body
-		layer.Bytes += int64(len(body))
 	}
 	for _, k := range c.keys {
 		layer.Keys = append(layer.Keys, k)

@@ -18,6 +18,17 @@ type Layer struct {
 	bodies  map[catalog.Digest][]byte
 }
 
+// NewLayer is the layer of these items.
+func NewLayer(items []catalog.Item) *Layer {
+	l := &Layer{Trie: catalog.TrieOf(items), Entries: len(items), bodies: make(map[catalog.Digest][]byte, len(items))}
+	for i := range items {
+		l.bodies[items[i].Row().Digest] = items[i].Body
+		l.Bytes += int64(len(items[i].Body))
+	}
+	l.Root = l.Trie.Root()
+	return l
+}
+
 // Body is the body with that digest; false when it is none of this layer.
 func (l *Layer) Body(digest catalog.Digest) ([]byte, bool) {
 	body, ok := l.bodies[digest]

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -112,10 +113,22 @@ func (r *Register) Opened(who server.Identity, conn uint64) {
 		if e.key != who.Key {
 			// A person has put another host in the place of the one before, whose key is refused from now on. What was known of that one,
 			// such as that it had a copy, says nothing of this one.
-			e.key, e.life, e.report, e.host = who.Key, node.Life{}, nil, nil
+			e.forgetHost()
+			e.key = who.Key
 		}
 		e.life.Opened(conn, now)
 	})
+}
+
+// forgetHost lets go what is known of the host. Where none was heard since this server began, what is stored of the node stays: it may
+// be the same one.
+func (e *entry) forgetHost() {
+	e.life, e.report, e.host = node.Life{}, nil, nil
+	if e.key == "" {
+		return
+	}
+	e.said.Believed, e.said.High = true, catalog.Mark{}
+	e.said.Conditions = slices.DeleteFunc(slices.Clone(e.said.Conditions), func(c node.Condition) bool { return c.Type == node.Cloned })
 }
 
 // Closed is told that it has ended.

@@ -263,6 +263,41 @@ func TestSilentAndBack(t *testing.T) {
 	})
 }
 
+// TestReplacedHost: that the host before had a copy says nothing of the one that a person has put in its place.
+func TestReplacedHost(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		old := r.make("a", "1")
+		old.Key = "old"
+		for conn, session := range map[uint64]string{1: "x", 2: "y"} {
+			r.Opened(old, conn)
+			r.Heard(old, conn, report(session, 5, 1, 7))
+		}
+		for i := range uint64(4) {
+			after(40 * time.Second)
+			r.Heard(old, 1, report("x", 5, 2+i, 7))
+			r.Heard(old, 2, report("y", 5, 2+i, 7))
+		}
+		r.wantReady("a", metav1.ConditionFalse, node.Cloned)
+		r.Closed(old, 1, false)
+		r.Closed(old, 2, false)
+		fresh := old
+		fresh.Key = "fresh"
+		r.Opened(fresh, 3)
+		if r.Heard(fresh, 3, report("z", 1, 1, 0)).Cloned {
+			t.Error("the fresh host is told that it has a copy")
+		}
+		after(2 * time.Second)
+		r.wantReady("a", metav1.ConditionTrue, node.ReasonAnswering)
+		n := r.store.node("a")
+		r.Decorate(n)
+		for _, kind := range []string{node.Cloned, node.RollbackSuspected} {
+			if meta.IsStatusConditionTrue(n.Status.Conditions, kind) {
+				t.Errorf("%s: %+v", kind, n.Status.Conditions)
+			}
+		}
+	})
+}
+
 func TestCloned(t *testing.T) {
 	inBubble(t, func(r *rig) {
 		a := r.make("a", "1")
@@ -360,6 +395,28 @@ func TestNodeGoes(t *testing.T) {
 		after(2 * unknownMax)
 		if len(r.nodes)+len(r.names)+len(r.wakes)+len(r.stores) != 0 {
 			t.Errorf("left are %v, %v, %v, %v", r.nodes, r.names, r.wakes, r.stores)
+		}
+	})
+}
+
+// A host that says something else with each report is no load: it is written down once a second.
+func TestFickleHost(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		a := r.make("a", "1")
+		r.Opened(a, 1)
+		after(10 * time.Second)
+		before := r.store.written()
+		for i := range uint64(1000) {
+			r.Heard(a, 1, report("x", 5, i+1, 100-i%2*50)) // up and down
+			after(10 * time.Millisecond)
+		}
+		if n := r.store.written() - before; n < 5 || n > 12 {
+			t.Errorf("%d writes in 10 s", n)
+		}
+		r.Heard(a, 1, report("x", 5, 2000, 100))
+		after(2 * time.Second)
+		if c := meta.FindStatusCondition(r.store.node("a").Status.Conditions, node.RollbackSuspected); c == nil || c.Status != metav1.ConditionFalse {
+			t.Errorf("the last word is not stored: %+v", c)
 		}
 	})
 }

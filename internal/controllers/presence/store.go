@@ -19,6 +19,8 @@ const (
 	// hosts at once must not cost a write for each in the same second. A server that ends meanwhile knows a lower mark, which only
 	// means that a host which goes back by these few states is not suspected.
 	markDelay = 5 * time.Second
+	// conditionPause is the shortest between two writes of one Node: a host that says something else each time is no load for the others.
+	conditionPause = time.Second
 	// The pause after a failed write, doubled each time.
 	retryMin = 200 * time.Millisecond
 	retryMax = time.Minute
@@ -34,6 +36,7 @@ const (
 type saving struct {
 	due     time.Time // zero: nothing
 	wanted  uint64    // counts what was wanted
+	stored  time.Time // the last time that a write went well
 	retries int
 }
 
@@ -48,6 +51,9 @@ func (s *saving) want(conditions, first bool, uid types.UID, now time.Time) {
 		at = now.Add(firstDelay)
 	case conditions:
 		at = now
+		if soonest := s.stored.Add(conditionPause); soonest.After(at) {
+			at = soonest
+		}
 	}
 	s.wanted++
 	s.due = earlier(s.due, at)
@@ -119,7 +125,8 @@ func (r *Register) wasStored(results []result, now time.Time) {
 		s := &x.entry.saving
 		switch {
 		case x.err == nil || apierrors.IsNotFound(x.err):
-			s.retries = 0
+			s.retries, s.stored = 0, now
+			s.due = now.Add(conditionPause)
 			if s.wanted == x.wanted {
 				s.due = time.Time{}
 				delete(r.stores, x.entry)

@@ -26,11 +26,13 @@ func Decide(v View) (Decision, error) {
 		claimants := d.claimants(n, configs)
 		d.settle(claimants)
 		crowd(claimants)
+		d.entangle(claimants)
 		decision.Rows[n.Name] = rowsOf(claimants)
 		decision.Refused = append(decision.Refused, d.tell(n.Name, claimants)...)
+		decision.Together = append(decision.Together, together(n.Name, claimants)...)
 	}
 	decision.Unknown = slices.SortedFunc(maps.Keys(d.unknown), func(a, b RevisionID) int {
-		return cmp.Or(cmp.Compare(a.Config, b.Config), cmp.Compare(a.Name, b.Name))
+		return cmp.Or(cmp.Compare(a.Config, b.Config), cmp.Compare(a.Name, b.Name), cmp.Compare(a.Root, b.Root))
 	})
 	return decision, d.told(decision.Told)
 }
@@ -47,15 +49,18 @@ type decider struct {
 // claimant is a config on one node that it selects.
 type claimant struct {
 	config *Config
-	have   *Row // what is assigned; nil: nothing
-	want   *Row // what is to be assigned instead; nil: nothing else
-	now    bool // want may go there now; otherwise it is for later
-	out    bool // want is kept out, because it collides
-	full   bool // want is kept out, because there is no room
+	have   *Row  // what is assigned; nil: nothing
+	want   *Row  // what is to be assigned instead; nil: nothing else
+	now    bool  // want may go there now; otherwise it is for later
+	eager  bool  // want is taken to go there now, to see where all this ends
+	ends   bool  // want is there in the end
+	out    bool  // want is kept out, because it collides
+	full   bool  // want is kept out, because there is no room
+	group  group // whom it goes there with
 }
 
 // moving: want goes there in this decision, as far as is known yet.
-func (c *claimant) moving() bool { return c.want != nil && c.now && !c.out && !c.full }
+func (c *claimant) moving() bool { return c.want != nil && (c.now || c.eager) && !c.out && !c.full }
 
 // coming: the config is new on the node, and is to come there later.
 func (c *claimant) coming() bool { return c.want != nil && !c.now && !c.out && c.have == nil }
@@ -97,7 +102,7 @@ func (d *decider) claimants(n *Node, configs []*Config) []*claimant {
 
 // wanted is the row of a target, where it is another one than what is there.
 func (d *decider) wanted(have *Row, t Target, config *Config) *Row {
-	r := Row{t.Priority, config.ID, t.Revision}
+	r := Row{t.Priority, config.ID, t.Revision, t.Root}
 	if t.Revision == "" || have != nil && *have == r || !d.knows(r) {
 		return nil
 	}
@@ -118,7 +123,7 @@ func (d *decider) apart(all []*claimant) []*claimant {
 	byAge := slices.SortedFunc(slices.Values(all), func(a, b *claimant) int { return compareAge(a.config, b.config) })
 	for i, c := range byAge {
 		if c.have != nil && slices.ContainsFunc(byAge[:i], func(older *claimant) bool {
-			return older.have != nil && d.known(*older.have) && d.known(*c.have) && d.collide(*older.have, *c.have)
+			return older.have != nil && d.collideSurely(*older.have, *c.have)
 		}) {
 			if c.want == nil {
 				c.want = c.have
@@ -127,6 +132,11 @@ func (d *decider) apart(all []*claimant) []*claimant {
 		}
 	}
 	return all
+}
+
+// collideSurely: what they want is known, and is different. What is there together has been the same once, as far as that is not known now.
+func (d *decider) collideSurely(a, b Row) bool {
+	return a.Config != b.Config && a.Priority == b.Priority && d.known(a) && d.known(b) && d.clash(a.id(), b.id()).sure
 }
 
 func (d *decider) known(r Row) bool { return d.view.Revisions[r.id()] != nil }
@@ -156,10 +166,19 @@ func (d *decider) clash(a, b RevisionID) clash {
 	return c
 }
 
-// settle finds what is kept out. Every round keeps out at least one more, so that it ends; what is kept out does not come
-// back, and what has made room for it neither.
+// settle finds what is kept out. First for good: as if every config that is there went on now to what it is to have in the end, so that
+// what is kept out does not depend on which rollout comes first. Then what cannot go there yet. Every round keeps out at least one more,
+// so that it ends; what is kept out does not come back, and what has made room for it neither.
 func (d *decider) settle(all []*claimant) {
-	for d.keepOutOfPlace(all) || d.keepOutBoth(all) || d.keepOutComing(all) || d.keepOutNew(all) {
+	for _, eager := range []bool{true, false} {
+		for _, c := range all {
+			c.eager = eager && c.have != nil
+		}
+		for d.keepOutOfPlace(all) || d.keepOutHopeless(all) || d.keepOutBoth(all) || d.keepOutComing(all) || d.keepOutNew(all) {
+		}
+		for _, c := range all {
+			c.ends = c.ends || eager && c.want != nil && !c.out
+		}
 	}
 }
 
@@ -170,11 +189,27 @@ func (d *decider) keepOutOfPlace(all []*claimant) bool {
 	})
 }
 
-// keepOutBoth keeps out what collides with one another and would go there now.
+// keepOutHopeless keeps out what collides with another config there, whether that one goes on or not.
+func (d *decider) keepOutHopeless(all []*claimant) bool {
+	return d.keepOut(all, func(c, other *claimant) bool {
+		return c.moving() && other.moving() && other.have != nil && d.collide(*c.want, *other.have) && d.collide(*c.want, *other.want)
+	})
+}
+
+// keepOutBoth keeps out what collides with one another and would go there now: both where both are new on the node, otherwise the one that
+// is new, or that was made later.
 func (d *decider) keepOutBoth(all []*claimant) bool {
 	return d.keepOut(all, func(c, other *claimant) bool {
-		return c.moving() && other.moving() && d.collide(*c.want, *other.want)
+		return c.moving() && other.moving() && !c.before(other) && d.collide(*c.want, *other.want)
 	})
+}
+
+// before: of two that collide, this one goes on.
+func (c *claimant) before(other *claimant) bool {
+	if c.have == nil || other.have == nil {
+		return c.have != nil
+	}
+	return compareAge(c.config, other.config) < 0
 }
 
 // keepOutComing keeps out, of what comes later, what collides with the next row of a config that is there already.

@@ -24,8 +24,8 @@ func fleet(t *testing.T, configs map[string][]declare.Resource, nodes ...Node) V
 		if err != nil {
 			t.Fatal(err)
 		}
-		v.Revisions[RevisionID{id, "r"}] = r
-		c := Config{ID: id, Kind: declare.KindClusterNodeConfig, Newest: Target{"r", 1100}, Release: map[string]Target{}}
+		v.Revisions[RevisionID{id, "r", ""}] = r
+		c := Config{ID: id, Kind: declare.KindClusterNodeConfig, Newest: Target{"r", 1100, ""}, Release: map[string]Target{}}
 		for _, n := range nodes {
 			c.Release[n.Name] = c.Newest
 		}
@@ -37,7 +37,7 @@ func fleet(t *testing.T, configs map[string][]declare.Resource, nodes ...Node) V
 func rows(ids ...string) []Row {
 	var list []Row
 	for _, id := range ids {
-		list = append(list, Row{1100, id, "r"})
+		list = append(list, Row{1100, id, "r", ""})
 	}
 	return list
 }
@@ -82,7 +82,7 @@ func TestNoConflict(t *testing.T) {
 		}
 	}
 	d := decide(t, v)
-	if got := fmt.Sprint(d.Rows["n"]); got != "[{1200 c r} {1100 a r} {1100 b r}]" || len(d.Told) > 0 {
+	if got := fmt.Sprint(d.Rows["n"]); got != "[{1200 c r } {1100 a r } {1100 b r }]" || len(d.Told) > 0 {
 		t.Errorf("%v, told %v", got, d.Told)
 	}
 }
@@ -108,18 +108,18 @@ func TestRefusedIsAboutAllTargets(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		v.Revisions[RevisionID{"b", name}] = r
+		v.Revisions[RevisionID{"b", name, ""}] = r
 	}
 	for i := range v.Configs {
 		if c := &v.Configs[i]; c.ID == "b" {
-			c.Proven = Target{"worse", 1100}
+			c.Proven = Target{"worse", 1100, ""}
 			for _, release := range []string{"", "r", "worse"} {
-				c.Release["n"] = Target{release, 1100}
+				c.Release["n"] = Target{release, 1100, ""}
 				if d := decide(t, v); len(d.Refused) != 2 {
 					t.Errorf("with %q let go on: %+v", release, d.Refused)
 				}
 			}
-			c.Proven = Target{"good", 1100}
+			c.Proven = Target{"good", 1100, ""}
 			if d := decide(t, v); len(d.Refused) != 2 || len(d.Rows["n"]) != 1 {
 				t.Errorf("%+v", d)
 			}
@@ -190,9 +190,9 @@ func TestCrowdedNode(t *testing.T) {
 // Nobody knows what an unknown revision claims: it stays where it is, and nothing of its priority joins it.
 func TestUnknownRevision(t *testing.T) {
 	v := fleet(t, map[string][]declare.Resource{"a": {file("/a", "")}, "b": {file("/b", "")}}, Node{Name: "n", Assigned: rows("a")}, Node{Name: "o"})
-	delete(v.Revisions, RevisionID{"a", "r"})
+	delete(v.Revisions, RevisionID{"a", "r", ""})
 	d := decide(t, v)
-	if !slices.Equal(d.Rows["n"], rows("a")) || !slices.Equal(d.Rows["o"], rows("b")) || !slices.Equal(d.Unknown, []RevisionID{{"a", "r"}}) {
+	if !slices.Equal(d.Rows["n"], rows("a")) || !slices.Equal(d.Rows["o"], rows("b")) || !slices.Equal(d.Unknown, []RevisionID{{"a", "r", ""}}) {
 		t.Errorf("%+v", d)
 	}
 	if told := d.Told["b"].Conflicts; len(told) != 1 || !strings.Contains(told[0].String(), "it is not known what") {
@@ -251,6 +251,147 @@ func TestDifference(t *testing.T) {
 	} {
 		if got, err := DifferenceOf(c.a, c.b); err != nil || got != c.want {
 			t.Errorf("%s: %+v, %v; want %+v", name, got, err, c.want)
+		}
+	}
+}
+
+// configOf finds a config of a view.
+func configOf(v *View, id string) *Config {
+	return &v.Configs[slices.IndexFunc(v.Configs, func(c Config) bool { return c.ID == id })]
+}
+
+// Two configs that swap what they claim go on together. The older chooses where; until then the younger is refused, as what comes later.
+func TestSwap(t *testing.T) {
+	v := fleet(t, map[string][]declare.Resource{"a": {file("/x", "a")}, "b": {file("/y", "b")}},
+		Node{Name: "n", Assigned: rows("a", "b")}, Node{Name: "o", Assigned: rows("a", "b")})
+	for id, path := range map[string]string{"a": "/y", "b": "/x"} {
+		r, err := NewRevision([]declare.Resource{file(path, id)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		v.Revisions[RevisionID{id, "s", ""}] = r
+		c := configOf(&v, id)
+		c.Newest, c.Release = Target{"s", 1100, ""}, map[string]Target{}
+	}
+	a, b := configOf(&v, "a"), configOf(&v, "b")
+	refusals := func(nodes ...string) (all []Refusal) {
+		for _, n := range nodes {
+			all = append(all, Refusal{n, "b", b.Newest, Later})
+		}
+		return all
+	}
+	for _, c := range []struct {
+		a, b     []string // where they are let go on
+		refused  []Refusal
+		together int
+		moved    []string
+	}{
+		{nil, nil, refusals("n", "o"), 0, nil},
+		{nil, []string{"o"}, refusals("n", "o"), 0, nil},
+		{[]string{"n"}, nil, refusals("o"), 2, nil},
+		{[]string{"n"}, []string{"o"}, refusals("o"), 2, nil},
+		{[]string{"n"}, []string{"n"}, refusals("o"), 0, []string{"n"}},
+	} {
+		a.Release, b.Release = map[string]Target{}, map[string]Target{}
+		for _, n := range c.a {
+			a.Release[n] = a.Newest
+		}
+		for _, n := range c.b {
+			b.Release[n] = b.Newest
+		}
+		d := decide(t, v)
+		if !slices.Equal(d.Refused, c.refused) || len(d.Together) != c.together {
+			t.Errorf("%v and %v: refused %v, together %v", c.a, c.b, d.Refused, d.Together)
+		}
+		for _, n := range v.Nodes {
+			if moved := d.Rows[n.Name][0].Revision == "s" && d.Rows[n.Name][1].Revision == "s"; moved != slices.Contains(c.moved, n.Name) {
+				t.Errorf("%v and %v: %s has %v", c.a, c.b, n.Name, d.Rows[n.Name])
+			}
+		}
+	}
+}
+
+// What one gives up another one takes: it waits, and is told so, but not for good.
+func TestTakenOver(t *testing.T) {
+	v := fleet(t, map[string][]declare.Resource{"a": {file("/x", "a")}, "b": {file("/x", "b")}}, Node{Name: "n", Assigned: rows("a")})
+	none, err := NewRevision(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	v.Revisions[RevisionID{"a", "without", ""}] = none
+	a := configOf(&v, "a")
+	a.Newest, a.Release = Target{"without", 1100, ""}, nil
+	if d := decide(t, v); len(d.Refused) != 1 || d.Refused[0].Why != Later || d.Refused[0].Config != "b" || len(d.Told["b"].Conflicts) != 1 {
+		t.Errorf("%+v", d)
+	}
+	a.Release = map[string]Target{"n": a.Newest}
+	if d := decide(t, v); len(d.Refused) != 0 || len(d.Rows["n"]) != 2 || len(d.Told) != 0 {
+		t.Errorf("%+v", d)
+	}
+}
+
+// Of two that are there and want to go on to what collides, the older goes, whichever is let go on first; also where a config gets what is
+// proven, what is newest stays refused.
+func TestOlderGoesFirst(t *testing.T) {
+	v := fleet(t, map[string][]declare.Resource{"a": {file("/a", "")}, "b": {file("/b", "")}}, Node{Name: "n", Assigned: rows("a", "b")}, Node{Name: "fresh", Assigned: rows("a")})
+	for _, id := range []string{"a", "b"} {
+		r, err := NewRevision([]declare.Resource{file("/x", id)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		v.Revisions[RevisionID{id, "x", ""}] = r
+		c := configOf(&v, id)
+		c.Proven, c.Newest, c.Release = c.Newest, Target{"x", 1100, ""}, nil
+	}
+	b := configOf(&v, "b")
+	for _, release := range []map[string]Target{nil, {"n": b.Newest, "fresh": b.Newest}, {"fresh": b.Proven}} {
+		b.Release = release
+		d := decide(t, v)
+		want := []Refusal{{"fresh", "b", b.Newest, Conflicting}, {"n", "b", b.Newest, Conflicting}}
+		if !slices.Equal(d.Refused, want) || !slices.Equal(d.Rows["n"], rows("a", "b")) {
+			t.Errorf("with %v: %+v", release, d)
+		}
+	}
+}
+
+// Contents from elsewhere are compared as they are, and not told. What is not known stays where it is.
+func TestContentsFromElsewhere(t *testing.T) {
+	taken := func() []declare.Resource {
+		f := &declare.File{Path: "/x", ContentFrom: &declare.ContentSource{ConfigMap: &declare.KeySelector{Name: "m", Key: "k"}}}
+		return []declare.Resource{{Name: "x", File: f}}
+	}
+	v := fleet(t, map[string][]declare.Resource{"a": nil, "b": nil}, Node{Name: "n"})
+	for _, id := range []string{"a", "b"} {
+		for _, root := range []string{"old", "new", "unknown"} {
+			r, err := NewRevisionWith(taken(), func(declare.Claim) (catalog.Desired, bool) {
+				return catalog.Desired{Resource: file("/x", root)}, root != "unknown"
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			v.Revisions[RevisionID{id, "r", root}] = r
+		}
+	}
+	a, b := configOf(&v, "a"), configOf(&v, "b")
+	for _, c := range []struct {
+		a, b string
+		both bool
+	}{{"old", "old", true}, {"old", "new", false}, {"unknown", "unknown", true}, {"unknown", "new", false}} {
+		a.Newest, b.Newest = Target{"r", 1100, c.a}, Target{"r", 1100, c.b}
+		a.Release, b.Release = map[string]Target{"n": a.Newest}, map[string]Target{"n": b.Newest}
+		v.Nodes[0].Assigned = nil
+		d := decide(t, v)
+		if both := len(d.Rows["n"]) == 2; both != c.both {
+			t.Errorf("%+v: %+v", c, d)
+		}
+		for _, told := range d.Told {
+			if told.Conflicts[0].Difference != (Difference{"file.content", "(private)", "(private)"}) {
+				t.Errorf("%+v: told %+v", c, told)
+			}
+		}
+		v.Nodes[0].Assigned = []Row{{1100, "a", "r", c.a}, {1100, "b", "r", c.b}}
+		if d, stays := decide(t, v), c.both || c.a == "unknown"; (len(d.Rows["n"]) == 2) != stays {
+			t.Errorf("%+v in place: %+v", c, d)
 		}
 	}
 }

@@ -22,27 +22,44 @@ type Revision struct {
 
 type desire struct {
 	digest catalog.Digest
-	index  int // in resources
+	index  int  // in resources
+	taken  bool // its content is from elsewhere: it is not for everybody who reads of the config
+	vague  bool // and nobody knows what it is
 }
 
-// NewRevision reads the resources of a revision, which must have passed Validate, and keeps them: change them no more. The error
-// is InternalFault.
+// NewRevision is NewRevisionWith where nothing is known of contents that are from elsewhere: equal references are equal then.
 func NewRevision(resources []declare.Resource) (*Revision, error) {
+	return NewRevisionWith(resources, func(declare.Claim) (catalog.Desired, bool) { return catalog.Desired{}, false })
+}
+
+// NewRevisionWith reads the resources of a revision, which must have passed Validate, and keeps them: change them no more. compiled says
+// what became of a file that takes its content from elsewhere; it is asked for no other resource. So such files are compared as hosts
+// compare them. The error is InternalFault.
+func NewRevisionWith(resources []declare.Resource, compiled func(declare.Claim) (catalog.Desired, bool)) (*Revision, error) {
 	r := &Revision{resources, make(map[declare.Claim]desire, len(resources))}
 	for i := range resources {
-		digest, err := catalog.Desire(resources[i])
-		if err != nil {
+		claim, entry := resources[i].Claim(), catalog.Entry{}
+		d := desire{index: i, taken: resources[i].File != nil && resources[i].File.ContentFrom != nil}
+		if d.taken {
+			is, known := compiled(claim)
+			if d.vague = !known; known {
+				resources[i], entry.Sealed = is.Resource, is.Sealed
+			}
+		}
+		var err error
+		if d.digest, err = entry.DesireOf(resources[i]); err != nil {
 			return nil, err
 		}
-		r.desires[resources[i].Claim()] = desire{digest, i}
+		r.desires[claim] = d
 	}
 	return r, nil
 }
 
-// clash is what two revisions want different things of.
+// clash is what two revisions want different things of, as far as is known.
 type clash struct {
 	first declare.Claim // of kind and ID
 	count int
+	sure  bool // of some of it that is certain
 }
 
 func clashOf(a, b *Revision) clash {
@@ -59,13 +76,19 @@ func clashOf(a, b *Revision) clash {
 			c.first = claim
 		}
 		c.count++
+		c.sure = c.sure || !mine.vague && !other.vague
 	}
 	return c
 }
 
 // difference is about a claim that both have.
 func (r *Revision) difference(other *Revision, claim declare.Claim) (Difference, error) {
-	return DifferenceOf(r.resources[r.desires[claim].index], other.resources[other.desires[claim].index])
+	mine, others := r.desires[claim], other.desires[claim]
+	d, err := DifferenceOf(r.resources[mine.index], other.resources[others.index])
+	if d == (Difference{}) || (mine.taken || others.taken) && strings.HasPrefix(d.Field, "file.content") {
+		d = Difference{"file.content", valuePrivate, valuePrivate}
+	}
+	return d, err
 }
 
 // Difference is the first field in which two resources that claim one thing differ, and both values, as a person would

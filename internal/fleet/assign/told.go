@@ -17,65 +17,84 @@ type pair struct {
 func (d *decider) tell(node string, all []*claimant) []Refusal {
 	var refused []Refusal
 	for _, c := range all {
-		if c.want == nil || c.moving() {
-			continue
-		}
 		if c.full {
 			at(d.crowded, c.config.ID).add(node)
 		}
 		for _, row := range d.targets(node, c) {
-			blocked := d.tellPairs(node, row, c, all) || c.out && row == *c.want
-			r := Refusal{Node: node, Config: c.config.ID, Target: Target{row.Revision, row.Priority}, Why: Conflicting}
-			if !blocked {
-				r.Why = Crowded
+			why := d.tellPairs(node, row, c, all)
+			if c.want != nil && row == *c.want {
+				why = c.why(why)
 			}
-			if blocked || c.full {
-				refused = append(refused, r)
+			if why == "" && c.full {
+				why = Crowded
+			}
+			if why != "" {
+				refused = append(refused, Refusal{Node: node, Config: c.config.ID, Target: row.target(), Why: why})
 			}
 		}
 	}
 	return refused
 }
 
-// targets are the rows that a config may get on a node, what it wants now first.
+// why is why what the claimant wants is kept out; seen is what pairs say.
+func (c *claimant) why(seen Why) Why {
+	switch {
+	case !c.ends:
+		return Conflicting
+	case c.chooses(), c.joins():
+		return ""
+	case seen == "" && c.out:
+		return Later
+	}
+	return seen
+}
+
+// targets are the rows that a config may get on a node, and does not get there now; what it wants first.
 func (d *decider) targets(node string, c *claimant) []Row {
-	rows := []Row{*c.want}
+	var rows []Row
+	if c.want != nil && !c.moving() {
+		rows = append(rows, *c.want)
+	}
 	if c.have != nil {
 		return rows
 	}
 	for _, t := range []Target{c.config.Release[node], c.config.Newest, c.config.Proven} {
-		if r := d.wanted(nil, t, c.config); r != nil && !slices.Contains(rows, *r) {
+		if r := d.wanted(nil, t, c.config); r != nil && !(c.moving() && *r == *c.want) && !slices.Contains(rows, *r) {
 			rows = append(rows, *r)
 		}
 	}
 	return rows
 }
 
-// tellPairs notes what collides with a row that a config may get on a node, and reports whether that is in its way: what is on the node, and
-// where the config has nothing there, what another one that has nothing there may get. Of two that are both not there, each notes its side.
-func (d *decider) tellPairs(node string, row Row, c *claimant, all []*claimant) bool {
-	blocked := false
+// tellPairs notes what collides with a row that a config may get on a node, and returns why that keeps it out, if it does: what is on the
+// node; where the config has nothing there, what another one that has nothing there may get; and what one that is there is to have in the
+// end. Of two that are both not there, each notes its side.
+func (d *decider) tellPairs(node string, row Row, c *claimant, all []*claimant) Why {
+	var why Why
 	for _, other := range all {
 		there := other.row()
 		if other == c {
 			continue
 		}
 		if there != nil && d.collide(row, *there) {
-			blocked = true
+			if other.ends && !other.moving() && !d.collide(row, *other.want) {
+				why = cmp.Or(why, Later)
+			} else {
+				why = Conflicting
+			}
 			at(d.pairs, pair{row, *there, false}).add(node)
 			at(d.pairs, pair{*there, row, true}).add(node)
 		}
-		if other.want == nil || other.moving() {
-			continue
-		}
 		for _, r := range d.targets(node, other) {
 			if d.collide(row, r) {
-				blocked = blocked || there == nil && c.have == nil
+				if there == nil && c.have == nil || other.have != nil && other.ends {
+					why = Conflicting
+				}
 				at(d.pairs, pair{row, r, false}).add(node)
 			}
 		}
 	}
-	return blocked
+	return why
 }
 
 func at[K comparable](m map[K]*Places, key K) *Places {
@@ -96,7 +115,7 @@ func (d *decider) told(to map[string]Told) error {
 	pairs := slices.SortedFunc(maps.Keys(d.pairs), func(a, b pair) int {
 		return cmp.Or(cmp.Compare(a.mine.Config, b.mine.Config), cmp.Compare(a.other.Config, b.other.Config),
 			cmp.Compare(a.mine.Revision, b.mine.Revision), cmp.Compare(a.other.Revision, b.other.Revision),
-			cmp.Compare(a.mine.Priority, b.mine.Priority), cmp.Compare(number(a.inPlace), number(b.inPlace)))
+			cmp.Compare(a.mine.Priority, b.mine.Priority), cmp.Compare(a.mine.Root, b.mine.Root), cmp.Compare(a.other.Root, b.other.Root), cmp.Compare(number(a.inPlace), number(b.inPlace)))
 	})
 	for _, p := range pairs {
 		told := to[p.mine.Config]

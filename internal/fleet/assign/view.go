@@ -11,6 +11,7 @@ import (
 type Target struct {
 	Revision string // name; empty: nothing
 	Priority int
+	Root     string // of the layer that the revision compiles to: another one where a value that it takes from elsewhere is another one
 }
 
 // Row is one layer of a node.
@@ -18,6 +19,7 @@ type Row struct {
 	Priority int
 	Config   string // ID of the config, as catalog.ConfigName says
 	Revision string // name
+	Root     string // of its layer
 }
 
 // compareRows is the order of a catalog: the highest priority first, then by config.
@@ -25,10 +27,13 @@ func compareRows(a, b Row) int {
 	return cmp.Or(-cmp.Compare(a.Priority, b.Priority), cmp.Compare(a.Config, b.Config))
 }
 
-func (r Row) id() RevisionID { return RevisionID{r.Config, r.Revision} }
+func (r Row) id() RevisionID { return RevisionID{r.Config, r.Revision, r.Root} }
 
-// RevisionID tells the revisions of all configs apart: the name alone is one among those of its config.
-type RevisionID struct{ Config, Name string }
+func (r Row) target() Target { return Target{r.Revision, r.Priority, r.Root} }
+
+// RevisionID tells what all configs want apart: the name of a revision is one among those of its config, and the root says which values
+// it takes from elsewhere.
+type RevisionID struct{ Config, Name, Root string }
 
 // Node is a node with what is assigned to it now, in any order.
 type Node struct {
@@ -72,7 +77,11 @@ type View struct {
 type Decision struct {
 	Rows    map[string][]Row // by node, of every node; in the order of a catalog
 	Refused []Refusal        // in the order of nodes and configs
-	Told    map[string]Told  // by config, of those that have something to be told
+	// Together are targets that are not refused and go to a node only with one another, once all of them are let go on there: what one
+	// wants collides with what another has. The config that was made first chooses the node; the others have theirs here while it is let
+	// go on there, and are refused before.
+	Together []Together
+	Told     map[string]Told // by config, of those that have something to be told
 	// Unknown are revisions that are needed and not in the view. One that is assigned stays, and nothing new of its priority goes
 	// to its node, because nobody knows what it claims; any other is not assigned.
 	Unknown []RevisionID
@@ -86,12 +95,19 @@ type Refusal struct {
 	Why          Why
 }
 
+// Together is a target that waits on a node for those of other configs.
+type Together struct {
+	Node, Config string
+	Target       Target
+}
+
 // Why is a reason to keep something out.
 type Why string
 
 // The reasons.
 const (
 	Conflicting Why = "Conflict"      // it collides with what is on the node, or is to come there
+	Later       Why = "Later"         // it collides with what is on the node, which something else is to take the place of
 	Crowded     Why = "TooManyLayers" // the node has as many layers as it can
 )
 

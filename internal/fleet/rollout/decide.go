@@ -210,8 +210,9 @@ func (r *rollout) moves(phase Phase) []Move {
 		}
 	}
 	wave, frontier := r.wave(), r.frontier()
-	for i, s := range r.stops {
-		lane := r.laneOf(s, phase, s.wave <= wave, i < frontier)
+	for _, at := range r.awaitedFirst() {
+		s := r.stops[at]
+		lane := r.laneOf(s, phase, s.wave <= wave || s.Awaited, at < frontier)
 		to := r.Target
 		switch {
 		case lane == none, lane == paced && budget <= 0, lane == joined && joiners <= 0:
@@ -227,6 +228,19 @@ func (r *rollout) moves(phase Phase) []Move {
 	return moves
 }
 
+// awaitedFirst is the order in which nodes are looked at, as indexes of stops.
+func (r *rollout) awaitedFirst() []int {
+	var first, others []int
+	for i, s := range r.stops {
+		if s.Awaited {
+			first = append(first, i)
+		} else {
+			others = append(others, i)
+		}
+	}
+	return append(first, others...)
+}
+
 // laneOf finds the lane of a node. begun: its wave has; passed: a node behind it in the order has the target.
 func (r *rollout) laneOf(s *stop, phase Phase, begun, passed bool) lane {
 	on := s.state == moving && s.Assigned != r.Target
@@ -238,7 +252,7 @@ func (r *rollout) laneOf(s *stop, phase Phase, begun, passed bool) lane {
 	switch {
 	case back && s.state == broken && !s.refuses(r.Target) && phase != Paused:
 		return rescued
-	case s.fresh() && r.proven.Revision != "" && !back && !s.refuses(r.proven) && !(next && passed):
+	case s.fresh() && r.proven.Revision != "" && !r.Gone && !back && !s.refuses(r.proven) && !(next && passed):
 		return joined
 	case next && begun && on && !r.joining(s):
 		return counted
@@ -312,7 +326,7 @@ func (s *stop) why(target Target) Culprit {
 	case s.Presence == Silent:
 		c.Why, c.Since = "silent", time.Time{}
 	case s.refuses(target) && s.Assigned != target:
-		c.Why, c.Since = "kept out by a conflict, or for want of room", time.Time{}
+		c.Why, c.Since = "kept out by another config, or for want of room", time.Time{}
 	case s.Report.Of == s.Assigned && s.Report.Verdict > Converged:
 		c.Code, c.Why = s.Report.Code, s.Report.Verdict.String()
 		if s.Report.Message != "" {

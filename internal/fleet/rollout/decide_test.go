@@ -12,8 +12,8 @@ import (
 )
 
 var (
-	r1 = Target{"r1", 100}
-	r2 = Target{"r2", 100}
+	r1 = Target{"r1", 100, ""}
+	r2 = Target{"r2", 100, ""}
 )
 
 // node has converged on what it has.
@@ -137,7 +137,7 @@ func TestUndo(t *testing.T) {
 	movesTo(t, Decide(v, later), r1, 0)
 	v.Spec.Pause = false
 	// What is not proven is no rescue: it goes at the usual pace.
-	v.Target = Target{"r3", 100}
+	v.Target = Target{"r3", 100, ""}
 	movesTo(t, Decide(v, later), v.Target, 1)
 }
 
@@ -158,7 +158,7 @@ func TestNewerTarget(t *testing.T) {
 	all := nodes(10, r1)
 	all[4].Assigned, all[5].Assigned = r2, r2
 	v := view(all, declare.Rollout{MaxUnavailable: "3"})
-	v.Target = Target{"r3", 100}
+	v.Target = Target{"r3", 100, ""}
 	d := Decide(v, start.Add(time.Minute))
 	movesTo(t, d, v.Target, 3)
 	for _, name := range []string{"n4", "n5"} {
@@ -171,7 +171,7 @@ func TestNewerTarget(t *testing.T) {
 // Another priority is another target.
 func TestPriorityIsRolledOut(t *testing.T) {
 	v := view(nodes(10, r1), declare.Rollout{})
-	v.Target = Target{"r1", 200}
+	v.Target = Target{"r1", 200, ""}
 	movesTo(t, Decide(v, later), v.Target, 1)
 }
 
@@ -179,7 +179,7 @@ func TestPriorityIsRolledOut(t *testing.T) {
 func TestOrderIsStable(t *testing.T) {
 	v := view(nodes(50, r1), declare.Rollout{})
 	first := Decide(v, later).Moves
-	v.Target = Target{"r3", 100}
+	v.Target = Target{"r3", 100, ""}
 	for i, m := range Decide(v, later).Moves {
 		if m.Node != first[i].Node {
 			t.Errorf("first %v, then %s", first, m.Node)
@@ -367,5 +367,55 @@ func TestNothingToDo(t *testing.T) {
 	v.Target = r1
 	if d := Decide(v, later); d.Status.Phase != Complete || len(d.Moves) > 0 || d.Status.Since != v.Was.Since {
 		t.Errorf("complete: %+v", d)
+	}
+}
+
+// Another value that a revision takes from elsewhere goes from node to node, and halts, as another revision does.
+func TestContentIsPaced(t *testing.T) {
+	rotated := Target{"r1", 100, "another root"}
+	v := view(nodes(10, r1), declare.Rollout{MaxUnavailable: "2"})
+	v.Was.Proven, v.Was.ProvenAt, v.Target = r1, start, rotated
+	d := Decide(v, start.Add(time.Hour))
+	if len(d.Moves) != 2 || d.Moves[0].Target != rotated || d.Status.Phase != Rolling || d.Status.Proven != r1 {
+		t.Fatalf("%+v", d)
+	}
+	n := &v.Nodes[slices.IndexFunc(v.Nodes, func(n Node) bool { return n.Name == d.Moves[0].Node })]
+	n.Assigned, n.Since, n.Report = rotated, start.Add(time.Hour), Report{Of: rotated, Verdict: Failed}
+	v.Was = d.Status
+	if d = Decide(v, start.Add(time.Hour)); len(d.Moves) != 0 || d.Status.Phase != Halted {
+		t.Fatalf("%+v", d)
+	}
+	// Who puts the old value back has the old target, and the node that failed gets it at once.
+	v.Was, v.Target = d.Status, r1
+	if d = Decide(v, start.Add(time.Hour)); len(d.Moves) != 1 || d.Moves[0] != (Move{n.Name, r1}) {
+		t.Errorf("%+v", d)
+	}
+}
+
+// What is proven and cannot be made any more goes to nobody: who is new waits for the target.
+func TestProvenIsGone(t *testing.T) {
+	for _, gone := range []bool{false, true} {
+		v := view(append(nodes(3, r1), node("new", Target{})), declare.Rollout{Pause: true})
+		v.Was.Proven, v.Was.ProvenAt, v.Target, v.Gone = r1, start, r2, gone
+		if d := Decide(v, start.Add(time.Hour)); len(d.Moves) == 0 != gone {
+			t.Errorf("gone %v: %+v", gone, d)
+		}
+	}
+}
+
+// Where another config waits for this one is the next node, whatever the order and the waves, within maxUnavailable.
+func TestAwaitedNodeIsNext(t *testing.T) {
+	for last := range 5 {
+		v := view(nodes(5, r1), declare.Rollout{MaxUnavailable: "1", Waves: []declare.Selector{{MatchLabels: map[string]string{"wave": "first"}}}})
+		v.Was.Proven, v.Was.ProvenAt, v.Target = r1, start, r2
+		v.Nodes[(last+1)%5].Labels = map[string]string{"wave": "first"}
+		v.Nodes[last].Awaited = true
+		if d := Decide(v, start.Add(time.Hour)); len(d.Moves) != 1 || d.Moves[0].Node != v.Nodes[last].Name {
+			t.Errorf("%s is awaited: %+v", v.Nodes[last].Name, d)
+		}
+		v.Spec.Pause = true
+		if d := Decide(v, start.Add(time.Hour)); len(d.Moves) != 0 {
+			t.Errorf("paused: %+v", d)
+		}
 	}
 }

@@ -5,8 +5,10 @@
 //	unavailable  = nodes on the way, silent, or not heard yet
 //	not paused, not halted, everybody had time to be heard:
 //	  next in order, until maxUnavailable are unavailable; a wave begins when the ones before have converged
+//	  nodes where other configs can only go on together with this one come first
 //	halted       = haltOnFailed nodes have the new revision, and failed, rejected, withheld or quarantined it, take too long, or are silent
 //	proven       = what all selected nodes that are heard had converged on at once: the way back
+//	  (a value that a revision takes from elsewhere cannot go back by itself: whoever puts the old one back makes it the target again)
 //	  a node that has nothing of the config gets it while the newer one is not on its way to it
 //	  when it is the target again, nodes that are broken get it at once: it cannot make them worse, and it has worked on them
 //

@@ -37,11 +37,12 @@ type host struct {
 	here     bool
 	heard    bool // by this leader
 	refused  []Target
+	awaited  bool
 }
 
 // known is what the leader knows of it.
 func (h *host) known() Node {
-	n := Node{Name: h.name, Labels: map[string]string{"wave": h.wave}, Assigned: h.assigned, Since: h.since, Refused: h.refused}
+	n := Node{Name: h.name, Labels: map[string]string{"wave": h.wave}, Assigned: h.assigned, Since: h.since, Refused: h.refused, Awaited: h.awaited}
 	switch {
 	case !h.heard:
 	case !h.here:
@@ -63,14 +64,14 @@ type world struct {
 	view   View
 	hosts  []*host
 	made   int
-	bad    map[string]bool // revisions that do not work
+	bad    map[Target]bool // that do not work
 	calm   bool            // nothing fails any more
 	halted int
 	rescue int
 }
 
 func newWorld(t *testing.T, rng *rand.Rand) *world {
-	w := &world{t: t, rng: rng, now: start, bad: map[string]bool{}}
+	w := &world{t: t, rng: rng, now: start, bad: map[Target]bool{}}
 	w.view = View{Config: "NodeConfig/x/web", Quiet: start.Add(90 * time.Second)}
 	for range 1 + rng.IntN(25) {
 		w.join()
@@ -102,8 +103,8 @@ func (w *world) retarget() {
 	case w.oneIn(3) && w.view.Was.Proven.Revision != "":
 		w.view.Target = w.view.Was.Proven
 	default:
-		w.view.Target = Target{fmt.Sprint("r", w.rng.IntN(8)), 100}
-		w.bad[w.view.Target.Revision] = w.oneIn(3)
+		w.view.Target = Target{fmt.Sprint("r", w.rng.IntN(5)), 100, fmt.Sprint("root ", w.rng.IntN(3))}
+		w.bad[w.view.Target] = w.oneIn(3)
 	}
 }
 
@@ -132,6 +133,10 @@ func (w *world) step() {
 		w.lead()
 	case k == 37:
 		h.refused = [][]Target{nil, {w.view.Target}, {w.view.Was.Proven}, {w.view.Target, w.view.Was.Proven}}[w.rng.IntN(4)]
+	case k == 38:
+		h.awaited = !h.awaited
+	case k == 39:
+		w.view.Gone = w.oneIn(2)
 	}
 }
 
@@ -149,7 +154,7 @@ func (w *world) work(h *host) {
 	case !h.here, h.assigned == Target{}:
 	case h.has != h.assigned:
 		h.has, h.verdict = h.assigned, Pending
-	case w.bad[h.has.Revision] && !w.calm:
+	case w.bad[h.has] && !w.calm:
 		h.verdict = []Verdict{Failed, Rejected, Withheld, Quarantined}[w.rng.IntN(4)]
 	case w.oneIn(10) && !w.calm:
 		h.verdict = Failed
@@ -230,6 +235,8 @@ func (w *world) check(d Decision) {
 			w.t.Fatalf("%s gets %v, which is refused", m.Node, m.Target)
 		case m.Target != target && (m.Target != proven || has):
 			w.t.Fatalf("%s gets %v, which is neither the target nor proven, or has %v", m.Node, m.Target, h.assigned)
+		case m.Target != target && w.view.Gone:
+			w.t.Fatalf("%s gets %v, which is gone", m.Node, m.Target)
 		case m.Target != target:
 			joined++
 			continue

@@ -7,10 +7,12 @@ import (
 	"tako.dev/tako/internal/reason"
 )
 
-// Target is what a config has, or is to have, on a node. The priority goes the way of a revision: it decides who wins on a host.
+// Target is what a config has, or is to have, on a node. The priority goes the way of a revision: it decides who wins on a host. So does
+// the root: a value that the revision takes from elsewhere, and that changes under it, goes from node to node as the revision did.
 type Target struct {
 	Revision string // name; empty: nothing
 	Priority int
+	Root     string // of the layer that the revision compiles to
 }
 
 // View is one config with the nodes that it selects.
@@ -24,6 +26,8 @@ type View struct {
 	// Quiet is when all nodes had the time to be heard by this leader: nothing moves before.
 	Quiet time.Time
 	Was   Status // what the last decision said; zero: there was none
+	// Gone: what is proven cannot be given to anybody any more, because values that it took from elsewhere have changed.
+	Gone bool
 }
 
 // Node is a selected node.
@@ -36,6 +40,8 @@ type Node struct {
 	Report   Report    // the last one that was heard, whatever it is about
 	// Refused is what package assign keeps out on this node. It is passed over as long as it is that.
 	Refused []Target
+	// Awaited: other configs go on here as soon as this one does, so it comes first, whatever its wave.
+	Awaited bool
 }
 
 // Presence is what package node says about a node, as far as it matters here.
