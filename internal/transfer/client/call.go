@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"strings"
 	"sync"
 	"time"
 
@@ -62,8 +63,14 @@ func (s *server) problem(path string, answer *http.Response) error {
 	if err != nil || codeErr != nil {
 		return &reason.Error{Code: reason.ServerUnreachable, Doing: s.doing(path), Cause: fmt.Errorf("the server says %s %s", answer.Status, reason.Clip([]byte(p.Message)))}
 	}
+	message := p.Message
+	if row, known := reason.Lookup(code); known { // said once more, it would be said twice
+		if _, cause, found := strings.Cut(message, row.Title+": "); found {
+			message = cause
+		}
+	}
 	return &reason.Error{
-		Code: code, Doing: s.doing(path), Cause: errors.New(reason.Clip([]byte(p.Message))), Hint: reason.Clip([]byte(p.Hint)),
+		Code: code, Doing: s.doing(path), Cause: errors.New(reason.Clip([]byte(message))), Hint: reason.Clip([]byte(p.Hint)),
 		After: time.Duration(p.RetryAfter) * time.Millisecond,
 	}
 }

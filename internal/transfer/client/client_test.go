@@ -81,6 +81,44 @@ func TestReports(t *testing.T) {
 	})
 }
 
+// What a host has done does not wait because a report has just gone that nobody was waiting for.
+func TestReportAfterLazyOne(t *testing.T) {
+	play(t, func(t *testing.T, s *scene) {
+		s.publish(7, "one")
+		s.start()
+		pass(5 * time.Second)
+		before := s.count(wire.PathStatus)
+		for range 120_000 { // until the server asks by a heartbeat
+			if pass(time.Millisecond); s.count(wire.PathStatus) > before {
+				break
+			}
+		}
+		s.host.changed <- struct{}{}
+		pass(10 * time.Millisecond)
+		if n := s.count(wire.PathStatus) - before; n != 2 {
+			t.Errorf("%d reports after a heartbeat and a change of the host", n)
+		}
+	})
+}
+
+// What a host has reached is reported, also before the machine was told that it was taken.
+func TestReportOfWhatWasReachedAtOnce(t *testing.T) {
+	play(t, func(t *testing.T, s *scene) {
+		s.host.takes = time.Minute
+		s.publish(7, "one")
+		s.start()
+		pass(5 * time.Second)
+		if r := s.last(); r.Enforced.Version != 7 || r.Verdict.Type != wire.Applied || r.Verdict.Version != 7 {
+			t.Errorf("it reports %+v", r)
+		}
+		s.publish(8, "two")
+		pass(5 * time.Second)
+		if r := s.last(); r.Enforced.Version != 7 || r.Verdict.Type != wire.Applied {
+			t.Errorf("while it takes the first state it reports %+v", r)
+		}
+	})
+}
+
 // The watch is given up when nothing comes over it, though its connection does not break.
 func TestTransferCase2_BlackHole(t *testing.T) {
 	c := casetest.Start(t)

@@ -123,7 +123,9 @@ type host struct {
 	changed  chan struct{}
 	problems []wire.Resource
 	configs  []wire.ConfigReport
+	facts    map[string]string
 	answer   func(ctx context.Context, q wire.Question, w io.Writer) error
+	takes    time.Duration // to say that a state was taken, which it has reached by then
 
 	mu     sync.Mutex // guards what follows
 	states []core.State
@@ -135,6 +137,7 @@ type enforced struct{ mark catalog.Mark }
 func newHost() *host { return &host{changed: make(chan struct{}, 1)} }
 
 func (h *host) Activate(_ context.Context, s core.State) (wire.Verdict, error) {
+	defer func() { <-time.After(h.takes) }()
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.states = append(h.states, s)
@@ -149,7 +152,7 @@ func (h *host) Activate(_ context.Context, s core.State) (wire.Verdict, error) {
 func (h *host) Report() wire.Report {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return wire.Report{Enforced: h.mark, Verdict: wire.Verdict{Type: wire.Applied, Version: h.mark.Version}, Problems: h.problems, Configs: h.configs}
+	return wire.Report{Enforced: h.mark, Verdict: wire.Verdict{Type: wire.Applied, Epoch: h.mark.Epoch, Version: h.mark.Version, Root: h.mark.Root}, Problems: h.problems, Configs: h.configs, Host: &wire.Host{Facts: h.facts}}
 }
 
 func (h *host) Changed() <-chan struct{} { return h.changed }

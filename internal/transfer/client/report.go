@@ -14,10 +14,11 @@ import (
 )
 
 const (
-	// reportPause is the shortest between two reports: what changes faster is told together.
+	// reportPause is the shortest between two reports of what the host has done: what changes faster is told together.
 	reportPause = 200 * time.Millisecond
-	// lazyPause is how long a report waits that nobody on this host is waiting for: what it says is most often followed by more.
-	lazyPause = 100 * time.Millisecond
+	// lazyPause is how long a report waits that nobody on this host is waiting for: what it says is most often followed by more, such as that
+	// a state is there by that it is reached. When all hosts get one at once that takes a quarter of a second.
+	lazyPause = 250 * time.Millisecond
 	// replyMax is above a wire.StatusReply.
 	replyMax = 1 << 10
 )
@@ -67,11 +68,17 @@ func (r *reports) next() wire.Report {
 	report.Session, report.Number = r.session, r.number
 	report.Have, report.Refused, report.Stale, report.Trust = s.Have, s.Refused, s.Stale, s.Trust
 	report.At = time.Now().UnixMilli()
-	if s.Open {
+	if s.Open && !decided(&report.Verdict, &s.Verdict) {
 		report.Verdict = s.Verdict
 	}
 	readable(&report)
 	return report
+}
+
+// decided tells whether the host has its own verdict already on what is on its way to it here: the state was handed over, and it was
+// faster than the answer to that.
+func decided(host, here *wire.Verdict) bool {
+	return here.Type == wire.Pending && host.Type != wire.Pending && host.Epoch == here.Epoch && host.Version == here.Version && host.Root == here.Root
 }
 
 // readable bounds the texts of a report that come from the host, and makes them what can be read: one that cannot would cost the whole
@@ -86,6 +93,16 @@ func readable(r *wire.Report) {
 		p := &r.Problems[i]
 		p.Message, p.Title = clip(p.Message), strings.ToValidUTF8(p.Title, "\uFFFD")
 	}
+	if r.Host == nil {
+		return
+	}
+	// What a host is called, and what its files say of it, is any bytes.
+	h := *r.Host
+	h.Version, h.Facts = clip(h.Version), make(map[string]string, len(r.Host.Facts))
+	for name, value := range r.Host.Facts {
+		h.Facts[name] = clip(value)
+	}
+	r.Host = &h
 }
 
 // clip bounds a text for people.
@@ -98,8 +115,8 @@ func clip(s string) string {
 // nothing is sent: the next one begins with a report.
 func (c *Client) report(ctx context.Context, random *rand.Rand) {
 	var backoff core.Backoff
-	var due, last, quiet time.Time // due is zero when nothing is to be sent
-	cloned := false
+	var due, last, hasty, quiet time.Time // due is zero when nothing is to be sent; hasty is of the last report that the host wanted
+	wanted, cloned := false, false
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
@@ -111,7 +128,8 @@ func (c *Client) report(ctx context.Context, random *rand.Rand) {
 		case <-ctx.Done():
 			return
 		case <-c.opts.Host.Changed():
-			due = latest(time.Now(), last.Add(reportPause))
+			// A lazy report that has just gone keeps nobody waiting.
+			due, wanted = latest(time.Now(), hasty.Add(reportPause)), true
 			continue
 		case <-c.reports.lazy:
 			if at := latest(time.Now().Add(lazyPause), last.Add(reportPause), quiet); due.IsZero() {
@@ -126,7 +144,11 @@ func (c *Client) report(ctx context.Context, random *rand.Rand) {
 			continue
 		}
 		reply, err := c.sendReport(ctx, to)
-		if last = time.Now(); err != nil {
+		last = time.Now()
+		if wanted {
+			hasty, wanted = last, err != nil
+		}
+		if err != nil {
 			c.opts.Log.Debug("send a report", "err", err)
 			due = last.Add(max(backoff.Next(random), reason.Of(err).After))
 			continue

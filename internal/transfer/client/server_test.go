@@ -49,6 +49,7 @@ type content struct {
 // behaviour is how the server treats the host.
 type behaviour struct {
 	again  bool           // watches end with a hint when there is a new head
+	hasty  bool           // watches end with a hint at once
 	cut    bool           // watches end without one
 	deaf   bool           // reports are lost
 	refuse *reason.Error  // of watches
@@ -281,10 +282,14 @@ func (s *server) watch(w http.ResponseWriter, r *http.Request) error {
 	}
 	for first := true; ; first = false {
 		s.mu.Lock()
-		head, changed, again, ask, cut := s.head, s.changed, s.again, s.ask, s.cut
+		head, changed, again, ask, cut, hasty := s.head, s.changed, s.again, s.ask, s.cut, s.hasty
 		s.ask = nil
 		s.mu.Unlock()
 		if cut && !first {
+			return nil
+		}
+		if hasty {
+			frame(wire.Frame{Again: new(uint32)})
 			return nil
 		}
 		if again && !first {

@@ -18,6 +18,8 @@ import (
 const (
 	// watchLong is how long a watch must have been open for its end not to count as another failure.
 	watchLong = time.Minute
+	// watchShort is how long one must have been open for the server's word to be enough for the next one.
+	watchShort = 5 * time.Second
 	// againMax is the longest pause between two watches that a server may ask for.
 	againMax = time.Minute
 	// questionMax is the longest that an answer may take.
@@ -48,6 +50,10 @@ func (c *Client) watch(ctx context.Context, random *rand.Rand) {
 			at = (at + 1) % c.lines.count()
 		} else {
 			said = 0
+			if time.Since(began) < watchShort && pause > 0 {
+				// A server that ends one watch after the other, whatever it says, is not asked in a loop.
+				pause = max(pause, backoff.Next(random))
+			}
 		}
 		wait(ctx, pause, c.renewed)
 	}
@@ -69,7 +75,8 @@ var (
 	errClosed  = errors.New("the watch was ended")
 )
 
-// watchOnce has one watch open, as long as it goes well. With no error, pause is until the next one.
+// watchOnce has one watch open, as long as it goes well. With no error, pause is until the next one; 0 only where that is to have another
+// certificate.
 func (c *Client) watchOnce(ctx context.Context, s *server) (pause time.Duration, err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -86,7 +93,7 @@ func (c *Client) watchOnce(ctx context.Context, s *server) (pause time.Duration,
 	err = stream(ctx, s, wire.PathWatch, wire.WatchRequest{Protocol: wire.Protocol, Report: c.reports.next()}, c.opts.Heartbeat*5/2, func(f *wire.Frame) error {
 		c.reports.watched(s)
 		if f.Again != nil {
-			pause = min(time.Duration(*f.Again)*time.Millisecond, againMax)
+			pause = min(max(time.Duration(*f.Again), 1)*time.Millisecond, againMax)
 			return errClosed
 		}
 		c.frame(ctx, s, f)

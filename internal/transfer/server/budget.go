@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -20,27 +21,68 @@ type budget struct {
 	places  chan struct{} // has something for each place that is taken
 	queue   chan struct{} // the same for each call that waits
 	waiting prometheus.Gauge
+
+	mu    sync.Mutex     // guards hosts
+	hosts map[string]int // how many calls of each node have a place or wait for one, by name
 }
+
+// hostPlaces is how many calls of one node may have a place or wait for one: an agent makes one at a time, and its last one may not have
+// been found lost yet. A host that reads slowly, or lies, takes no more of them from the others.
+const hostPlaces = 2
 
 // queuePlaces is how many calls wait for each place.
 const queuePlaces = 16
 
 func newBudget(name string, places int, m *metrics) *budget {
-	return &budget{places: make(chan struct{}, places), queue: make(chan struct{}, places*queuePlaces), waiting: m.waiting.WithLabelValues(name)}
+	return &budget{places: make(chan struct{}, places), queue: make(chan struct{}, places*queuePlaces), waiting: m.waiting.WithLabelValues(name), hosts: map[string]int{}}
 }
 
-// enter takes a place, or waits for one for at most so long. The error is TransferBusy.
-func (b *budget) enter(ctx context.Context, most time.Duration) (leave func(), err error) {
-	leave = func() { <-b.places }
+// enter takes a place for a node, or waits for one for at most so long. The error is TransferBusy.
+func (b *budget) enter(ctx context.Context, node string, most time.Duration) (leave func(), err error) {
+	if !b.count(node) {
+		return nil, b.busy(most, fmt.Errorf("%d calls of this host are open", hostPlaces))
+	}
+	if err := b.take(ctx, most); err != nil {
+		b.uncount(node)
+		return nil, err
+	}
+	return func() {
+		<-b.places
+		b.uncount(node)
+	}, nil
+}
+
+// count counts a call of a node; false when there are enough.
+func (b *budget) count(node string) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.hosts[node] >= hostPlaces {
+		return false
+	}
+	b.hosts[node]++
+	return true
+}
+
+func (b *budget) uncount(node string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.hosts[node]--; b.hosts[node] == 0 {
+		delete(b.hosts, node)
+	}
+}
+
+// take takes a place.
+func (b *budget) take(ctx context.Context, most time.Duration) error {
 	select {
 	case b.places <- struct{}{}:
-		return leave, nil
+		return nil
 	default:
 	}
+	full := fmt.Errorf("%d are on their way, and %d wait", cap(b.places), len(b.queue))
 	select {
 	case b.queue <- struct{}{}:
 	default:
-		return nil, b.busy(most)
+		return b.busy(most, full)
 	}
 	defer func() { <-b.queue }()
 	b.waiting.Inc()
@@ -49,18 +91,15 @@ func (b *budget) enter(ctx context.Context, most time.Duration) (leave func(), e
 	defer timer.Stop()
 	select {
 	case b.places <- struct{}{}:
-		return leave, nil
+		return nil
 	case <-timer.C:
-		return nil, b.busy(most)
+		return b.busy(most, full)
 	case <-ctx.Done():
-		return nil, ctx.Err()
+		return ctx.Err()
 	}
 }
 
 // busy says when to come again: later than the wait that was in vain, and not all at once.
-func (b *budget) busy(most time.Duration) error {
-	return &reason.Error{
-		Code: reason.TransferBusy, Doing: "bring a state to a host", Cause: fmt.Errorf("%d are on their way, and %d wait", cap(b.places), len(b.queue)),
-		After: most + rand.N(4*most),
-	}
+func (b *budget) busy(most time.Duration, why error) error {
+	return &reason.Error{Code: reason.TransferBusy, Doing: "bring a state to a host", Cause: why, After: most + rand.N(4*most)}
 }

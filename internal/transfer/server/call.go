@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/netip"
 	"strconv"
 	"time"
 
@@ -239,7 +240,7 @@ func (s *Server) refuse(q *request, name string, err error) {
 	if e.Code == reason.InternalFault {
 		s.opts.Log.Error("answer a host", "call", name, "node", q.who.Name, "err", err)
 	}
-	if forAudit(status) && !q.audited {
+	if forAudit(status) && !q.audited && s.mayAudit(q.conn.from, time.Now()) {
 		s.opts.Audit.Refused(Refusal{Call: name, From: q.conn.from, Who: q.who, Code: e.Code, Status: status, Reason: bounded(e.Error())})
 	}
 	p := wire.Problem{Code: e.Code.String(), Message: bounded(e.Error()), Hint: bounded(e.Hint), RetryAfter: uint32(e.After / time.Millisecond)}
@@ -252,8 +253,24 @@ func (s *Server) refuse(q *request, name string, err error) {
 	if p.RetryAfter > 0 {
 		q.w.Header().Set("Retry-After", strconv.Itoa(int((e.After+time.Second-1)/time.Second)))
 	}
+	if q.conn.stranger() {
+		// The next attempt costs another connection, of which an address has so many each second: otherwise one could go on for as long as
+		// strangers may stay, at the pace of the line.
+		q.w.Header().Set("Connection", "close")
+	}
 	q.w.WriteHeader(status)
 	_ = s.send(q, data) // there is nobody else to tell
+}
+
+// auditRate is how many refusals of one address are written into the audit log: what a person has to look at, and not what one host
+// can make the log forget by filling it. All are counted in the metrics.
+func auditRate() rate { return rate{burst: 100, second: 1} }
+
+// mayAudit says whether there is room for one more refusal of an address in the audit log.
+func (s *Server) mayAudit(from netip.Addr, now time.Time) bool {
+	s.auditing.Lock()
+	defer s.auditing.Unlock()
+	return s.audited.take(from, now)
 }
 
 // forAudit is false for what is refused because it cannot be done now, and not because of who asks for it.

@@ -1,15 +1,19 @@
 package server
 
 import (
+	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"fmt"
 	"net"
 	"net/http"
+	"net/netip"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"tako.dev/tako/internal/reason"
 	"tako.dev/tako/internal/transfer/wire"
 )
 
@@ -67,6 +71,45 @@ func TestJoinRefused(t *testing.T) {
 	status, p := r.dial(nil).call(wire.PathJoin, wire.JoinRequest{Protocol: wire.Protocol, Name: "web-2", Token: "bad"}, nil)
 	if status != http.StatusUnauthorized || p.Code != "TK1006" || !strings.Contains(p.Message, "127.0.0.1") || len(r.refusals) > 0 {
 		t.Errorf("%d %+v, audited %+v", status, p, r.refusals)
+	}
+}
+
+// TestRenewalRefused: a host that wants a certificate for another key is seen in the audit log.
+func TestRenewalRefused(t *testing.T) {
+	r := newRig(t, nil)
+	id := r.add("swapped")
+	status, p := r.as("swapped").call(wire.PathRenew, wire.RenewRequest{Protocol: wire.Protocol}, nil)
+	if status < 400 || status > 499 || p.Code != reason.JoinRequestInvalid.String() {
+		t.Errorf("%d %+v", status, p)
+	}
+	r.wait(t, "it is audited", func() bool {
+		return len(r.refusals) == 1 && r.refusals[0].Who == id && r.refusals[0].Call == wire.PathRenew
+	})
+}
+
+// TestRefusalsAreBounded: who is refused again and again fills no audit log, and does so over one connection after the other.
+func TestRefusalsAreBounded(t *testing.T) {
+	r := newRig(t, nil)
+	h := r.dial(nil)
+	var dialed atomic.Int32
+	transport := h.Transport.(*http.Transport)
+	transport.DialContext = func(ctx context.Context, network, address string) (net.Conn, error) {
+		dialed.Add(1)
+		return (&net.Dialer{}).DialContext(ctx, network, address)
+	}
+	const calls = 300
+	for range calls {
+		if status, p := h.call(wire.PathStatus, wire.Report{}, nil); status != http.StatusUnauthorized {
+			t.Fatalf("%d %+v", status, p)
+		}
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if n := len(r.refusals); n < 100 || n > 150 {
+		t.Errorf("%d lines in the audit log for %d refusals", n, calls)
+	}
+	if n := dialed.Load(); n < calls/16 {
+		t.Errorf("%d connections for %d refusals", n, calls)
 	}
 }
 
@@ -202,6 +245,50 @@ func TestAdmission(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestSilentStrangers: one address that connects and says nothing leaves room for others, and has room again when it lets go.
+func TestSilentStrangers(t *testing.T) {
+	limits := Limits{Strangers: 100}.withDefaults()
+	l := newListener(nil, limits, newMetrics())
+	from := func(address string) *conn {
+		c, _ := l.admit(fakeConn{from: address}, time.Now())
+		return c
+	}
+	var all []*conn
+	for range 80 {
+		if c := from("192.0.2.1:1"); c != nil {
+			all = append(all, c)
+		}
+	}
+	if len(all) != 50 {
+		t.Errorf("%d of 80 came in", len(all))
+	}
+	if from("192.0.2.2:1") == nil {
+		t.Error("another address is kept out")
+	}
+	l.leave(all[0])
+	seen := &shown{}
+	all[1].shown.Store(seen)
+	if !all[1].known(seen, Identity{Name: "web-1"}) || from("192.0.2.1:2") == nil || from("192.0.2.1:3") == nil || from("192.0.2.1:4") != nil {
+		t.Error("one has gone and one was recognized: there is room for two")
+	}
+	for c := range l.open {
+		l.leave(c)
+	}
+	if len(l.unknown) != 0 || l.strangers != 0 || len(l.nodes) != 0 {
+		t.Errorf("nobody is left, and %v, %d, %v are counted", l.unknown, l.strangers, l.nodes)
+	}
+}
+
+// fakeConn comes from an address.
+type fakeConn struct {
+	net.Conn
+	from string
+}
+
+func (c fakeConn) RemoteAddr() net.Addr {
+	return net.TCPAddrFromAddrPort(netip.MustParseAddrPort(c.from))
 }
 
 // TestSourceIsGivenBack: hosts behind one address do not use it up, when they say who they are.

@@ -405,7 +405,7 @@ func TestTransferCase41_SnapshotsStarveNobody(t *testing.T) {
 	old, target := r.layer("l", 100, 0, 0), r.layer("l", 100, 1, 0)
 	head := r.head(id, 5, listOf(t, catalog.Layer{ID: "l", Root: target.Root()}))
 	h := r.as("web-1")
-	leave, err := r.server.budgets.snapshots.enter(t.Context(), time.Second)
+	leave, err := r.server.budgets.snapshots.enter(t.Context(), "web-2", time.Second)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -436,5 +436,37 @@ func TestIndex(t *testing.T) {
 	large := r.layer("large", 1_000, 0, 0)
 	if x.of(large.Root(), large); x.rows != 1_000 || x.order.Len() != 1 {
 		t.Errorf("%d rows of %d tries", x.rows, x.order.Len())
+	}
+}
+
+// TestOneHostTakesNoPlacesFromOthers: a host that asks for much at once, and does not read it, keeps nobody else from what is his.
+func TestOneHostTakesNoPlacesFromOthers(t *testing.T) {
+	r := newRig(t, func(o *Options) {
+		o.Limits.Snapshots, o.Limits.NodeConnections = hostPlaces+1, 10
+		o.Times.Turn = 20 * time.Millisecond
+	})
+	greedy, other := r.add("greedy"), r.add("other")
+	target := r.layer("l", 100, 0, 64<<10)
+	list := listOf(t, catalog.Layer{ID: "l", Root: target.Root()})
+	ask := encode(t, wire.SyncRequest{Head: r.head(greedy, 5, list), Layer: "l", Target: target.Root()})
+	refused := 0
+	for range hostPlaces + 3 {
+		resp, err := r.as("greedy").post(t.Context(), wire.PathSync, ask)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer resp.Body.Close() // of what it says nothing is read until then
+		if resp.StatusCode == http.StatusServiceUnavailable {
+			refused++
+		}
+	}
+	if refused != 3 {
+		t.Errorf("%d of %d calls were refused, want 3", refused, hostPlaces+3)
+	}
+	if _, whole := r.as("other").parts(wire.SyncRequest{Head: r.head(other, 5, list), Layer: "l", Target: target.Root()}); !whole {
+		t.Error("another host gets nothing meanwhile")
+	}
+	if n := len(r.server.budgets.snapshots.hosts); n > 1 {
+		t.Errorf("%d hosts are counted, and one has something open", n)
 	}
 }

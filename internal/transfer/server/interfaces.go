@@ -50,7 +50,7 @@ type Layer struct {
 type Members interface {
 	// Join admits a host. It writes the audit log itself.
 	Join(ctx context.Context, from netip.Addr, r wire.JoinRequest) (wire.Credentials, error)
-	// Renew gives a new certificate for the same key. The certificate of the caller may have expired. It writes the audit log itself.
+	// Renew gives a new certificate for the same key. The certificate of the caller may have expired.
 	Renew(ctx context.Context, who Identity, r wire.RenewRequest) (wire.Credentials, error)
 	// Identify says whose certificate that is. The server has verified that an authority of the cluster has issued it to a client, and
 	// looks at its time itself. The error is a refusal: it is not of a node, or the node with that UID is gone, or has another key by

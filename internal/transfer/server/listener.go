@@ -34,12 +34,13 @@ type listener struct {
 	all       bucket
 	sources   *sources
 	open      map[*conn]struct{}
-	strangers int            // of the open ones: those that have not shown who they are
-	nodes     map[string]int // the others, by the name of their node
+	strangers int                  // of the open ones: those that have not shown who they are
+	unknown   map[netip.Prefix]int // the same, by where they come from
+	nodes     map[string]int       // the others, by the name of their node
 }
 
 func newListener(l net.Listener, limits Limits, m *metrics) *listener {
-	return &listener{Listener: l, limits: limits, metrics: m, closed: make(chan struct{}), sources: newSources(limits.source()), open: map[*conn]struct{}{}, nodes: map[string]int{}}
+	return &listener{Listener: l, limits: limits, metrics: m, closed: make(chan struct{}), sources: newSources(limits.source()), open: map[*conn]struct{}{}, unknown: map[netip.Prefix]int{}, nodes: map[string]int{}}
 }
 
 // Accept returns the next connection that may go on to its handshake. Connections that come faster than all of them may wait in the
@@ -79,7 +80,7 @@ func (l *listener) admit(raw net.Conn, now time.Time) (*conn, time.Duration) {
 	switch {
 	case len(l.open) >= l.limits.Connections:
 		why = "connections"
-	case l.strangers >= l.limits.Strangers:
+	case l.strangers >= l.limits.Strangers, l.unknown[sourceOf(from)] >= l.limits.strangersOfOne():
 		why = "strangers"
 	case !l.sources.take(from, now):
 		why = "source"
@@ -91,6 +92,7 @@ func (l *listener) admit(raw net.Conn, now time.Time) (*conn, time.Duration) {
 	c := &conn{Conn: raw, from: from, since: now, home: l}
 	l.open[c] = struct{}{}
 	l.strangers++
+	l.unknown[sourceOf(from)]++
 	l.metrics.connections.Set(float64(len(l.open)))
 	var wait time.Duration
 	if r := l.limits.all(); !l.all.take(r, now) {
@@ -116,13 +118,22 @@ func (l *listener) leave(c *conn) {
 	c.gone = true
 	delete(l.open, c)
 	if c.stranger() {
-		l.strangers--
+		l.recognizedLocked(c)
 	} else if name := c.shown.Load().name.Load().Name; l.nodes[name] > 1 {
 		l.nodes[name]--
 	} else {
 		delete(l.nodes, name)
 	}
 	l.metrics.connections.Set(float64(len(l.open)))
+}
+
+// recognizedLocked counts a connection no longer among the strangers.
+func (l *listener) recognizedLocked(c *conn) {
+	l.strangers--
+	from := sourceOf(c.from)
+	if l.unknown[from]--; l.unknown[from] == 0 {
+		delete(l.unknown, from)
+	}
 }
 
 // connections are those that are open now.
@@ -249,7 +260,7 @@ func (c *conn) known(s *shown, who Identity) bool {
 		return false
 	}
 	s.name.Store(&who)
-	l.strangers--
+	l.recognizedLocked(c)
 	l.nodes[who.Name]++
 	l.sources.give(c.from)
 	return true

@@ -41,7 +41,6 @@ func (s *Server) renew(q *request) error {
 	if err := speaks(q, r.Protocol); err != nil {
 		return err
 	}
-	q.audited = true
 	c, err := s.opts.Members.Renew(q.Context(), q.who, r)
 	if err != nil {
 		return err

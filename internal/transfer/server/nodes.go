@@ -30,7 +30,7 @@ func (s *Server) nodes(q *request) error {
 			return err
 		}
 	}
-	leave, err := s.budgets.deltas.enter(q.Context(), s.opts.Times.Turn)
+	leave, err := s.budgets.deltas.enter(q.Context(), q.who.Name, s.opts.Times.Turn)
 	if err != nil {
 		return err
 	}

@@ -36,7 +36,8 @@ type Limits struct {
 	// Connections is how many may be open; default 20,000: twice the hosts of a large cluster, so that all can come back while what they
 	// left is still being noticed.
 	Connections int
-	// Strangers is how many of those may not have shown who they are; default 2,000.
+	// Strangers is how many of those may not have shown who they are; default 2,000. Of one address half of them may come, so that
+	// one that stays silent keeps nobody else out; at least 16.
 	Strangers int
 	// NodeConnections is how many of one node may be open; default 8: an agent has one, and another one while the first is being found lost.
 	NodeConnections int
@@ -60,6 +61,9 @@ func (l Limits) all() rate { return rate{burst: 2 * float64(l.Accepts), second: 
 func (l Limits) source() rate {
 	return rate{burst: 40 * float64(l.SourceAccepts), second: float64(l.SourceAccepts)}
 }
+
+// strangersOfOne: hosts behind one address translation that come back at once are strangers for a handshake each, some hundreds at a time.
+func (l Limits) strangersOfOne() int { return max(l.Strangers/2, 16) }
 
 func or[T comparable](value, otherwise T) T {
 	var zero T

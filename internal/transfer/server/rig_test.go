@@ -209,6 +209,9 @@ func (w *world) Join(_ context.Context, from netip.Addr, r wire.JoinRequest) (wi
 }
 
 func (w *world) Renew(_ context.Context, who Identity, _ wire.RenewRequest) (wire.Credentials, error) {
+	if who.Name == "swapped" {
+		return wire.Credentials{}, &reason.Error{Code: reason.JoinRequestInvalid, Doing: "renew the certificate of node " + who.Name}
+	}
 	return wire.Credentials{Protocol: wire.Protocol, Name: who.Name, UID: who.UID}, nil
 }
 

@@ -28,6 +28,9 @@ type Server struct {
 	numbers atomic.Uint64 // of watches
 	ran     atomic.Bool
 
+	auditing sync.Mutex // guards audited
+	audited  *sources   // of refusals
+
 	stopping chan struct{} // closed when the server begins to stop
 	handlers handlers
 }
@@ -40,7 +43,7 @@ func New(opts Options) (*Server, error) {
 	}
 	m := newMetrics()
 	s := &Server{
-		opts: opts, metrics: m, desk: newDesk(m), index: newIndex(opts.Limits.IndexRows), stopping: make(chan struct{}),
+		opts: opts, metrics: m, desk: newDesk(m), index: newIndex(opts.Limits.IndexRows), stopping: make(chan struct{}), audited: newSources(auditRate()),
 		budgets: budgets{snapshots: newBudget("snapshots", opts.Limits.Snapshots, m), deltas: newBudget("deltas", opts.Limits.Deltas, m)},
 	}
 	s.calls = s.routes()

@@ -86,7 +86,7 @@ func (s *Server) sync(q *request) error {
 	if kind == wire.SyncSnapshot {
 		budget = s.budgets.snapshots
 	}
-	leave, err := budget.enter(q.Context(), s.opts.Times.Turn)
+	leave, err := budget.enter(q.Context(), q.who.Name, s.opts.Times.Turn)
 	if err != nil {
 		return err
 	}

@@ -258,10 +258,10 @@ type Host struct {
 
 // Refused counts, since the agent was installed, what it did not believe.
 type Refused struct {
-	Forged       uint64 `cbor:"1,keyasint,omitempty"` // heads with a wrong signature, or for somebody else
-	Old          uint64 `cbor:"2,keyasint,omitempty"` // heads below the mark
-	Equivocation uint64 `cbor:"3,keyasint,omitempty"` // two roots under one version
-	Content      uint64 `cbor:"4,keyasint,omitempty"` // differences, nodes and bodies that are not what was asked for
+	Forged       uint64 `cbor:"1,keyasint,omitempty" json:"forged,omitempty"`       // heads with a wrong signature, or for somebody else
+	Old          uint64 `cbor:"2,keyasint,omitempty" json:"old,omitempty"`          // heads below the mark
+	Equivocation uint64 `cbor:"3,keyasint,omitempty" json:"equivocation,omitempty"` // two roots under one version
+	Content      uint64 `cbor:"4,keyasint,omitempty" json:"content,omitempty"`      // differences, nodes and bodies that are not what was asked for
 }
 
 // Bounds of messages.

@@ -1,0 +1,54 @@
+package client_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"tako.dev/tako/internal/reason"
+	"tako.dev/tako/internal/transfer/wire"
+)
+
+// A server that ends each watch at once, and says to come again at once, is not asked in a loop.
+func TestHastyServer(t *testing.T) {
+	play(t, func(t *testing.T, s *scene) {
+		s.set(func() { s.hasty = true })
+		s.start()
+		pass(time.Hour)
+		if n := s.count(wire.PathWatch); n < 60 || n > 200 {
+			t.Errorf("%d watches in an hour", n)
+		}
+		s.set(func() { s.hasty = false })
+		s.publish(7, "one")
+		pass(90 * time.Second)
+		s.wantVersions(7)
+	})
+}
+
+// What a host is called can be any bytes, at any length: that does not cut it off.
+func TestOddFacts(t *testing.T) {
+	play(t, func(t *testing.T, s *scene) {
+		s.host.facts = map[string]string{"hostname": "caf\xe9", "os.name": strings.Repeat("x", 8<<10), "arch": "amd64"}
+		s.publish(7, "one")
+		s.start()
+		pass(5 * time.Second)
+		r := s.last()
+		if err := r.Validate(); err != nil || r.Host.Facts["arch"] != "amd64" || r.Host.Facts["hostname"] != "caf\uFFFD" {
+			t.Errorf("the server reads %+v (%v)", r.Host, err)
+		}
+	})
+}
+
+// Why a server refuses is said once.
+func TestRefusalIsSaidOnce(t *testing.T) {
+	play(t, func(t *testing.T, s *scene) {
+		refusal := &reason.Error{Code: reason.IdentityGone, Doing: "identify node web-1", Cause: errors.New("the node was deleted")}
+		s.set(func() { s.refuse = refusal })
+		s.start()
+		pass(5 * time.Second)
+		if title := refusal.Entry().Title; strings.Count(s.log.String(), title) != 1 || !strings.Contains(s.log.String(), title+": the node was deleted") {
+			t.Errorf("it says: %s", s.log.String())
+		}
+	})
+}
