@@ -115,6 +115,9 @@ func clusterText(c *agent.Cluster, now time.Time) string {
 		fmt.Fprintf(&b, "; stale since %s, the last good state is enforced", present.Ago(c.Expires, now))
 	}
 	b.WriteByte('\n')
+	if d := c.Disbelieved; d != nil {
+		fmt.Fprintf(&b, "  Refused  %d forged heads, %d old ones, %d that contradict another; %d times content that was not signed\n", d.Forged, d.Old, d.Equivocation, d.Content)
+	}
 	if !c.TryUntil.IsZero() {
 		fmt.Fprintf(&b, "  Trial    falls back in %s unless it is confirmed\n", present.Duration(c.TryUntil.Sub(now)))
 	}

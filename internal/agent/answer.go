@@ -4,6 +4,7 @@ import (
 	"context"
 	"strings"
 
+	"tako.dev/tako/internal/agent/observe"
 	"tako.dev/tako/internal/converge"
 	"tako.dev/tako/internal/reason"
 )
@@ -19,6 +20,9 @@ type Answer struct {
 	Watched    bool        `json:"watched"`            // the kernel tells when it is touched
 	History    []Happening `json:"history,omitempty"`  // newest first
 	Candidates []string    `json:"candidates,omitempty"`
+	// Differs is how what is there differs from what is declared now. It is looked at for a server that asks.
+	Differs  []observe.Difference `json:"differs,omitempty"`
+	Unlooked string               `json:"unlooked,omitempty"` // why that cannot be told
 }
 
 // Relation is an order that a resource is in.

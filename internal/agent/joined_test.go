@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -416,6 +417,33 @@ func TestTry(t *testing.T) {
 	s.holds("a", "tried")
 }
 
+// TestFallBackThatCannotBeNoted: it is tried again now and then, and not all the time.
+func TestFallBackThatCannotBeNoted(t *testing.T) {
+	s, c := joinedSite(t)
+	var troubles atomic.Int32
+	s.opts.OnLine = func(l Line) {
+		if l.Trouble != nil {
+			troubles.Add(1)
+		}
+	}
+	stop := s.watch()
+	good := c.assign(nil, c.config("NodeConfig/web", 5, fileOf("a")))
+	c.settles(good, wire.Applied)
+	c.settles(c.assign(func(h *catalog.Head) { h.Try = &catalog.Try{Seconds: 2, Fallback: good.Root} }, c.config("NodeConfig/web", 5, textOf("a", "tried"))), wire.Applied)
+	heads := filepath.Join(s.opts.StateDir, "heads")
+	must(t, os.Rename(heads, heads+".aside"))
+	must(t, os.MkdirAll(filepath.Join(heads, "in", "the", "way"), 0o700))
+	s.until("its time is over", func(*Report) bool { return troubles.Load() > 0 })
+	<-time.After(time.Second)
+	if n := troubles.Load(); n > 2 {
+		t.Errorf("it was tried %d times in a second", n)
+	}
+	must(t, os.RemoveAll(heads))
+	must(t, os.Rename(heads+".aside", heads))
+	s.until("it has fallen back", func(r *Report) bool { return r.Cluster.Version == good.Version && s.reads("a") == "text of a" })
+	stop()
+}
+
 // TestTryNeedsSomethingToFallBackTo: without it, what is tried is not begun with.
 func TestTryNeedsSomethingToFallBackTo(t *testing.T) {
 	s, c := joinedSite(t)
@@ -471,7 +499,7 @@ func TestQuestions(t *testing.T) {
 		t.Errorf("history: %+v, %v", h, err)
 	}
 	var a Answer
-	if err := json.Unmarshal([]byte(c.ask(wire.Question{What: wire.AskEvidence, Subject: "/a"})), &a); err != nil || a.Resource.Title != "file/a" {
+	if err := json.Unmarshal([]byte(c.ask(wire.Question{What: wire.AskEvidence, Subject: "/a"})), &a); err != nil || a.Resource.Title != "file/a" || len(a.Differs) > 0 || a.Unlooked != "" {
 		t.Errorf("evidence: %+v, %v", a, err)
 	}
 	var u Usage

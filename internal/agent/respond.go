@@ -1,7 +1,6 @@
 package agent
 
 import (
-	"bufio"
 	"context"
 	"encoding/json"
 	"errors"
@@ -18,6 +17,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"tako.dev/tako/declare"
+	"tako.dev/tako/internal/agent/observe"
+	"tako.dev/tako/internal/host"
 	"tako.dev/tako/internal/reason"
 	"tako.dev/tako/internal/transfer/wire"
 )
@@ -26,8 +27,6 @@ const (
 	// linesDefault and linesMax bound the lines of an answer.
 	linesDefault = 100
 	linesMax     = 10_000
-	// lineMax is the longest line of a log that is passed on, bytes: journald cuts messages at 48 KiB.
-	lineMax = 1 << 20
 	// agentUnit is what the agent runs as.
 	agentUnit = "tako-agent.service"
 )
@@ -67,7 +66,7 @@ func (l *loop) respond(ctx context.Context, q wire.Question, w io.Writer) error 
 	case wire.AskHistory:
 		return l.respondHistory(w, q.Subject, lines, since)
 	case wire.AskEvidence:
-		a, err := ask(ctx, l, func() (*Answer, error) { return l.why(q.Subject) })
+		a, err := l.evidence(ctx, q.Subject)
 		if err != nil {
 			return err
 		}
@@ -82,6 +81,29 @@ func (l *loop) respond(ctx context.Context, q wire.Question, w io.Writer) error 
 		return json.NewEncoder(w).Encode(u)
 	}
 	return &reason.Error{Code: reason.AnswerRefused, Doing: fmt.Sprintf("answer %.64q", q.What), Cause: errors.New("this agent knows no such question"), Hint: "bring tako-agent on this host up to date"}
+}
+
+// evidence explains a resource, and looks at it again outside the loop.
+func (l *loop) evidence(ctx context.Context, subject string) (*Answer, error) {
+	var d host.Declared
+	var t host.Type
+	a, err := ask(ctx, l, func() (*Answer, error) {
+		a, err := l.why(subject)
+		if found := l.find(subject); err == nil && len(found) == 1 {
+			p := l.parts[found[0]]
+			if p.res != nil && p.removal == nil && p.claim.Kind == declare.ClaimPath {
+				d, t = l.declaredAs(p, declare.Resource{}), l.opts.Types[p.kind]
+			}
+		}
+		return a, err
+	})
+	if err != nil || t == nil {
+		return a, err
+	}
+	if a.Differs, err = observe.Resource(ctx, t, d, l.book.clean); err != nil {
+		a.Unlooked = l.book.clean(observe.Problem(err))
+	}
+	return a, nil
 }
 
 // respondHistory writes what happened, the newest first, one JSON object a line.
@@ -141,22 +163,10 @@ func (l *loop) respondLogs(ctx context.Context, w io.Writer, unit string, lines 
 	if err != nil {
 		return &reason.Error{Code: reason.SystemCallFailed, Doing: "run journalctl", Cause: err}
 	}
-	err = l.copyLines(w, pipe)
+	err = observe.Journal(w, pipe, l.book.clean)
 	cancel()
 	_ = cmd.Wait() // killed, or done; what it wrote is what counts
 	return err
-}
-
-// copyLines passes lines on, without the values of secrets.
-func (l *loop) copyLines(w io.Writer, r io.Reader) error {
-	s := bufio.NewScanner(r)
-	s.Buffer(nil, lineMax)
-	for s.Scan() {
-		if _, err := io.WriteString(w, l.book.clean(s.Text())+"\n"); err != nil {
-			return err
-		}
-	}
-	return s.Err()
 }
 
 // manages returns the unit of that name that the host is to have, with its suffix; empty where there is none.

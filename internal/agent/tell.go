@@ -32,6 +32,8 @@ type Cluster struct {
 	Stale          bool      `json:"stale,omitempty"`   // it has expired: the servers have not been heard for long
 	TryUntil       time.Time `json:"tryUntil,omitzero"` // what is enforced is only tried, and falls back then
 	Holds          []Hold    `json:"holds,omitempty"`
+	// Disbelieved is what servers sent and the host did not believe; nil where there was nothing of the kind.
+	Disbelieved *wire.Refused `json:"disbelieved,omitempty"`
 }
 
 // Hold is what people keep as it is.
@@ -56,9 +58,14 @@ func (l *loop) cluster() *Cluster {
 	if v.Since != 0 {
 		c.Since = time.UnixMilli(v.Since)
 	}
-	if kept, err := j.held.Kept(); err == nil && kept.Mark.Version > 0 {
-		c.Newest, c.Expires = kept.Mark.Version, time.Unix(kept.Mark.Expires, 0)
-		c.Stale = kept.Mark.Stale(j.identity.Trust().Time(time.Now()))
+	if kept, err := j.held.Kept(); err == nil {
+		if kept.Mark.Version > 0 {
+			c.Newest, c.Expires = kept.Mark.Version, time.Unix(kept.Mark.Expires, 0)
+			c.Stale = kept.Mark.Stale(j.identity.Trust().Time(time.Now()))
+		}
+		if kept.Refused != (wire.Refused{}) {
+			c.Disbelieved = &kept.Refused
+		}
 	}
 	if t := j.life.Try; t != nil {
 		if boot, since, err := uptime(); err == nil {

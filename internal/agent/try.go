@@ -113,6 +113,8 @@ func (l *loop) appointment(ctx context.Context) {
 	if l.joined.life.Try != nil {
 		if err := l.continueTry(ctx); err != nil {
 			l.book.trouble("count the time of a trial", err)
+			l.joined.next.Reset(tryLook) // a disk that is full now is full in a moment, too
+			return
 		}
 	}
 	l.makeAppointment(&l.joined.life)
@@ -159,15 +161,19 @@ func (l *loop) continueTry(ctx context.Context) error {
 // fallBack goes back to the state before a try that nobody has confirmed.
 func (l *loop) fallBack(ctx context.Context) error {
 	j := l.joined
-	life := j.life
+	life, was := j.life, j.life
 	d, c, err := l.before(life.Try.Fallback.Root)
 	v := giveUp(&life)
 	if err != nil {
 		life = j.life // there is nothing better than what was tried
 		life.Try = nil
 	}
-	if failed := errors.Join(j.held.Remember(v), j.live(life)); failed != nil {
-		return failed // and it is tried again with the next look
+	// One after the other: who has noted that it fell back, and no more, would look for nothing. What fails is tried again with the next look.
+	if failed := j.held.Remember(v); failed != nil {
+		return failed
+	}
+	if failed := j.live(life); failed != nil {
+		return failed
 	}
 	l.refuseState(v)
 	l.book.show(&l.refuse[0])
@@ -175,9 +181,16 @@ func (l *loop) fallBack(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	before, verdict := held.Contents{List: j.list, Own: j.own}, j.verdict
 	j.take(c)
 	j.verdict = verdictOn(life.Enforced, wire.Pending, nil)
-	return l.adopt(ctx, d)
+	if err := l.adopt(ctx, d); err != nil {
+		// What was tried is enforced still: it falls back with the next look, or with the next start, for which that is noted.
+		j.take(before)
+		j.life, j.verdict = was, verdict
+		return err
+	}
+	return nil
 }
 
 // before is a state from before, out of what is held.

@@ -95,7 +95,7 @@ func (s *Store) changeLocked(r record) error {
 		err = s.top.writeRecord(headsName, headsName, payload)
 	}
 	if err == nil {
-		s.record = r
+		s.record, s.counted = r, false
 	}
 	return err
 }
@@ -142,10 +142,12 @@ func (s *Store) Remember(v wire.Verdict) error {
 	return s.changeLocked(r)
 }
 
-// Count is part of client.Heads.
+// Count is part of client.Heads. What was counted becomes durable with the next change, or when the store is closed: whoever floods a
+// host with forgeries makes it write nothing.
 func (s *Store) Count(refused wire.Refused) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.counted = s.counted || s.record.Refused != refused
 	s.record.Refused = refused
 	return nil
 }

@@ -72,6 +72,26 @@ func mark(version uint64, root catalog.Digest) catalog.Mark {
 	return catalog.Mark{Epoch: 1, Version: version, Root: root, Issued: int64(version), Expires: int64(version) + 100}
 }
 
+// TestCountersSurviveAStop: what was refused is counted over restarts, and each refusal writes nothing.
+func TestCountersSurviveAStop(t *testing.T) {
+	dir := t.TempDir()
+	s := open(t, dir)
+	must(t, s.Accept(mark(1, catalog.KeyOf("one")), []byte("head")))
+	before, err := os.ReadFile(filepath.Join(dir, headsName))
+	must(t, err)
+	counted := wire.Refused{Forged: 3, Old: 2, Equivocation: 1, Content: 4}
+	must(t, s.Count(counted))
+	if now, err := os.ReadFile(filepath.Join(dir, headsName)); err != nil || !bytes.Equal(now, before) {
+		t.Errorf("a refusal was written: %v", err)
+	}
+	must(t, s.Close())
+	kept, err := open(t, dir).Kept()
+	must(t, err)
+	if kept.Refused != counted || kept.Mark.Version != 1 {
+		t.Errorf("kept %+v", kept)
+	}
+}
+
 // TestDamageIsFoundAndSetAside: whatever byte of a file changes, what is read is what was written, or nothing.
 func TestDamageIsFoundAndSetAside(t *testing.T) {
 	dir := t.TempDir()

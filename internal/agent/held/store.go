@@ -35,6 +35,7 @@ type Store struct {
 
 	mu       sync.Mutex // guards what follows, and the files
 	record   record
+	counted  bool     // something in record that is not durable
 	open     []*layer // layers whose rows are known: the one that was used last comes last
 	stage    *stage   // nil where nothing is staged
 	troubles []*reason.Error
@@ -75,6 +76,9 @@ func (s *Store) Close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	errs := []error{s.endStageLocked(), s.closeLayersLocked()}
+	if s.counted {
+		errs = append(errs, s.changeLocked(s.record))
+	}
 	for _, d := range []*directory{s.top, s.lists, s.layers} {
 		if d != nil {
 			errs = append(errs, d.root.Close())
