@@ -20,7 +20,7 @@ import (
 // stepTime bounds one command of a person, which takes a fraction of a second on an idle machine.
 const stepTime = time.Minute
 
-// takoPath is the built program, which is called tako as on every host.
+// takoPath is the built program, which is called tako as on every host; tako-agent is beside it.
 var takoPath string
 
 func TestMain(m *testing.M) { os.Exit(buildAndRun(m)) }
@@ -32,11 +32,13 @@ func buildAndRun(m *testing.M) int {
 		return 1
 	}
 	defer os.RemoveAll(dir)
-	built, err := server.Build(dir, "tako.dev/tako/cmd/tako")
 	takoPath = filepath.Join(dir, "tako")
-	if err := errors.Join(err, os.Rename(built, takoPath)); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
+	for _, name := range []string{"tako", "tako-agent"} {
+		built, err := server.Build(dir, "tako.dev/tako/cmd/"+name)
+		if err := errors.Join(err, os.Rename(built, filepath.Join(dir, name))); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 1
+		}
 	}
 	return m.Run()
 }

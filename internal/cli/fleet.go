@@ -129,36 +129,15 @@ func (p *program) why(ctx context.Context, args []string, form string) error {
 	if err != nil {
 		return err
 	}
-	title, found, err := about(all, ref)
+	title, found, err := all.About(ref)
 	if err != nil {
 		return err
 	}
+	p.quote(ctx, found)
 	return p.write(form, struct {
 		Subject  string          `json:"subject"`
 		Findings []fleet.Finding `json:"findings"`
 	}{ref.String(), found}, func() string { return fleet.Explain(title, found, time.Now(), p.style()) })
-}
-
-// about finds what is to be said of an object.
-func about(all *fleet.Fleet, ref remote.Ref) (title string, found []fleet.Finding, err error) {
-	switch ref.Kind.Kind {
-	case v1alpha1.KindNode:
-		if n := all.Node(ref.Name); n != nil {
-			return all.NodeTitle(n), all.OfNode(n), nil
-		}
-	case v1alpha1.KindNodeConfig, v1alpha1.KindClusterNodeConfig:
-		if c := all.ConfigOf(ref); c != nil {
-			return c.Argument(), all.OfConfig(c), nil
-		}
-	case v1alpha1.KindRevision, v1alpha1.KindClusterRevision:
-		title, found = all.OfRevision(ref.Namespace, ref.Name)
-		if title != "" {
-			return title, found, nil
-		}
-	default:
-		return "", nil, failure.Usage("why "+ref.String(), "it has nothing to do with hosts", "nodes, configs, revisions and resources of hosts can be explained; see tako describe "+ref.Argument())
-	}
-	return "", nil, failure.NotFound("why "+ref.String(), "there is none", "tako get "+ref.Kind.Resource)
 }
 
 // question is what is asked of a host.
@@ -197,4 +176,28 @@ func (p *program) ask(ctx context.Context, node string, q question, w io.Writer)
 		return failure.Of(err, "read the answer of node "+node)
 	}
 	return nil
+}
+
+const (
+	// quotesMax is how many resources hosts are asked about for one answer: what is broken first is what a person looks at.
+	quotesMax = 3
+	// quotePatience is how long such an answer is waited for: the rest is there already.
+	quotePatience = 5 * time.Second
+)
+
+// quote asks hosts for the evidence of what is broken there. What they do not tell is left out.
+func (p *program) quote(ctx context.Context, found []fleet.Finding) {
+	ctx, cancel := context.WithTimeout(ctx, quotePatience)
+	defer cancel()
+	asked := 0
+	for i := range found {
+		x := &found[i]
+		if x.Claim == "" || x.Weight != fleet.Broken || asked == quotesMax {
+			continue
+		}
+		asked++
+		if a, err := p.explained(ctx, x.Node, question{what: v1alpha1.NodeEvidence, subject: x.Claim}); err == nil && a.Resource.Problem != nil {
+			x.Evidence = a.Resource.Problem.Evidence
+		}
+	}
 }

@@ -1,18 +1,13 @@
 package cli
 
 import (
-	"cmp"
 	"context"
-	"encoding/json"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 
 	"tako.dev/tako/api/v1alpha1"
 	"tako.dev/tako/internal/cli/failure"
@@ -51,8 +46,7 @@ func (p *program) newHold() *cobra.Command {
 			}
 			return p.changeHolds(cmd.Context(), args, h, func(owner string, n *v1alpha1.Node, x v1alpha1.NodeHold) string {
 				x.Reason, x.Owner, x.Until = why, owner, metav1.NewTime(time.Now().Add(until.Duration).Truncate(time.Second))
-				n.Spec.Holds = append(without(n.Spec.Holds, x), x)
-				return "held until " + x.Until.UTC().Format(time.RFC3339)
+				return fleet.Hold(n, x)
 			})
 		},
 	}
@@ -60,11 +54,6 @@ func (p *program) newHold() *cobra.Command {
 	cmd.Flags().StringVar(&why, "reason", "", "why, for whoever finds it")
 	cmd.Flags().Var(&until, "for", "how long, such as 30m or 2h")
 	return cmd
-}
-
-// without is a list of holds without the one of the same thing.
-func without(list []v1alpha1.NodeHold, x v1alpha1.NodeHold) []v1alpha1.NodeHold {
-	return slices.DeleteFunc(slices.Clone(list), func(h v1alpha1.NodeHold) bool { return h.Config == x.Config && h.Resource == x.Resource })
 }
 
 func (p *program) newResume() *cobra.Command {
@@ -79,29 +68,11 @@ func (p *program) newResume() *cobra.Command {
 			"come. A rollout that is paused goes on with tako rollout resume.",
 		ValidArgsFunction: p.completeObjects,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return p.changeHolds(cmd.Context(), args, h, resume)
+			return p.changeHolds(cmd.Context(), args, h, func(_ string, n *v1alpha1.Node, x v1alpha1.NodeHold) string { return fleet.Resume(n, x) })
 		},
 	}
 	h.addTo(cmd)
 	return cmd
-}
-
-// resume ends the holds of a thing on a node, or all, and consents to what is withheld.
-func resume(_ string, n *v1alpha1.Node, x v1alpha1.NodeHold) string {
-	before := len(n.Spec.Holds)
-	if x.Config == "" && x.Resource == "" {
-		n.Spec.Holds = nil
-		if v := n.Status.Verdict; v != nil && v.Type == v1alpha1.VerdictWithheld {
-			n.Spec.AllowDeletions = strings.TrimPrefix(v.Root, "sha256:")
-			return "may go on to the state that it withheld"
-		}
-	} else {
-		n.Spec.Holds = without(n.Spec.Holds, x)
-	}
-	if before == len(n.Spec.Holds) {
-		return "" // nothing is held
-	}
-	return "resumed"
 }
 
 // changeHolds changes what is held on the nodes that are meant. change returns what to say, or nothing where it changed nothing.
@@ -152,55 +123,16 @@ func nodesOf(ctx context.Context, server *remote.Server, t selection.Target) (no
 	return nil, "", failure.NotFound("hold "+t.Refs()[0].Long(), "there is none", "tako get "+t.Kind.Resource)
 }
 
-// attemptsMax is how often a node that others change too is read again.
-const attemptsMax = 5
-
 // changeNode changes the spec of a node, and says what came of it, or why nothing has.
 func (p *program) changeNode(ctx context.Context, server *remote.Server, name, unchanged string, change func(*v1alpha1.Node) string) error {
-	kind, err := server.Find(ctx, v1alpha1.ResourceNodes+"."+v1alpha1.GroupName)
-	if err != nil {
-		return failure.Of(err, "ask which kinds there are")
+	ref, said, err := fleet.ChangeNode(ctx, server, name, change)
+	switch {
+	case err != nil:
+		return err
+	case said == "":
+		p.say(ref.String() + " unchanged: " + unchanged)
+		return nil
 	}
-	ref := remote.Ref{Kind: kind, Name: name}
-	for range attemptsMax {
-		object, err := server.Get(ctx, ref)
-		if err != nil {
-			return failure.Of(err, "get "+ref.String())
-		}
-		var n v1alpha1.Node
-		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, &n); err != nil {
-			return fmt.Errorf("read %s of the server: %w", ref, err)
-		}
-		said := change(&n)
-		if said == "" {
-			p.say(ref.String() + " unchanged: " + unchanged)
-			return nil
-		}
-		if err := setSpec(object, n.Spec); err != nil {
-			return err
-		}
-		_, err = server.Update(ctx, ref, object)
-		if err == nil {
-			_, err = fmt.Fprintf(p.Out, "%s %s\n", ref, said)
-			return err
-		}
-		if !isConflict(err) {
-			return failure.Of(err, "change "+ref.String())
-		}
-	}
-	return failure.Of(cmp.Or(ctx.Err(), errBusy), "change "+ref.String())
-}
-
-// setSpec replaces the spec of an object.
-func setSpec(object *unstructured.Unstructured, spec any) error {
-	text, err := json.Marshal(spec)
-	if err != nil {
-		return fmt.Errorf("write the spec of %s: %w", object.GetName(), err)
-	}
-	var fields map[string]any
-	if err := json.Unmarshal(text, &fields); err != nil {
-		return fmt.Errorf("write the spec of %s: %w", object.GetName(), err)
-	}
-	object.Object["spec"] = fields
-	return nil
+	_, err = fmt.Fprintf(p.Out, "%s %s\n", ref, said)
+	return err
 }

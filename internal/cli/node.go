@@ -1,18 +1,10 @@
 package cli
 
 import (
-	"errors"
-
 	"github.com/spf13/cobra"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"tako.dev/tako/api/v1alpha1"
 )
-
-// errBusy is an object that others change all the time.
-var errBusy = errors.New("others change it at the same time")
-
-func isConflict(err error) bool { return apierrors.IsConflict(err) }
 
 func (p *program) newNode() *cobra.Command {
 	cmd := &cobra.Command{

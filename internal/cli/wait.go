@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
 
+	"tako.dev/tako/api/v1alpha1"
 	"tako.dev/tako/internal/cli/await"
 	"tako.dev/tako/internal/cli/failure"
 	"tako.dev/tako/internal/cli/follow"
@@ -26,18 +27,24 @@ func (p *program) newWait() *cobra.Command {
 		Use:   "wait KIND/NAME...",
 		Short: "Wait until objects are as they should be",
 		Example: `  tako wait nodeconfig/web                        until it is Ready
-  tako wait node/web-7 --for=condition=Ready=False
+  tako wait node/web-7                            until its host answers
+  tako wait node/web-7 --for=converged            until all on it is as declared
   tako wait nodeconfigs -l app=web --timeout=10m
   tako wait configmap/old --for=delete
   tako wait node/web-7 --for=jsonpath='{.status.promises.failed}'=0`,
 		Long: `It ends in one of three ways, each at once when it is known: reached (exit code 0), stalled, which
-means that it cannot come until somebody changes something (4), or the deadline is over (3).`,
+means that it cannot come until somebody changes something (4), or the deadline is over (3).
+
+A node is Ready when its agent answers, whatever it has to say; it is converged when it answers, has the
+newest state that there is for it, and all of that is as declared. After an apply, wait for the config:
+it is Ready when all nodes that it selects have what was applied.`,
 		ValidArgsFunction: p.completeObjects,
 		RunE:              func(cmd *cobra.Command, args []string) error { return p.wait(cmd.Context(), f, args) },
 	}
 	f.AddTo(cmd)
-	cmd.Flags().StringVar(&f.goal, "for", "condition=Ready", "delete, create, condition=TYPE[=STATUS] or jsonpath={PATH}[=VALUE]")
+	cmd.Flags().StringVar(&f.goal, "for", "condition=Ready", "delete, create, condition=TYPE[=STATUS], jsonpath={PATH}[=VALUE] or, of nodes, converged")
 	cmd.Flags().DurationVar(&f.timeout, "timeout", time.Minute, "how long to wait")
+	complete(cmd, "for", "condition=Ready", "converged", "create", "delete")
 	return cmd
 }
 
@@ -62,6 +69,11 @@ func (p *program) wait(ctx context.Context, f *waitFlags, args []string) error {
 	}
 	if len(refs) == 0 && !goal.Deletion() {
 		return failure.NotFound("wait for "+goal.String(), "no object is meant", "name objects, or look at what the selector meets with tako get")
+	}
+	for _, ref := range refs {
+		if goal.Nodes() && ref.Kind.Kind != v1alpha1.KindNode {
+			return failure.Usage("wait for "+goal.String()+" of "+ref.Long(), "only nodes converge", "a config is Ready when all its nodes have it: --for=condition=Ready")
+		}
 	}
 	group, ctx := errgroup.WithContext(ctx)
 	for _, ref := range refs {

@@ -41,6 +41,7 @@ type Goal struct {
 	text      string
 	deletion  bool
 	creation  bool
+	converged bool
 	condition string
 	status    string // that the condition must have
 	path      *jsonpath.JSONPath
@@ -48,8 +49,8 @@ type Goal struct {
 	anyValue  bool // any value of the path will do
 }
 
-// Parse reads a goal: delete, create, condition=TYPE[=STATUS] (True when no status is given), jsonpath={PATH}=VALUE, or
-// jsonpath={PATH} for any value at all. Errors are *reason.Error with Usage.
+// Parse reads a goal: delete, create, converged, condition=TYPE[=STATUS] (True when no status is given), jsonpath={PATH}=VALUE,
+// or jsonpath={PATH} for any value at all. Errors are *reason.Error with Usage.
 func Parse(text string) (Goal, error) {
 	g := Goal{text: text}
 	kind, rest, _ := strings.Cut(text, "=")
@@ -58,7 +59,10 @@ func Parse(text string) (Goal, error) {
 		return Gone(), usageIf(text != "delete", text)
 	case "create":
 		g.creation = true
-		return g, usageIf(rest != "", text)
+		return g, usageIf(text != "create", text)
+	case convergedGoal:
+		g.converged = true
+		return g, usageIf(text != convergedGoal, text)
 	case "condition":
 		var given bool
 		g.condition, g.status, given = strings.Cut(rest, "=")
@@ -80,7 +84,7 @@ func usageIf(wrong bool, text string) error {
 		return nil
 	}
 	return &reason.Error{Code: reason.Usage, Doing: fmt.Sprintf("read --for %q", text),
-		Hint: "write delete, create, condition=TYPE, condition=TYPE=False or jsonpath='{.status.x}'=VALUE"}
+		Hint: "write delete, create, converged, condition=TYPE, condition=TYPE=False or jsonpath='{.status.x}'=VALUE"}
 }
 
 func (g Goal) parsePath(text string) (Goal, error) {
@@ -123,10 +127,13 @@ func (g Goal) Look(object *unstructured.Unstructured) Verdict {
 	case g.deletion:
 		return g.lookDeletion(object)
 	}
-	verdict := Verdict{}
-	if g.path != nil {
+	var verdict Verdict
+	switch {
+	case g.converged:
+		return lookConverged(object)
+	case g.path != nil:
 		verdict = g.lookPath(object)
-	} else {
+	default:
 		verdict = g.lookCondition(object)
 	}
 	if verdict.State == Reached {

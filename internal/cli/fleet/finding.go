@@ -11,6 +11,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"tako.dev/tako/api/v1alpha1"
+	"tako.dev/tako/internal/cli/failure"
+	"tako.dev/tako/internal/cli/remote"
 	"tako.dev/tako/internal/fleet/node"
 	"tako.dev/tako/internal/fleet/rollout"
 	"tako.dev/tako/internal/reason"
@@ -41,6 +43,9 @@ type Finding struct {
 	Evidence string `json:"evidence,omitempty"`
 	// Next is a command that helps.
 	Next string `json:"next,omitempty"`
+	// Node and Claim are what it is about where a host itself knows more.
+	Node  string `json:"-"`
+	Claim string `json:"-"`
 }
 
 // sorted puts the heaviest first, of equal ones the oldest.
@@ -74,11 +79,7 @@ func (f *Fleet) OfNode(n *v1alpha1.Node) []Finding {
 	for _, x := range ofState(n) {
 		add(x)
 	}
-	for i := range n.Status.Problems {
-		p := &n.Status.Problems[i]
-		add(Finding{Weight: weightOf(p.Outcome), What: capital(p.Outcome), Text: p.Resource + problemText(p), Code: p.Code, Since: p.Since,
-			Next: "tako why " + p.Resource + " --node " + n.Name})
-	}
+	list = append(list, problemsOf(n, "")...)
 	for i := range n.Spec.Holds {
 		h := &n.Spec.Holds[i]
 		add(Finding{Weight: Note, What: "Held", Text: holdText(h), Next: "tako resume " + subject})
@@ -89,6 +90,19 @@ func (f *Fleet) OfNode(n *v1alpha1.Node) []Finding {
 		}
 	}
 	return sorted(list)
+}
+
+// problemsOf are the resources of a node that are not as declared, of one config or of all.
+func problemsOf(n *v1alpha1.Node, config string) []Finding {
+	var list []Finding
+	for i := range n.Status.Problems {
+		p := &n.Status.Problems[i]
+		if config == "" || p.Config == config {
+			list = append(list, Finding{Weight: weightOf(p.Outcome), Subject: "node/" + n.Name, What: capital(p.Outcome), Text: p.Resource + problemText(p), Code: p.Code,
+				Since: p.Since, Next: "tako why " + p.Resource + " --node " + n.Name, Node: n.Name, Claim: p.Claim})
+		}
+	}
+	return list
 }
 
 func problemText(p *v1alpha1.ResourceProblem) string {
@@ -171,6 +185,11 @@ func (f *Fleet) OfConfig(c *Config) []Finding {
 	if r != nil {
 		if x, ok := ofRollout(c, r); ok {
 			add(x)
+		}
+		for _, culprit := range r.Culprits {
+			if n := f.Node(culprit.Node); n != nil {
+				list = append(list, problemsOf(n, c.ID)...)
+			}
 		}
 	}
 	stalled := meta.FindStatusCondition(c.Status.Conditions, v1alpha1.ConditionStalled)
@@ -334,4 +353,26 @@ func few(names []string) string {
 		return strings.Join(names, ", ")
 	}
 	return fmt.Sprintf("%s and %d more", strings.Join(names[:namesMax], ", "), len(names)-namesMax)
+}
+
+// About finds what is to be said of an object.
+func (f *Fleet) About(ref remote.Ref) (title string, found []Finding, err error) {
+	switch ref.Kind.Kind {
+	case v1alpha1.KindNode:
+		if n := f.Node(ref.Name); n != nil {
+			return f.NodeTitle(n), f.OfNode(n), nil
+		}
+	case v1alpha1.KindNodeConfig, v1alpha1.KindClusterNodeConfig:
+		if c := f.ConfigOf(ref); c != nil {
+			return c.Argument(), f.OfConfig(c), nil
+		}
+	case v1alpha1.KindRevision, v1alpha1.KindClusterRevision:
+		title, found = f.OfRevision(ref.Namespace, ref.Name)
+		if title != "" {
+			return title, found, nil
+		}
+	default:
+		return "", nil, failure.Usage("why "+ref.String(), "it has nothing to do with hosts", "nodes, configs, revisions and resources of hosts can be explained; see tako describe "+ref.Argument())
+	}
+	return "", nil, failure.NotFound("why "+ref.String(), "there is none", "tako get "+ref.Kind.Resource)
 }

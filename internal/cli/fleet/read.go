@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -123,6 +124,36 @@ func layerOf(a *v1alpha1.Assignment, id string) *v1alpha1.AssignedLayer {
 		}
 	}
 	return nil
+}
+
+// Declaring names a config to the server, by its ID.
+func Declaring(ctx context.Context, server *remote.Server, id string) (remote.Ref, error) {
+	parts := strings.Split(id, "/")
+	resource, namespace := v1alpha1.ResourceClusterNodeConfigs, ""
+	if len(parts) > 2 {
+		resource, namespace = v1alpha1.ResourceNodeConfigs, parts[1]
+	}
+	kind, err := server.Find(ctx, resource+"."+v1alpha1.GroupName)
+	return remote.Ref{Kind: kind, Namespace: namespace, Name: parts[len(parts)-1]}, err
+}
+
+// HasNewest reports whether a host has the newest of a config: against an older one its differences say nothing about what is declared.
+func HasNewest(ctx context.Context, server *remote.Server, node, id string, config *unstructured.Unstructured) (bool, error) {
+	kind, err := server.Find(ctx, v1alpha1.ResourceAssignments+"."+v1alpha1.GroupName)
+	if err != nil {
+		return false, err
+	}
+	object, err := server.Get(ctx, remote.Ref{Kind: kind, Name: node})
+	if err != nil {
+		return false, err
+	}
+	layers, _, _ := unstructured.NestedSlice(object.Object, "spec", "layers")
+	newest, _, _ := unstructured.NestedString(config.Object, "status", "revision")
+	observed, _, _ := unstructured.NestedInt64(config.Object, "status", "observedGeneration")
+	return observed == config.GetGeneration() && slices.ContainsFunc(layers, func(item any) bool {
+		layer, ok := item.(map[string]any)
+		return ok && layer["config"] == id && layer["revision"] == newest
+	}), nil
 }
 
 func as[T any](o *unstructured.Unstructured) (T, error) {

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 
+	"tako.dev/tako/api/v1alpha1"
 	"tako.dev/tako/internal/cli/await"
 	"tako.dev/tako/internal/cli/failure"
 	"tako.dev/tako/internal/cli/remote"
@@ -25,6 +26,13 @@ const RetryDelay = time.Second
 
 // errDone ends a watch from inside.
 var errDone = errors.New("done")
+
+// errAgain is that it is time to look again.
+var errAgain = errors.New("look again")
+
+// softEvery is how often a node is looked at again while it is waited for. What was heard of its host is filled in when it is read,
+// and most of it is no change that a watch tells. A person does not notice half a second.
+const softEvery = 500 * time.Millisecond
 
 // Wait watches an object until a goal is reached, which is nil. It ends at once when the goal cannot be reached. Errors:
 // those of package failure with the exit codes of a stalled wait, of a deadline and of an object that does not exist. The
@@ -41,8 +49,11 @@ func Gone(ctx context.Context, server *remote.Server, ref remote.Ref, uid types.
 func (w *waiting) wait(ctx context.Context, server *remote.Server) error {
 	for {
 		err := w.once(ctx, server)
-		if errors.Is(err, errDone) {
+		switch {
+		case errors.Is(err, errDone):
 			return nil
+		case errors.Is(err, errAgain):
+			continue
 		}
 		if err != nil && !IsPassing(err) || ctx.Err() != nil {
 			return w.end(ctx, err)
@@ -78,12 +89,21 @@ func (w *waiting) once(ctx context.Context, server *remote.Server) error {
 	if err := w.look(now); err != nil {
 		return err
 	}
-	_, err = server.Watch(ctx, query, version, func(t remote.EventType, o *unstructured.Unstructured) error {
+	watching := ctx
+	if w.ref.Kind.Kind == v1alpha1.KindNode && w.ref.Kind.Group == v1alpha1.GroupName {
+		var cancel context.CancelFunc
+		watching, cancel = context.WithTimeout(ctx, softEvery)
+		defer cancel()
+	}
+	_, err = server.Watch(watching, query, version, func(t remote.EventType, o *unstructured.Unstructured) error {
 		if t == remote.Deleted {
 			o = nil
 		}
 		return w.look(o)
 	})
+	if watching.Err() != nil && ctx.Err() == nil {
+		return errAgain
+	}
 	return err
 }
 
@@ -101,7 +121,7 @@ func (w *waiting) look(object *unstructured.Unstructured) error {
 	case w.last.State == await.Reached:
 		return errDone
 	case w.last.State == await.Stalled:
-		return failure.Stalled("wait for "+w.goal.String()+" of "+w.ref.Long(), w.last.Words, "tako describe "+w.ref.Argument())
+		return failure.Stalled("wait for "+w.goal.String()+" of "+w.ref.Long(), w.last.Words, w.more())
 	case object == nil && !w.goal.Creation():
 		words := "there is no such object"
 		if w.seen {
@@ -111,6 +131,14 @@ func (w *waiting) look(object *unstructured.Unstructured) error {
 	}
 	w.seen = object != nil
 	return nil
+}
+
+// more is a command that says more of the object.
+func (w *waiting) more() string {
+	if w.goal.Nodes() {
+		return "tako why " + w.ref.Argument()
+	}
+	return "tako describe " + w.ref.Argument()
 }
 
 // end is the error of a wait that is over without being decided.
@@ -125,7 +153,7 @@ func (w *waiting) end(ctx context.Context, err error) error {
 		if w.last.Words != "" {
 			words += "; last seen: " + w.last.Words
 		}
-		return failure.Deadline(doing, words, "--timeout sets how long to wait; tako describe "+w.ref.Argument()+" says more")
+		return failure.Deadline(doing, words, "--timeout sets how long to wait; "+w.more()+" says more")
 	case ctx.Err() != nil:
 		return failure.Of(ctx.Err(), doing)
 	}

@@ -78,7 +78,12 @@ func (c *Change) Diff() (string, error) {
 
 // DiffOfDeletion is the same of an object that goes.
 func DiffOfDeletion(ref remote.Ref, object *unstructured.Unstructured) (string, error) {
-	return diff(ref, object, nil, func(object *unstructured.Unstructured) map[string]any {
+	return DiffOfEdit(ref, object, nil)
+}
+
+// DiffOfEdit is the same of an object that is changed and declared nowhere else.
+func DiffOfEdit(ref remote.Ref, before, after *unstructured.Unstructured) (string, error) {
+	return diff(ref, before, after, func(object *unstructured.Unstructured) map[string]any {
 		fields := settled(object)
 		delete(fields, "status")
 		return fields
