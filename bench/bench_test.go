@@ -9,6 +9,19 @@ import (
 	"tako.dev/tako/declare"
 )
 
+func TestChoose(t *testing.T) {
+	for only, want := range map[string]string{"repair, torn": "repair torn", "path": "path-up path-act path-idle path-crowd", "path-act": "path-act", "pat": "", "": strings.ReplaceAll(names(), ",", "")} {
+		var got []string
+		wanted, err := choose(only)
+		for _, r := range wanted {
+			got = append(got, r.name)
+		}
+		if strings.Join(got, " ") != want || (err != nil) != (want == "") {
+			t.Errorf("%q chooses %v (%v), want %s", only, got, err, want)
+		}
+	}
+}
+
 func TestCountCalls(t *testing.T) {
 	table := `% time     seconds  usecs/call     calls    errors syscall
 ------ ----------- ----------- --------- --------- ------------------

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -24,50 +25,47 @@ const (
 	tenAnonymousMax   = 70 << 10 // kB, server with ten hosts
 	joinedAnonymous   = 7 << 10  // kB, agent with 1,000 files
 	oneOfManyBytesMax = 1 << 10  // beside the body
+	crowdMax          = time.Second
 )
 
 const (
 	hosts    = 10
+	crowd    = 500
 	acts     = 200  // changes one after the other
 	actsFast = 30   // with -quick
 	files    = 1000 // of a config with many
-	actWait  = 30 * time.Second
+	// Changes to a crowd.
+	crowdChanges     = 10
+	crowdChangesFast = 3
+	actWait          = 30 * time.Second
 )
 
 // configPath is where the configs of the host are.
 const configPath = "/apis/tako.dev/v1alpha1/namespaces/default/nodeconfigs"
 
-// measurePath measures a server with real agents.
-func measurePath(ctx context.Context, b *bench) error {
-	before := busy()
-	if err := b.pathPrograms(ctx); err != nil {
-		return err
-	}
-	var errs []error
-	for _, part := range []func(context.Context) error{b.pathUp, b.pathAct, b.pathIdle} {
-		if err := part(ctx); err != nil {
-			errs = append(errs, err)
-		}
-		if ctx.Err() != nil {
-			break
-		}
-	}
-	b.table.add("path: load of the machine before, after", before+", "+busy(), "stated", noVerdict)
-	return errors.Join(errs...)
-}
-
-// pathPrograms builds both programs beside each other, as they are packaged.
+// pathPrograms builds both programs beside each other, as they are packaged, once.
 func (b *bench) pathPrograms(ctx context.Context) error {
+	if b.packaged != "" {
+		return nil
+	}
 	dir, err := b.newDir()
 	if err != nil {
 		return err
 	}
-	b.tako, b.agent = filepath.Join(dir, "tako"), filepath.Join(dir, "tako-agent")
-	return errors.Join(compile(ctx, b.tako, "", "./cmd/tako"), compile(ctx, b.agent, "", "./cmd/tako-agent"))
+	tako, agent := filepath.Join(dir, "tako"), filepath.Join(dir, "tako-agent")
+	if err := errors.Join(compile(ctx, tako, "", "./cmd/tako"), compile(ctx, agent, "", "./cmd/tako-agent")); err != nil {
+		return err
+	}
+	b.packaged = dir
+	b.tako, b.agent = tako, agent
+	return nil
 }
 
-// pathUp measures `tako up` until the example is converged.
-func (b *bench) pathUp(ctx context.Context) error {
+// measureUp measures `tako up` until the example is converged.
+func measureUp(ctx context.Context, b *bench) error {
+	if err := b.pathPrograms(ctx); err != nil {
+		return err
+	}
 	var took sample
 	for range b.rounds {
 		dir, err := b.newDir()
@@ -103,8 +101,11 @@ func manifest(name string, n, changed, round int) ([]byte, error) {
 	})
 }
 
-// pathAct measures how long a change takes to the disk of the host, and how many bytes it moves.
-func (b *bench) pathAct(ctx context.Context) error {
+// measureAct measures how long a change takes to the disk of the host, and how many bytes it moves.
+func measureAct(ctx context.Context, b *bench) error {
+	if err := b.pathPrograms(ctx); err != nil {
+		return err
+	}
 	dir, err := b.newDir()
 	if err != nil {
 		return err
@@ -123,7 +124,11 @@ func (b *bench) oneChange(ctx context.Context, f *load.Fleet) error {
 	if b.quick {
 		rounds = actsFast
 	}
-	var took sample
+	beside, err := b.newDir()
+	if err != nil {
+		return err
+	}
+	var took, answered, limit sample
 	for round := range rounds + 1 {
 		body, err := manifest("one", 1, 0, round)
 		if err != nil {
@@ -135,6 +140,7 @@ func (b *bench) oneChange(ctx context.Context, f *load.Fleet) error {
 		} else {
 			err = c.Put(ctx, configPath+"/one", body)
 		}
+		answer := time.Since(start)
 		if err == nil {
 			err = awaitFile(ctx, filepath.Join(f.Root, "one-0"), fmt.Sprintf("round %d\n", round))
 		}
@@ -142,15 +148,22 @@ func (b *bench) oneChange(ctx context.Context, f *load.Fleet) error {
 			return err
 		}
 		if round > 0 { // the first one makes the layer
-			took = append(took, time.Since(start))
+			took, answered = append(took, time.Since(start)), append(answered, answer)
 		}
 		// The rollout and its reports are over, so that rounds do not meet.
 		if err := pause(ctx, 100*time.Millisecond); err != nil {
 			return err
 		}
+		least, err := raw(beside)
+		if err != nil {
+			return err
+		}
+		limit = append(limit, least)
 	}
 	b.table.add("path: apply of one change until it is on the host's disk", took.String(), "<= 50 ms, p99 <= 150 ms",
 		judge(took.median() <= actMedianMax && took.at(0.99) <= actLateMax))
+	b.table.add("path: of that, until the API answers", answered.String(), "stated", noVerdict)
+	b.table.add("path: raw loop on the same disk between the changes", limit.String(), "stated", noVerdict)
 	return nil
 }
 
@@ -193,7 +206,7 @@ func (b *bench) manyFiles(ctx context.Context, f *load.Fleet) error {
 	if err := pause(ctx, time.Second); err != nil { // the report of it is sent
 		return err
 	}
-	before, err := c.Sum(ctx, sentBytes, `"watch"`)
+	before, err := c.Sum(ctx, sentBytes)
 	if err != nil {
 		return err
 	}
@@ -206,11 +219,14 @@ func (b *bench) manyFiles(ctx context.Context, f *load.Fleet) error {
 	if err := awaitFile(ctx, filepath.Join(f.Root, fmt.Sprintf("many-%d", last)), "round 1\n"); err != nil {
 		return err
 	}
-	after, err := c.Sum(ctx, sentBytes, `"watch"`)
+	if err := pause(ctx, time.Second); err != nil { // and the report of this one is answered
+		return err
+	}
+	after, err := c.Sum(ctx, sentBytes)
 	if err != nil {
 		return err
 	}
-	b.table.add("path: bytes for one changed file of 1,000 on one host, body of some 100 B with it", fmt.Sprintf("%.0f B", after-before), "<= 1 KB", judge(after-before <= oneOfManyBytesMax))
+	b.table.add("path: bytes to one host for one changed file of 1,000, head and body with it", fmt.Sprintf("%.0f B", after-before), "<= 1 KB", judge(after-before <= oneOfManyBytesMax))
 	if err := pause(ctx, b.rest); err != nil {
 		return err
 	}
@@ -222,8 +238,11 @@ func (b *bench) manyFiles(ctx context.Context, f *load.Fleet) error {
 	return nil
 }
 
-// pathIdle measures what a server takes that ten hosts have joined.
-func (b *bench) pathIdle(ctx context.Context) (err error) {
+// measureHosts measures what a server takes that ten hosts have joined.
+func measureHosts(ctx context.Context, b *bench) (err error) {
+	if err := b.pathPrograms(ctx); err != nil {
+		return err
+	}
 	dir, err := b.newDir()
 	if err != nil {
 		return err
@@ -249,6 +268,84 @@ func (b *bench) pathIdle(ctx context.Context) (err error) {
 	}
 	b.table.add(fmt.Sprintf("path: idle memory of a server with %d hosts: RssAnon", hosts), fmt.Sprintf("%s (RSS %s)", megabytes(anonymous), megabytes(resident)), "<= 70 MB", judge(anonymous <= tenAnonymousMax))
 	return nil
+}
+
+// measureCrowd measures one change that goes to many hosts at once.
+func measureCrowd(ctx context.Context, b *bench) (err error) {
+	if err := b.pathPrograms(ctx); err != nil {
+		return err
+	}
+	dir, err := b.newDir()
+	if err != nil {
+		return err
+	}
+	s, err := load.Start(ctx, b.tako, dir)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, s.Stop()) }()
+	start := time.Now()
+	h, err := s.Join(ctx, crowd)
+	if err != nil {
+		return err
+	}
+	defer h.Leave()
+	b.table.add(fmt.Sprintf("path: %d simulated agents join with one token, %d at once", crowd, load.JoinersMax), milliseconds(time.Since(start)), "stated", noVerdict)
+	rounds := crowdChanges
+	if b.quick {
+		rounds = crowdChangesFast
+	}
+	var answered, acted, acknowledged, servers, agents sample
+	for round := range rounds + 1 {
+		body, err := manifest("crowd", 1, 0, round)
+		if err != nil {
+			return err
+		}
+		method := http.MethodPut
+		if round == 0 {
+			method = http.MethodPost
+		}
+		before, beforeHere, err := both(s.PID)
+		if err != nil {
+			return err
+		}
+		took, err := h.Apply(ctx, method, "crowd", body)
+		if err != nil {
+			return err
+		}
+		after, afterHere, err := both(s.PID)
+		if err = errors.Join(err, h.Verify(ctx)); err != nil {
+			return err
+		}
+		if round > 0 {
+			answered, acted, acknowledged = append(answered, took.Answered), append(acted, took.Acted), append(acknowledged, took.Acknowledged)
+			servers, agents = append(servers, after-before), append(agents, afterHere-beforeHere)
+		}
+		if err := pause(ctx, time.Second); err != nil {
+			return err
+		}
+	}
+	anonymous, resident, err := process(s.PID).memory()
+	if err != nil {
+		return err
+	}
+	what := fmt.Sprintf("path: one change to %d simulated agents, ", crowd)
+	b.table.add(what+"answered by the API", answered.spread(), "stated", noVerdict)
+	b.table.add(what+"until the last has acted", acted.spread(), "stated", noVerdict)
+	b.table.add(what+"until all have acknowledged", acknowledged.spread(), "<= 1 s", judge(acknowledged.median() <= crowdMax))
+	b.table.add(what+"CPU of the server", servers.spread(), "stated", noVerdict)
+	b.table.add(what+"CPU of all agents together", agents.spread(), "stated", noVerdict)
+	b.table.add(fmt.Sprintf("path: memory of the server after that, with %d agents: RssAnon", crowd), fmt.Sprintf("%s (RSS %s)", megabytes(anonymous), megabytes(resident)), "stated", noVerdict)
+	return nil
+}
+
+// both is the CPU time of a process, and of this one.
+func both(other int) (theirs, ours time.Duration, err error) {
+	if theirs, err = process(other).cpu(); err != nil {
+		return 0, 0, err
+	}
+	ours, err = process(os.Getpid()).cpu()
+	return theirs, ours, err
 }
 
 // newHost lets one more agent join, in a directory of its own, and starts it.

@@ -72,18 +72,32 @@ func (f *Fleet) enterFleet(ctx context.Context) error {
 		return err
 	}
 	f.url = config.Host
-	children, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", f.PID, f.PID))
-	if err != nil {
+	if f.Agent, err = childOf(f.PID); err != nil {
 		return err
-	}
-	for child := range strings.FieldsSeq(string(children)) {
-		if f.Agent, err = strconv.Atoi(child); err != nil {
-			return err
-		}
 	}
 	c := f.Client()
 	defer c.Leave()
 	return c.do(ctx, http.MethodGet, "/readyz", nil)
+}
+
+// childOf is the only child of a process, whichever of its threads has started it.
+func childOf(process int) (int, error) {
+	tasks, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", process))
+	if err != nil {
+		return 0, err
+	}
+	var children []string
+	for _, t := range tasks {
+		text, err := os.ReadFile(t)
+		if err != nil && !errors.Is(err, os.ErrNotExist) { // a thread that has ended has none
+			return 0, err
+		}
+		children = append(children, strings.Fields(string(text))...)
+	}
+	if len(children) != 1 {
+		return 0, fmt.Errorf("process %d has the children %v, want one", process, children)
+	}
+	return strconv.Atoi(children[0])
 }
 
 // Kubeconfig is the path of the administrator's.
@@ -99,15 +113,15 @@ func (c *Client) Post(ctx context.Context, path string, body []byte) error {
 	return c.do(ctx, http.MethodPost, path, body)
 }
 
-// Sum adds up the samples of a metric of the server whose labels do not hold a text.
-func (c *Client) Sum(ctx context.Context, metric, without string) (float64, error) {
+// Sum adds up the samples of a metric of the server, whatever their labels.
+func (c *Client) Sum(ctx context.Context, metric string) (float64, error) {
 	text, err := c.Get(ctx, "/metrics")
 	if err != nil {
 		return 0, err
 	}
 	sum, found := 0.0, false
 	for line := range strings.Lines(string(text)) {
-		if !strings.HasPrefix(line, metric+"{") || strings.Contains(line, without) {
+		if !strings.HasPrefix(line, metric+"{") {
 			continue
 		}
 		value, err := strconv.ParseFloat(strings.TrimSpace(line[strings.LastIndexByte(line, ' ')+1:]), 64)

@@ -155,11 +155,10 @@ func haltsAndGoesBack(t *testing.T, f *fleet) {
 		}
 		f.wantPage(t, f.hosts[name], "page") // nginx goes on with what it has
 	}
-	if out := f.tako(t, "why", "nodeconfig/web", "-n", "prod"); !strings.Contains(out, "Halted") || !strings.Contains(out, culprit) {
-		t.Errorf("why does not say where it halted:\n%s", out)
-	}
-	if out := f.tako(t, "why", "file/nginx.conf", "--node", culprit); !strings.Contains(out, `unknown directive "sendfil"`) {
-		t.Errorf("why does not quote nginx:\n%s", out)
+	for _, args := range [][]string{{"why", "nodeconfig/web", "-n", "prod"}, {"why", "node/" + culprit}, {"why", "file/nginx.conf", "--node", culprit}} {
+		if out := f.tako(t, args...); !strings.Contains(out, culprit) || !strings.Contains(out, `unknown directive "sendfil"`) {
+			t.Errorf("%v does not quote nginx:\n%s", args, out)
+		}
 	}
 	f.tako(t, "rollout", "undo", "nodeconfig/web", "-n", "prod")
 	c = f.awaitConfig(t, "prod", "web", "complete again", phase("Complete"))

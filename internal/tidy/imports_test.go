@@ -61,6 +61,7 @@ func importTable() []row {
 		{pattern: "internal/agent", may: slices.Concat(agent, []string{"internal/agent/*"})},
 		{pattern: "internal/agent/held", may: plain("catalog", "converge", "trust", "disk", "disk/durable", "transfer/wire", "transfer/core", "transfer/client")},
 		{pattern: "internal/agent/load", may: plain("converge", "catalog", "agent/core", "agent/store")},
+		{pattern: "internal/agent/observe", may: plain("host", "disk")},
 		{pattern: "internal/agent/socket", may: []string{"internal/reason"}},
 		{pattern: "internal/agent/subscribe", may: plain("converge", "host", "disk", "disk/watch", "systemd")},
 		{pattern: "internal/agent/store", may: plain("converge", "host", "disk", "disk/durable", "content")},
@@ -90,6 +91,9 @@ var outside = []string{"e2e", "bench", "examples", "tools"}
 // forTests is what every test may import, whatever its package may: e2e/host, because a case that boots hosts stands beside
 // what it is about.
 var forTests = []string{"internal/casetest", "e2e/host"}
+
+// contracts are packages whose implementations are the folders right below them.
+var contracts = []string{"internal/host", "internal/run"}
 
 func without(list []string, drop ...string) []string {
 	return slices.DeleteFunc(slices.Clone(list), func(s string) bool { return slices.Contains(drop, s) })
@@ -138,8 +142,9 @@ func mayImport(f *goFile, r row, ours string) bool {
 	case !f.test:
 		return isSuite(f.pkg.path) && ours == "internal/casetest"
 	}
-	// A test sees its own package from outside, and the suites of its contract and of what it may import.
-	return ours == f.pkg.path || slices.Contains(forTests, ours) ||
+	// A test sees its own package from outside, the real implementations of a contract that it may import, and the suites of its contract and
+	// of what it may import.
+	return ours == f.pkg.path || slices.Contains(contracts, path.Dir(ours)) && matchAny(path.Dir(ours), r.may) || slices.Contains(forTests, ours) ||
 		isSuite(ours) && (path.Dir(ours) == f.pkg.path || path.Dir(ours) == path.Dir(f.pkg.path) || matchAny(path.Dir(ours), r.may))
 }
 
