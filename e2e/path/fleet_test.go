@@ -201,14 +201,12 @@ func (f *fleet) eventually(t testing.TB, name, what string, ok func(*v1alpha1.No
 func (f *fleet) awaitConverged(t testing.TB, names ...string) {
 	t.Helper()
 	for _, name := range names {
-		f.eventually(t, name, "converged", converged)
+		f.eventually(t, name, "converged", func(n *v1alpha1.Node) bool {
+			e := everything{assignment: object[v1alpha1.Assignment](t, f, "assignment/"+name), configs: object[v1alpha1.NodeConfigList](t, f, "nodeconfigs", "-A"),
+				cluster: object[v1alpha1.ClusterNodeConfigList](t, f, "clusternodeconfigs")}
+			return e.assigned(n) && converged(n)
+		})
 	}
-}
-
-func converged(n *v1alpha1.Node) bool {
-	s := &n.Status
-	return s.AssignedHead != nil && s.AppliedHead != nil && s.AssignedHead.Version == s.AppliedHead.Version && s.Verdict != nil &&
-		s.Verdict.Type == v1alpha1.VerdictApplied && s.Verdict.Version == s.AssignedHead.Version
 }
 
 // awaitConfig waits until a config is as it should be.

@@ -335,9 +335,11 @@ func (s *sandbox) reports(what string, is func(*v1alpha1.Node) bool) v1alpha1.No
 func (s *sandbox) converges() v1alpha1.Node {
 	s.ground.Helper()
 	return s.reports("it is converged", func(n *v1alpha1.Node) bool {
-		st := &n.Status
-		return st.AssignedHead != nil && st.AppliedHead != nil && st.AssignedHead.Version == st.AppliedHead.Version &&
-			st.Verdict != nil && st.Verdict.Type == v1alpha1.VerdictApplied && st.Verdict.Version == st.AssignedHead.Version
+		var e everything
+		s.ground.get(&e.assignment, "assignment/"+s.name)
+		s.ground.get(&e.configs, "nodeconfigs", "-A")
+		s.ground.get(&e.cluster, "clusternodeconfigs")
+		return e.assigned(n) && converged(n)
 	})
 }
 
