@@ -1,6 +1,7 @@
 package path
 
 import (
+	"strconv"
 	"testing"
 
 	"tako.dev/tako/api/v1alpha1"
@@ -46,7 +47,8 @@ func (e *everything) assigned(n *v1alpha1.Node) bool {
 			kept++
 		}
 	}
-	return e.assignment.Name == n.Name && kept == len(wanted)
+	// The node was read before the rest: what it says must be about this very Assignment.
+	return e.assignment.Name == n.Name && kept == len(wanted) && n.Status.AssignedHead != nil && strconv.FormatInt(n.Status.AssignedHead.Version, 10) == e.assignment.ResourceVersion
 }
 
 // converged reports whether a host has the newest state, and all of it is as declared.
@@ -58,7 +60,7 @@ func converged(n *v1alpha1.Node) bool {
 
 func TestAssigned(t *testing.T) {
 	n := &v1alpha1.Node{}
-	n.Name, n.Spec.Environment = "a", "prod"
+	n.Name, n.Spec.Environment, n.Status.AssignedHead = "a", "prod", &v1alpha1.AppliedHead{Version: 7}
 	e := &everything{configs: v1alpha1.NodeConfigList{Items: make([]v1alpha1.NodeConfig, 1)}}
 	c := &e.configs.Items[0]
 	c.Name, c.Namespace, c.Generation = "web", "prod", 2
@@ -66,7 +68,7 @@ func TestAssigned(t *testing.T) {
 		t.Error("before anybody has looked")
 	}
 	c.Status.ObservedGeneration, c.Status.Revision = 2, "web-2"
-	e.assignment.Name = "a"
+	e.assignment.Name, e.assignment.ResourceVersion = "a", "7"
 	e.assignment.Spec.Layers = []v1alpha1.AssignedLayer{{Config: "NodeConfig/prod/web", Revision: "web-1"}}
 	if e.assigned(n) {
 		t.Error("with an older revision")
@@ -75,7 +77,11 @@ func TestAssigned(t *testing.T) {
 	if !e.assigned(n) {
 		t.Error("not assigned, and it is")
 	}
-	e.assignment.Spec.Layers = nil
+	e.assignment.ResourceVersion = "8"
+	if e.assigned(n) {
+		t.Error("of another version")
+	}
+	e.assignment.ResourceVersion, e.assignment.Spec.Layers = "7", nil
 	if e.assigned(n) {
 		t.Error("without a layer")
 	}

@@ -37,8 +37,8 @@ func TestCertificates(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			r.t = t
-			h := r.dial(c.cert)
 			for path, want := range c.want {
+				h := r.dial(c.cert) // a connection over which somebody was refused is closed
 				var message any = wire.RenewRequest{Protocol: wire.Protocol}
 				if path == wire.PathStatus {
 					message = wire.Report{}
@@ -51,7 +51,7 @@ func TestCertificates(t *testing.T) {
 			}
 			// These are for everybody.
 			var reply wire.Credentials
-			if status, p := h.call(wire.PathJoin, wire.JoinRequest{Protocol: wire.Protocol, Name: "web-2", Token: "good"}, &reply); p != nil || reply.Name != "web-2" {
+			if status, p := r.dial(c.cert).call(wire.PathJoin, wire.JoinRequest{Protocol: wire.Protocol, Name: "web-2", Token: "good"}, &reply); p != nil || reply.Name != "web-2" {
 				t.Errorf("join: %d %+v", status, p)
 			}
 		})
