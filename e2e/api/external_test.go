@@ -58,7 +58,7 @@ func newCluster(t *testing.T) *cluster {
 	}
 	c.certify(t)
 	for i := range members {
-		m := &member{name: "m" + itoa(i), dir: filepath.Join(dir, "m"+itoa(i)), client: "https://" + freeAddress(t), peer: "https://" + freeAddress(t)}
+		m := &member{name: "m" + itoa(i), dir: filepath.Join(dir, "m"+itoa(i)), client: "https://" + host.FreeAddress(t), peer: "https://" + host.FreeAddress(t)}
 		c.members = append(c.members, m)
 	}
 	for _, m := range c.members {
@@ -93,17 +93,6 @@ func (c *cluster) certify(t *testing.T) {
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM(ca.pem)
 	c.tls = &tls.Config{RootCAs: roots, Certificates: []tls.Certificate{pair}}
-}
-
-// freeAddress is one that nobody listens on.
-func freeAddress(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().String()
 }
 
 func (c *cluster) file(name string) string { return filepath.Join(c.pki, name) }

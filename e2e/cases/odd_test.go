@@ -11,6 +11,7 @@ import (
 	"unicode/utf8"
 
 	"tako.dev/tako/declare"
+	"tako.dev/tako/e2e/host"
 	"tako.dev/tako/internal/agent"
 	"tako.dev/tako/internal/casetest"
 	"tako.dev/tako/internal/reason"
@@ -61,7 +62,7 @@ func TestAgentCase38_OddNamesThroughTheWholeAgent(t *testing.T) {
 		c.Equal(unsafeIn(out.stdout), "", fmt.Sprintf("unsafe in the history of %q", p))
 	}
 	// Each has something in its way, so that status has to name it with a path.
-	r.signal(syscall.SIGSTOP)
+	host.Stop(t, r.cmd.Process.Pid)
 	for _, name := range odd {
 		s.must(os.Remove(s.path("/etc/" + name)))
 		s.must(os.Mkdir(s.path("/etc/"+name), 0o755))

@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"tako.dev/tako/declare"
+	"tako.dev/tako/e2e/host"
 	"tako.dev/tako/internal/agent"
 	"tako.dev/tako/internal/casetest"
 	"tako.dev/tako/internal/reason"
@@ -205,7 +206,7 @@ func TestAgentCase03_QueueOverflow(t *testing.T) {
 	r := s.watch()
 	before := r.check()
 
-	r.signal(syscall.SIGSTOP)
+	host.Stop(t, r.cmd.Process.Pid)
 	noise := [2]string{s.path("/etc/noise-a"), s.path("/etc/noise-b")}
 	for _, p := range noise {
 		s.must(os.WriteFile(p, nil, 0o644))

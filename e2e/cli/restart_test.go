@@ -195,7 +195,7 @@ func TestWatchAfterCompaction(t *testing.T) {
 	table := p.watch(t, "tako get configmaps -w")
 	for _, w := range []*watch{objects, table} {
 		w.awaitLines(t, "same", 1)
-		w.signal(t, syscall.SIGSTOP) // it is away
+		host.Stop(t, w.cmd.Process.Pid) // it is away
 	}
 	must("kubectl label configmap changes x=y && kubectl delete configmap goes again && kubectl create configmap again && kubectl create configmap new")
 	compact(t, p.server)
@@ -248,7 +248,7 @@ func TestDeleteOfWhatComesBack(t *testing.T) {
 		return out, strings.TrimSpace(out) != ""
 	})
 	deletion.awaitLines(t, "deleted", 1)
-	deletion.signal(t, syscall.SIGSTOP) // it does not see what happens now
+	host.Stop(t, deletion.cmd.Process.Pid) // it does not see what happens now
 	step("kubectl patch configmap returns --type merge -p '{\"metadata\": {\"finalizers\": null}}' && kubectl create configmap returns")
 	p.server.Stop(t)
 	p.server.Start(t)

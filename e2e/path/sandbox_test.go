@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -78,22 +77,9 @@ func newGround(t *testing.T) *ground {
 	if err != nil {
 		t.Fatal(err)
 	}
-	g := &ground{T: t, dir: t.TempDir(), transfer: freeAddress(t)}
+	g := &ground{T: t, dir: t.TempDir(), transfer: host.FreeAddress(t)}
 	g.server = server.New(t, filepath.Join(bin, "tako"), filepath.Join(g.dir, "server"), "--transfer-listen", g.transfer)
 	return g
-}
-
-// freeAddress is an address that nobody listens on, the same over restarts of a server.
-func freeAddress(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err == nil {
-		err = l.Close()
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	return l.Addr().String()
 }
 
 // tako runs a command that must succeed, and returns what it writes.

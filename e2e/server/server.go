@@ -8,7 +8,6 @@ package server
 import (
 	"context"
 	"fmt"
-	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -17,6 +16,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"tako.dev/tako/e2e/host"
 )
 
 const (
@@ -56,7 +57,7 @@ func Build(dir, importPath string) (path string, err error) {
 type Server struct {
 	// Dir is the data directory.
 	Dir string
-	// Listen is HOST:PORT; after the first start with the port that was free then.
+	// Listen is HOST:PORT of the API; hosts are served at the port after it, unless an argument says otherwise.
 	Listen string
 	// URL is where the API is.
 	URL string
@@ -71,7 +72,7 @@ type Server struct {
 // arguments stand behind `tako server`. What still runs when the test ends is killed; if it has ended by itself, the test fails.
 func New(t testing.TB, tako, dir string, args ...string) *Server {
 	t.Helper()
-	s := &Server{Dir: dir, Listen: "127.0.0.1:0", program: tako, args: args}
+	s := &Server{Dir: dir, Listen: host.FreeAddress(t), program: tako, args: args}
 	t.Cleanup(func() {
 		if s.Run == nil {
 			return
@@ -101,11 +102,6 @@ func (s *Server) Start(t testing.TB) {
 	t.Helper()
 	s.Run = Launch(t, s.program, append([]string{"server", "--data-dir", s.Dir, "--listen", s.Listen}, s.args...)...)
 	s.URL = s.Run.AwaitReady(t)
-	u, err := url.Parse(s.URL)
-	if err != nil {
-		t.Fatal(err)
-	}
-	s.Listen = u.Host
 }
 
 // Stop ends the server as systemd does, and checks that it goes quietly.

@@ -3,7 +3,9 @@ package up
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io/fs"
+	"math/rand/v2"
 	"net"
 	"os"
 	"path/filepath"
@@ -32,7 +34,7 @@ func portsOf(dir string) (ports, error) {
 		return p, &reason.Error{Code: reason.StateUnwritable, Doing: "read " + path, Cause: err}
 	}
 	for _, to := range []*string{&p.API, &p.Transfer} {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
+		l, err := listenAnywhere()
 		if err != nil {
 			return p, &reason.Error{Code: reason.SystemCallFailed, Doing: "find a free port", Cause: err}
 		}
@@ -46,4 +48,18 @@ func portsOf(dir string) (ports, error) {
 		return p, &reason.Error{Code: reason.StateUnwritable, Doing: "write " + path, Cause: err}
 	}
 	return p, nil
+}
+
+// The ports that are chosen from: below those that the kernel gives to outgoing connections (32768 and above), because any of these
+// may be taken when tako starts the next time.
+const portMin, portMax = 20000, 32000
+
+// listenAnywhere listens on a free port of this machine.
+func listenAnywhere() (l net.Listener, err error) {
+	for range 100 {
+		if l, err = net.Listen("tcp", fmt.Sprint("127.0.0.1:", portMin+rand.IntN(portMax-portMin))); err == nil {
+			return l, nil
+		}
+	}
+	return nil, err
 }
