@@ -50,6 +50,9 @@ func New(opts Options) (*Server, error) {
 func (s *Server) Run(ctx context.Context) (err error) {
 	s.partsLog = parting(s.opts.Log, ctx.Done())
 	captureLibrary(s.partsLog)
+	if err := spareMemory(); err != nil {
+		return err
+	}
 	dir, err := state.Open(s.opts.DataDir)
 	if err != nil {
 		return err

