@@ -114,6 +114,8 @@ type NodeStatus struct {
 	Problems []ResourceProblem `json:"problems,omitempty"`
 	// Held counts resources that are held.
 	Held int32 `json:"held,omitempty"`
+	// Disbelieved counts what the host was sent and did not believe. Left out while it is nothing.
+	Disbelieved *Disbelieved `json:"disbelieved,omitempty"`
 	// Agent is the program that was heard last.
 	Agent *NodeAgent `json:"agent,omitempty"`
 	// Identity is who may speak for the node: left out until a host has joined as it.
@@ -189,6 +191,18 @@ type ResourceProblem struct {
 	Since metav1.Time `json:"since,omitzero"`
 	// RetryAt is when the agent tries again.
 	RetryAt *metav1.Time `json:"retryAt,omitempty"`
+}
+
+// Disbelieved counts, since the agent was installed, what it was sent and did not believe: it has done nothing with it.
+type Disbelieved struct {
+	// Forged counts signed states with a wrong signature, or for somebody else.
+	Forged int64 `json:"forged,omitempty"`
+	// Old counts signed states that are older than what the host had.
+	Old int64 `json:"old,omitempty"`
+	// Equivocation counts signed states that say something else under the same version.
+	Equivocation int64 `json:"equivocation,omitempty"`
+	// Content counts parts of a state that are not what was asked for.
+	Content int64 `json:"content,omitempty"`
 }
 
 // NodeAgent is the agent of a host.

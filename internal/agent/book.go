@@ -227,10 +227,11 @@ func (b *book) save(r *Report) {
 	if err == nil {
 		err = b.store.SaveReport(data)
 	}
-	if err != nil {
+	if b.unsaved = err != nil; b.unsaved {
 		b.note("save the report", err)
+		return
 	}
-	b.unsaved = false
+	b.troubles = slices.DeleteFunc(b.troubles, func(t trouble) bool { return t.err.Code == reason.StateUnwritable }) // there is room again
 }
 
 // settled does what is only due when nothing else is: after loading at once, otherwise with the next rest, it saves what was
@@ -272,6 +273,17 @@ func (l *loop) rested() {
 	b.rested = true
 	if b.unsaved {
 		b.save(l.report(false))
+	}
+	if l.joined != nil && l.joined.held.Flush() != nil {
+		b.unsaved = true
+	}
+	if l.unkept && !b.unsaved { // there is room again
+		l.unkept, l.refuse = false, nil
+		l.quiet.Reset(0)
+	}
+	if b.unsaved {
+		b.rest.Reset(restPause)
+		b.resting = true
 	}
 	l.release()
 }

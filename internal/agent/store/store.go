@@ -34,6 +34,7 @@ type Store struct {
 	journal  journal
 	ledger   ledger
 	troubles []*reason.Error
+	unwrote  *reason.Error // why a file could not be written last; nil where it could
 }
 
 var (
@@ -217,11 +218,15 @@ func (s *Store) Close() error {
 }
 
 // Troubles returns what was found wrong with the state directory, oldest first; an old trouble that came again counts as
-// new.
+// new. The last one is why it cannot be written at the moment.
 func (s *Store) Troubles() []*reason.Error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return slices.Clone(s.troubles)
+	list := slices.Clone(s.troubles)
+	if s.unwrote != nil {
+		list = append(list, s.unwrote)
+	}
+	return list
 }
 
 func (s *Store) troubleLocked(e *reason.Error) {

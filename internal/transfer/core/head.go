@@ -63,7 +63,7 @@ func (m *Machine) headCame(signed []byte) {
 		return
 	}
 	if h.Epoch < m.chain.Current().Epoch {
-		m.count(func(r *wire.Refused) { r.Old++ })
+		m.old(&h)
 		return
 	}
 	seen := m.kept.Mark
@@ -77,7 +77,7 @@ func (m *Machine) headCame(signed []byte) {
 	case catalog.HeadRepeated:
 		m.repeated(h, mark, signed)
 	case catalog.HeadOld:
-		m.count(func(r *wire.Refused) { r.Old++ })
+		m.old(&h)
 	case catalog.HeadEquivocation:
 		m.equivocation(h, signed)
 	case catalog.HeadUnknown:
@@ -86,9 +86,34 @@ func (m *Machine) headCame(signed []byte) {
 	}
 }
 
+func (m *Machine) old(h *catalog.Head) {
+	m.count(func(r *wire.Refused) { r.Old++ })
+	m.do(Disbelieve{Doubt: DoubtOld, Err: &reason.Error{
+		Code: reason.HeadRefused, Doing: "judge the head of node " + m.node.Name,
+		Cause: fmt.Errorf("it is version %d of epoch %d, and version %d of epoch %d was accepted", h.Version, h.Epoch, m.kept.Mark.Version, m.chain.Current().Epoch),
+	}})
+}
+
+// doubtOf says what is wrong with a head that was not believed.
+func (m *Machine) doubtOf(signed []byte, err error) Doubt {
+	_, h, unread := catalog.DecodeHead(signed)
+	switch {
+	case unread != nil:
+		return DoubtMalformed
+	case h.Cluster != m.node.Cluster:
+		return DoubtCluster
+	case h.Node != m.node.Name || h.UID != m.node.UID:
+		return DoubtNode
+	case errors.Is(err, errEpoch):
+		return DoubtEpoch
+	}
+	return DoubtKey
+}
+
 // disbelieve counts a head, and asks whether the keys have changed.
 func (m *Machine) disbelieve(signed []byte, err error) {
 	m.count(func(r *wire.Refused) { r.Forged++ })
+	m.do(Disbelieve{Doubt: m.doubtOf(signed, err), Err: err})
 	if !reason.Is(err, reason.HeadRefused) {
 		return
 	}
@@ -124,6 +149,11 @@ func (m *Machine) repeated(h catalog.Head, mark catalog.Mark, signed []byte) {
 func (m *Machine) equivocation(h catalog.Head, signed []byte) {
 	m.count(func(r *wire.Refused) { r.Equivocation++ })
 	root, _ := h.Root()
+	err := &reason.Error{
+		Code: reason.HeadRefused, Doing: "judge the head of node " + m.node.Name,
+		Cause: fmt.Errorf("version %d of epoch %d was signed with two roots; the second is %s", h.Version, h.Epoch, root),
+	}
+	m.do(Disbelieve{Doubt: DoubtEquivocation, Err: err})
 	if m.doubt.alarmed == root {
 		return
 	}
@@ -132,14 +162,7 @@ func (m *Machine) equivocation(h catalog.Head, signed []byte) {
 	if m.next != nil {
 		first = m.next.signed
 	}
-	m.do(Alarm{
-		Err: &reason.Error{
-			Code: reason.HeadRefused, Doing: "judge the head of node " + m.node.Name,
-			Cause: fmt.Errorf("version %d of epoch %d was signed with two roots; the second is %s", h.Version, h.Epoch, root),
-			Hint:  "two servers sign from different data, or somebody has the key: see whether one server was restored from a copy",
-		},
-		Evidence: [][]byte{first, signed},
-	})
+	m.do(Alarm{Err: err, Evidence: [][]byte{first, signed}})
 }
 
 func (m *Machine) unsupported(h catalog.Head) {

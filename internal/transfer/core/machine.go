@@ -3,7 +3,6 @@ package core
 import (
 	"math/rand/v2"
 	"slices"
-	"strings"
 	"time"
 
 	"tako.dev/tako/declare"
@@ -71,6 +70,7 @@ type candidate struct {
 	list   catalog.List // nil as long as it is not there
 	begun  bool         // something was asked for
 	failed bool         // and did not come
+	bytes  uint64       // of the bodies of layers that were committed for it
 	rounds uint         // how often a layer came wrong in all ways
 	start  time.Time    // not to begin, or to begin again, before
 }
@@ -257,7 +257,7 @@ func (m *Machine) stored(e Stored) {
 	switch {
 	case was == forCommit && reason.Is(e.Err, reason.StateCorrupt):
 		clear(m.tries) // the disk has changed what was staged, or the base
-		m.otherwise()
+		m.otherwise(e.Err)
 	case e.Err != nil:
 		m.local(e.Err)
 	case was == forAccept:
@@ -311,9 +311,7 @@ func (m *Machine) refuse(v wire.Verdict) {
 }
 
 func verdictOn(mark catalog.Mark, t wire.VerdictType, code reason.Code, message string, now time.Time) wire.Verdict {
-	// What is cut in the middle of a letter would make the whole report unreadable.
-	message = strings.ToValidUTF8(message[:min(len(message), wire.MessageMax)], "")
-	return wire.Verdict{Type: t, Epoch: mark.Epoch, Version: mark.Version, Root: mark.Root, Code: code, Message: message, Since: now.UnixMilli()}
+	return wire.Verdict{Type: t, Epoch: mark.Epoch, Version: mark.Version, Root: mark.Root, Code: code, Message: wire.Text(message), Since: now.UnixMilli()}
 }
 
 // of tells whether a verdict is on a mark.
@@ -381,6 +379,7 @@ type Status struct {
 	// Verdict is on a head that the host does not have yet, or has refused. Open is false when there is none: the host's own counts.
 	Verdict wire.Verdict
 	Open    bool
+	Stuck   bool // Verdict is of the machine: it could not fetch the state
 }
 
 // Status says how the machine stands.
@@ -388,7 +387,7 @@ func (m *Machine) Status() Status {
 	s := Status{Have: m.kept.Mark, Refused: m.kept.Refused, Stale: m.doubt.stale, Trust: m.chain.Current().Number, Open: true}
 	switch {
 	case m.verdict.Type != wire.Pending:
-		s.Verdict = m.verdict
+		s.Verdict, s.Stuck = m.verdict, true
 	case m.refused():
 		s.Verdict = m.kept.Verdict
 	case m.goal != nil:

@@ -90,6 +90,7 @@ type seen struct {
 	cursors   []catalog.Digest
 	wrongs    int // requests since a pause
 	alarms    int
+	doubts    map[Doubt]int
 	trustAsks int
 }
 
@@ -97,6 +98,7 @@ func newWorld(t testing.TB, seed uint64) *world {
 	random := rand.New(rand.NewPCG(seed, 1))
 	w := &world{t: t, random: random, now: start.Add(time.Hour), server: newServer(t, random), disk: newDisk(t)}
 	w.refuses = func(State) wire.Verdict { return wire.Verdict{Type: wire.Applied} }
+	w.doubts = map[Doubt]int{}
 	return w
 }
 
@@ -170,6 +172,11 @@ func (w *world) do(e Effect) Event {
 		w.alarms++
 	case AskTrust:
 		w.trustAsks++
+	case Disbelieve:
+		if e.Err == nil {
+			w.t.Fatalf("%s, and not why", e.Doubt)
+		}
+		w.doubts[e.Doubt]++
 	case Tell:
 	default:
 		w.t.Fatalf("nobody does %T", e)
@@ -299,7 +306,7 @@ func (w *world) sync(e Sync) {
 			w.reach(e.ID, time.Second, PartCame{ID: e.ID, Part: p}, false)
 		}
 	}
-	if cut < len(parts) {
+	if cut < len(parts) || cut > 0 && !parts[cut-1].Last { // one that floods goes on where it was broken off
 		w.broken(e.ID)
 	}
 	w.now = at
@@ -415,9 +422,9 @@ func simulate(t *testing.T, seed uint64) {
 	w.faults = w.random.Float64() * 0.3
 	if w.chance(0.5) {
 		w.liar = newServer(t, w.random)
-		w.liar.lying = true
+		w.liar.lying, w.liar.floods = true, w.chance(0.5)
 	}
-	poison := map[uint64]bool{}
+	poison, most := map[uint64]bool{}, uint64(0)
 	w.refuses = func(s State) wire.Verdict {
 		if poison[s.Mark.Version] {
 			return wire.Verdict{Type: wire.Rejected, Code: reason.PriorityConflict}
@@ -436,6 +443,10 @@ func simulate(t *testing.T, seed uint64) {
 		}
 		p := w.server.publish(layers...)
 		poison[p.version] = w.chance(0.1)
+		most = max(most, p.bytes)
+		if w.chance(0.1) {
+			p.bytes = 0 // and nobody is worse off
+		}
 		w.liarKnows()
 		w.say(w.server.head(p, w.now))
 		w.mischief()
@@ -445,6 +456,9 @@ func simulate(t *testing.T, seed uint64) {
 	w.server.publish(w.edit(layers)...)
 	w.liarKnows()
 	w.heal()
+	if w.disk.most > most+bytesSlack {
+		t.Errorf("%d bytes were staged, of states that have %d", w.disk.most, most)
+	}
 }
 
 // liarKnows gives the lying source all that there is to know.
