@@ -94,12 +94,12 @@ func TestFits(t *testing.T) {
 }
 
 func TestFailures(t *testing.T) {
-	f, now := newFailures(), time.Unix(1000, 0)
+	f, now := newFailures[netip.Addr](), time.Unix(1000, 0)
 	a, b := netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("2001:db8::1")
 	fail := func(from netip.Addr, want time.Duration) {
 		t.Helper()
-		f.note(from, now)
-		if got := f.wait(from, now); got != want {
+		f.note(site(from), now)
+		if got := f.wait(site(from), now); got != want {
 			t.Errorf("%s waits %s, want %s", from, got, want)
 		}
 	}
@@ -108,19 +108,19 @@ func TestFailures(t *testing.T) {
 	}
 	fail(a, failurePause)
 	fail(netip.MustParseAddr("::ffff:192.0.2.1"), 2*failurePause)
-	if got := f.wait(b, now); got != 0 {
+	if got := f.wait(site(b), now); got != 0 {
 		t.Errorf("somebody else waits %s", got)
 	}
 	for range failuresAtOnce {
-		f.note(b, now)
+		f.note(site(b), now)
 	}
 	for from, want := range map[string]time.Duration{"2001:db8::2": failurePause, "2001:db8:0:1::1": 0, "192.0.2.2": 0} {
-		if got := f.wait(netip.MustParseAddr(from), now); got != want {
+		if got := f.wait(site(netip.MustParseAddr(from)), now); got != want {
 			t.Errorf("%s waits %s, want %s", from, got, want)
 		}
 	}
 	now = now.Add(2 * failurePause)
-	if got := f.wait(a, now); got != 0 {
+	if got := f.wait(site(a), now); got != 0 {
 		t.Errorf("after its time it waits %s", got)
 	}
 	now = now.Add(time.Hour)

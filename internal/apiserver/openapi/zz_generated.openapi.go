@@ -170,6 +170,7 @@ func GetOpenAPIDefinitions(ref common.ReferenceCallback) map[string]common.OpenA
 		v1alpha1.ClusterRevision{}.OpenAPIModelName():                          schema_takodev_tako_api_v1alpha1_ClusterRevision(ref),
 		v1alpha1.ClusterRevisionList{}.OpenAPIModelName():                      schema_takodev_tako_api_v1alpha1_ClusterRevisionList(ref),
 		v1alpha1.ConfigConflict{}.OpenAPIModelName():                           schema_takodev_tako_api_v1alpha1_ConfigConflict(ref),
+		v1alpha1.Disbelieved{}.OpenAPIModelName():                              schema_takodev_tako_api_v1alpha1_Disbelieved(ref),
 		v1alpha1.JoinRequest{}.OpenAPIModelName():                              schema_takodev_tako_api_v1alpha1_JoinRequest(ref),
 		v1alpha1.JoinToken{}.OpenAPIModelName():                                schema_takodev_tako_api_v1alpha1_JoinToken(ref),
 		v1alpha1.Node{}.OpenAPIModelName():                                     schema_takodev_tako_api_v1alpha1_Node(ref),
@@ -7633,6 +7634,47 @@ func schema_takodev_tako_api_v1alpha1_ConfigConflict(ref common.ReferenceCallbac
 	}
 }
 
+func schema_takodev_tako_api_v1alpha1_Disbelieved(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "Disbelieved counts, since the agent was installed, what it was sent and did not believe: it has done nothing with it.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"forged": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Forged counts signed states with a wrong signature, or for somebody else.",
+							Type:        []string{"integer"},
+							Format:      "int64",
+						},
+					},
+					"old": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Old counts signed states that are older than what the host had.",
+							Type:        []string{"integer"},
+							Format:      "int64",
+						},
+					},
+					"equivocation": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Equivocation counts signed states that say something else under the same version.",
+							Type:        []string{"integer"},
+							Format:      "int64",
+						},
+					},
+					"content": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Content counts parts of a state that are not what was asked for.",
+							Type:        []string{"integer"},
+							Format:      "int64",
+						},
+					},
+				},
+			},
+		},
+	}
+}
+
 func schema_takodev_tako_api_v1alpha1_JoinRequest(ref common.ReferenceCallback) common.OpenAPIDefinition {
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
@@ -8305,6 +8347,12 @@ func schema_takodev_tako_api_v1alpha1_NodeStatus(ref common.ReferenceCallback) c
 							Format:      "int32",
 						},
 					},
+					"disbelieved": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Disbelieved counts what the host was sent and did not believe. Left out while it is nothing.",
+							Ref:         ref(v1alpha1.Disbelieved{}.OpenAPIModelName()),
+						},
+					},
 					"agent": {
 						SchemaProps: spec.SchemaProps{
 							Description: "Agent is the program that was heard last.",
@@ -8363,7 +8411,7 @@ func schema_takodev_tako_api_v1alpha1_NodeStatus(ref common.ReferenceCallback) c
 			},
 		},
 		Dependencies: []string{
-			resource.Quantity{}.OpenAPIModelName(), metav1.Condition{}.OpenAPIModelName(), metav1.Time{}.OpenAPIModelName(), v1alpha1.AppliedHead{}.OpenAPIModelName(), v1alpha1.JoinRequest{}.OpenAPIModelName(), v1alpha1.NodeAgent{}.OpenAPIModelName(), v1alpha1.NodeIdentity{}.OpenAPIModelName(), v1alpha1.PromiseCounts{}.OpenAPIModelName(), v1alpha1.ResourceProblem{}.OpenAPIModelName(), v1alpha1.Verdict{}.OpenAPIModelName()},
+			resource.Quantity{}.OpenAPIModelName(), metav1.Condition{}.OpenAPIModelName(), metav1.Time{}.OpenAPIModelName(), v1alpha1.AppliedHead{}.OpenAPIModelName(), v1alpha1.Disbelieved{}.OpenAPIModelName(), v1alpha1.JoinRequest{}.OpenAPIModelName(), v1alpha1.NodeAgent{}.OpenAPIModelName(), v1alpha1.NodeIdentity{}.OpenAPIModelName(), v1alpha1.PromiseCounts{}.OpenAPIModelName(), v1alpha1.ResourceProblem{}.OpenAPIModelName(), v1alpha1.Verdict{}.OpenAPIModelName()},
 	}
 }
 
@@ -9724,7 +9772,7 @@ func schema_takodev_tako_declare_Resource(ref common.ReferenceCallback) common.O
 					},
 					"onRemove": {
 						SchemaProps: spec.SchemaProps{
-							Description: "OnRemove says what happens when the resource leaves the declaration. Default keep.\n\nPossible enum values:\n - `\"delete\"` removes it.\n - `\"keep\"` leaves it as it is, unmanaged.\n - `\"restore\"` puts back what was there before tako first changed it.",
+							Description: "OnRemove says what happens when the resource leaves the declaration. Default keep; of a file with a content from a Secret, delete.\n\nPossible enum values:\n - `\"delete\"` removes it.\n - `\"keep\"` leaves it as it is, unmanaged.\n - `\"restore\"` puts back what was there before tako first changed it.",
 							Type:        []string{"string"},
 							Format:      "",
 							Enum:        []interface{}{"delete", "keep", "restore"},

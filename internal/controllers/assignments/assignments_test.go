@@ -213,6 +213,12 @@ func TestConsentToOneState(t *testing.T) {
 		return unless(r.assignment("a").Spec.AllowDeletions == 100, fmt.Sprint(r.assignment("a").Spec))
 	})
 	r.settles("qa", "web", two, "Complete")
+	// What the Node says is of a state that is past: it is no consent to the next one.
+	three := r.declare("qa", "web", "three", allAtOnce)
+	r.settles("qa", "web", three, "Complete")
+	if a := r.assignment("a"); a.Spec.AllowDeletions != 0 || !slices.Contains(r.assigned("a"), three) {
+		t.Errorf("the next state may delete %d %%: %+v", a.Spec.AllowDeletions, a.Spec)
+	}
 }
 
 func unless(ok bool, words string) string {

@@ -37,7 +37,7 @@ func (a *Assignments) round(ctx context.Context, w *world) time.Time {
 		w.thought = time.Since(now)
 		return w.wakeAt()
 	}
-	jobs := append(a.assignmentJobs(ctx, w, now), a.statusJobs(w, now)...)
+	jobs := slices.Concat(a.assignmentJobs(ctx, w, now), a.releaseJobs(w), a.statusJobs(w, now))
 	w.thought = time.Since(now)
 	write(ctx, jobs)
 	return w.wakeAt()

@@ -3,12 +3,14 @@ package assignments
 import (
 	"context"
 	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"log/slog"
 	"os"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -104,8 +106,22 @@ type rig struct {
 	bad      map[string]string // revisions that do not work, with what is wrong
 	badRoots func(string) bool // roots that do not work
 	path     map[string]string // of the file of a config; default its own
+	full     atomic.Bool       // the store takes no Secrets
 	stop     func()
 	begun    *Assignments
+}
+
+// refusing is a store that takes no Secrets for a while.
+type refusing struct {
+	*registry.Local
+	full *atomic.Bool
+}
+
+func (r refusing) Update(ctx context.Context, o runtime.Object) error {
+	if _, is := o.(*core.Secret); is && r.full.Load() {
+		return errors.New("there is no room")
+	}
+	return r.Local.Update(ctx, o)
 }
 
 // agent is what would be a host.
@@ -131,8 +147,14 @@ func newRig(t *testing.T) *rig {
 // begin is a server that begins to lead.
 func (r *rig) begin() {
 	r.Helper()
+	r.beginOn(refusing{local, &r.full})
+}
+
+// beginOn is one with a store of its own.
+func (r *rig) beginOn(store Objects) {
+	r.Helper()
 	a, err := New(Options{
-		Objects: local, Layers: r.layers, Changes: r.layers, Presence: r.presence, Recorder: r.recorder,
+		Objects: store, Layers: r.layers, Changes: r.layers, Presence: r.presence, Recorder: r.recorder,
 		Log: slog.New(slog.NewTextHandler(r.Output(), &slog.HandlerOptions{Level: slog.LevelInfo})),
 	})
 	r.must(err)
@@ -161,7 +183,24 @@ func (r *rig) clear() {
 			if err := local.Delete(context.Background(), o, nil); err != nil && !apierrors.IsNotFound(err) {
 				r.Errorf("clear: %v", err)
 			}
+			r.unfinished(o)
 		}
+	}
+}
+
+// unfinished lets an Assignment go that waits for what has ended.
+func (r *rig) unfinished(o runtime.Object) {
+	a, is := o.(*v1alpha1.Assignment)
+	if !is || len(a.Finalizers) == 0 {
+		return
+	}
+	left := &v1alpha1.Assignment{}
+	if err := local.Get(context.Background(), keyOf(a.Name), left); apierrors.IsNotFound(err) {
+		return
+	}
+	left.Finalizers = nil
+	if err := local.Update(context.Background(), left); err != nil && !apierrors.IsNotFound(err) {
+		r.Errorf("clear: %v", err)
 	}
 }
 
@@ -463,6 +502,11 @@ func (f *fakeLayers) WrapFor(to layers.Recipient, key layers.KeyUse) ([]byte, er
 	defer f.mu.Unlock()
 	f.sealed++
 	return fmt.Appendf(nil, "%s for %s, %d", key.ID, to.SealingKey, f.sealed), nil
+}
+
+func (f *fakeLayers) KeyID(secretUID, key string, value []byte) string {
+	id := sha256.Sum256([]byte(secretUID + "/" + key + "/" + string(value)))
+	return hex.EncodeToString(id[:16])
 }
 
 func (f *fakeLayers) C() <-chan struct{} { return f.changed }

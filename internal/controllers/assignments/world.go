@@ -31,6 +31,7 @@ type world struct {
 	stale     map[*config]bool   // those whose status may have to be written
 	releasing map[*config]bool   // those that let something go on
 	placed    map[string]*v1alpha1.Assignment
+	leaving   map[string]*v1alpha1.Assignment // whose nodes were deleted
 	revisions *revisions
 	again     bool // assign.Decide is to be asked, whatever the rollouts say
 	released  bool // in the last decision something was let go on
@@ -41,7 +42,7 @@ type world struct {
 
 func newWorld(now time.Time) *world {
 	return &world{
-		began: now, hosts: map[string]*host{}, configs: map[string]*config{}, placed: map[string]*v1alpha1.Assignment{},
+		began: now, hosts: map[string]*host{}, configs: map[string]*config{}, placed: map[string]*v1alpha1.Assignment{}, leaving: map[string]*v1alpha1.Assignment{},
 		chosen: map[*config]bool{}, dirty: map[*config]bool{}, stale: map[*config]bool{}, releasing: map[*config]bool{},
 		revisions: newRevisions(), again: true,
 	}
@@ -388,6 +389,7 @@ func (w *world) absorbPlaced(news map[string]*v1alpha1.Assignment) {
 		if old := w.placed[name]; p != nil && old != nil && old.UID == p.UID && versionOf(p) <= versionOf(old) {
 			continue // what was written here is told late
 		}
+		w.notice(name, p)
 		if p == nil {
 			delete(w.placed, name)
 		} else {
