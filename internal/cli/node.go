@@ -18,8 +18,8 @@ func (p *program) newNode() *cobra.Command {
 		Use:     "approve NAME",
 		Short:   "Let the host in that wants to join under the name of a node, in the place of the one before",
 		Example: "  tako why node/web-7            says who wants to join\n  tako node approve web-7",
-		Long: "The host asks again by itself and gets in; the key of the host before is refused from then on, and the secrets that\n" +
-			"it could read stay readable for whoever has its disk, until they are changed.",
+		Long: "The host gets in when it asks again: repeat tako-agent join there. The key of the host before is refused from then on,\n" +
+			"and the secrets that it could read stay readable for whoever has its disk, until they are changed.",
 		Args:              taking(cobra.ExactArgs(1)),
 		ValidArgsFunction: p.completeNodes,
 		RunE: func(cmd *cobra.Command, args []string) error {
