@@ -158,6 +158,14 @@ func TestTransferCase24_StoreReplacedByACopy(t *testing.T) {
 		out, err := g.try("get", "events", "-A")
 		return fmt.Sprintf("%s%v", out, err), strings.Contains(out, "RollbackSuspected")
 	})
+	s.until("status says it", func() (string, bool) {
+		page, err := g.try("status")
+		return page, err != nil && strings.HasPrefix(page, "✗ The store of the server is older than what 1 nodes have: web-1.")
+	})
+	s.until("why says it", func() (string, bool) {
+		why, _ := g.try("why", "node/web-1") // its exit code is that of the answer
+		return why, strings.Contains(why, "tako trust bump-epoch")
+	})
 	s.unmoved(c, mark, "version 19\n")
 	out, err := g.try("trust", "bump-epoch", "--data-dir", g.server.Dir)
 	c.NoError(err, "bump the epoch: "+out)
@@ -166,6 +174,10 @@ func TestTransferCase24_StoreReplacedByACopy(t *testing.T) {
 	s.has("etc/motd", "one\n") // that is what the store declares
 	n := s.converges()
 	c.Equal(n.Status.AppliedHead.Epoch, int64(2), "the epoch")
+	s.until("status has nothing to say", func() (string, bool) {
+		page, err := g.try("status")
+		return fmt.Sprintf("%s%v", page, err), err == nil
+	})
 	g.apply(site("onwards\n"))
 	s.has("etc/motd", "onwards\n")
 }

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -27,8 +28,9 @@ import (
 	"tako.dev/tako/internal/transfer/core"
 )
 
-// inTime bounds the wait for what takes milliseconds, or a host a few tries to connect, on a busy machine.
-const inTime = time.Minute
+// inTime bounds the wait for what takes milliseconds, or a host a few tries to connect, or the half minute after which it is to come
+// again, on a busy machine.
+const inTime = 2 * time.Minute
 
 // scratch is where programs are built, set by TestMain.
 var scratch string
@@ -77,8 +79,17 @@ func newGround(t *testing.T) *ground {
 	if err != nil {
 		t.Fatal(err)
 	}
-	g := &ground{T: t, dir: t.TempDir(), transfer: host.FreeAddress(t)}
-	g.server = server.New(t, filepath.Join(bin, "tako"), filepath.Join(g.dir, "server"), "--transfer-listen", g.transfer)
+	g := &ground{T: t, dir: t.TempDir()}
+	g.server = server.New(t, filepath.Join(bin, "tako"), filepath.Join(g.dir, "server"))
+	name, port, err := net.SplitHostPort(g.server.Listen)
+	if err != nil {
+		t.Fatal(err)
+	}
+	number, err := strconv.Atoi(port)
+	if err != nil {
+		t.Fatal(err)
+	}
+	g.transfer = net.JoinHostPort(name, strconv.Itoa(number+1)) // where it serves hosts when nobody says otherwise
 	return g
 }
 

@@ -20,7 +20,7 @@ const (
 
 // table lists the mutants: each a line that somebody might write by mistake, and that a case or a scenario is there to prevent.
 func table() []Mutant {
-	return slices.Concat(ofCores(), ofTypes(), ofAgent(), ofCases(), ofScenarios())
+	return slices.Concat(ofCores(), ofTypes(), ofAgent(), ofHeads(), ofServer(), ofMembers(), ofFleet(), ofShares(), ofCases(), ofScenarios())
 }
 
 // ofCores breaks the decisions, which unit tests and the simulation watch over.
