@@ -50,6 +50,9 @@ type NodeSpec struct {
 	// ApprovedKey lets a host join under this name that has another key than the one before: it is the status's joinRequest.key
 	// of that host. The old key is refused from then on.
 	ApprovedKey string `json:"approvedKey,omitempty"`
+	// RejectedKey ends the status's joinRequest of the host that has this key. What it asks for later is refused as before, and not shown any
+	// more. Left out or changed, it is shown again when it asks.
+	RejectedKey string `json:"rejectedKey,omitempty"`
 	// AllowDeletions is the root of a state that was withheld because it deletes much, as the status's verdict names it: with it,
 	// the host may go there.
 	AllowDeletions string `json:"allowDeletions,omitempty"`
@@ -120,7 +123,8 @@ type NodeStatus struct {
 	Agent *NodeAgent `json:"agent,omitempty"`
 	// Identity is who may speak for the node: left out until a host has joined as it.
 	Identity *NodeIdentity `json:"identity,omitempty"`
-	// JoinRequest waits for a person to decide, by spec.approvedKey: a host with another key wants to have the name of this node.
+	// JoinRequest waits for a person to decide, by spec.approvedKey or spec.rejectedKey: a host with another key wants to have the name of
+	// this node.
 	JoinRequest *JoinRequest `json:"joinRequest,omitempty"`
 	// Promises counts what the node must have by what became of it.
 	// +optional

@@ -115,6 +115,9 @@ func (l *loop) reload(ctx context.Context) {
 	}
 	l.lookup = lookup
 	d, err := l.source.desired(l.store, lookup, l.opts.lane)
+	if l.unkept {
+		l.unkept, l.refuse = false, nil
+	}
 	switch {
 	case err == nil && l.joined != nil: // what is refused is the servers' newest state, and not this one
 	case err == nil:

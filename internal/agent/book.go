@@ -228,10 +228,9 @@ func (b *book) save(r *Report) {
 		err = b.store.SaveReport(data)
 	}
 	if b.unsaved = err != nil; b.unsaved {
-		b.note("save the report", err)
-		return
+		return // the store says so
 	}
-	b.troubles = slices.DeleteFunc(b.troubles, func(t trouble) bool { return t.err.Code == reason.StateUnwritable }) // there is room again
+	b.troubles = slices.DeleteFunc(b.troubles, func(t trouble) bool { return b.store.Writes(t.err) }) // there is room again
 }
 
 // settled does what is only due when nothing else is: after loading at once, otherwise with the next rest, it saves what was
@@ -278,7 +277,6 @@ func (l *loop) rested() {
 		b.unsaved = true
 	}
 	if l.unkept && !b.unsaved { // there is room again
-		l.unkept, l.refuse = false, nil
 		l.quiet.Reset(0)
 	}
 	if b.unsaved {

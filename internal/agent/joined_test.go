@@ -19,6 +19,7 @@ import (
 	"tako.dev/tako/internal/agent/held"
 	"tako.dev/tako/internal/catalog"
 	"tako.dev/tako/internal/reason"
+	"tako.dev/tako/internal/systemd"
 	"tako.dev/tako/internal/transfer/wire"
 	"tako.dev/tako/internal/trust"
 )
@@ -397,7 +398,7 @@ func TestTry(t *testing.T) {
 	h, err := held.Open(s.opts.StateDir, time.Now())
 	must(t, err)
 	life := h.Life()
-	_, since, err := held.Uptime()
+	_, since, err := systemd.Uptime()
 	must(t, err)
 	life.Try.Until = int64(since + time.Second) // as if most of the time was over
 	must(t, h.SetLife(life))

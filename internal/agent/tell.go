@@ -9,10 +9,10 @@ import (
 	"time"
 
 	"tako.dev/tako/declare"
-	"tako.dev/tako/internal/agent/held"
 	"tako.dev/tako/internal/catalog"
 	"tako.dev/tako/internal/converge"
 	"tako.dev/tako/internal/reason"
+	"tako.dev/tako/internal/systemd"
 	"tako.dev/tako/internal/transfer/client"
 	"tako.dev/tako/internal/transfer/wire"
 )
@@ -67,7 +67,7 @@ func (l *loop) cluster() *Cluster {
 		}
 	}
 	if t := j.life.Try; t != nil {
-		if boot, since, err := held.Uptime(); err == nil {
+		if boot, since, err := systemd.Uptime(); err == nil {
 			c.TryUntil = time.Now().Add(t.Rest(boot, since))
 		}
 	}

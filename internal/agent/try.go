@@ -11,6 +11,7 @@ import (
 	"tako.dev/tako/internal/catalog"
 	"tako.dev/tako/internal/converge"
 	"tako.dev/tako/internal/reason"
+	"tako.dev/tako/internal/systemd"
 	"tako.dev/tako/internal/transfer/wire"
 )
 
@@ -36,7 +37,7 @@ func (j *joined) armTry(life *held.Life, c *candidate, enforced catalog.Mark) er
 	if t == nil || t.Fallback == c.mark.Root {
 		return nil
 	}
-	boot, since, err := held.Uptime()
+	boot, since, err := systemd.Uptime()
 	if err != nil {
 		return err
 	}
@@ -53,7 +54,7 @@ func (j *joined) armTry(life *held.Life, c *candidate, enforced catalog.Mark) er
 
 // resumeTry goes on counting after a start of the agent, or falls back before anything of what was tried is enforced again.
 func (l *loop) resumeTry(life *held.Life) error {
-	boot, since, err := held.Uptime()
+	boot, since, err := systemd.Uptime()
 	if err != nil {
 		return err
 	}
@@ -111,7 +112,7 @@ func (l *loop) makeAppointment(life *held.Life) {
 	}
 	if life.Try != nil {
 		rest := tryLook
-		if boot, since, err := held.Uptime(); err == nil {
+		if boot, since, err := systemd.Uptime(); err == nil {
 			rest = min(rest, max(life.Try.Rest(boot, since), 0))
 		}
 		if !set || rest < wait {
@@ -125,7 +126,7 @@ func (l *loop) makeAppointment(life *held.Life) {
 
 func (l *loop) continueTry(ctx context.Context) error {
 	j := l.joined
-	boot, since, err := held.Uptime()
+	boot, since, err := systemd.Uptime()
 	if err != nil {
 		return err
 	}

@@ -211,3 +211,47 @@ func fillUp(name string) error {
 	}
 	return errors.Join(err, f.Close())
 }
+
+// TestStartWithoutRoom: a start that cannot be written down counts all the same, is told, and is written down when there is room.
+func TestStartWithoutRoom(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("needs root, to mount a small file system")
+	}
+	dir := t.TempDir()
+	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, "size=1m"); err != nil {
+		t.Skip("needs root in the host's own name space, to mount a small file system: " + err.Error())
+	}
+	t.Cleanup(func() { must(t, unix.Unmount(dir, unix.MNT_DETACH)) })
+	state, filler := filepath.Join(dir, "state"), filepath.Join(dir, "filler")
+	must(t, os.Mkdir(state, 0o700))
+	begin := func(want uint64, told bool) *Store {
+		t.Helper()
+		s := open(t, state)
+		life := s.Life()
+		life.Settled = true
+		must(t, s.Started(life))
+		if l := s.Life(); l.Starts != want || !l.Settled || (len(s.Troubles()) == 1) != told {
+			t.Errorf("%+v, want start %d; told %v", l, want, s.Troubles())
+		}
+		return s
+	}
+	must(t, begin(1, false).Close())
+	must(t, fillUp(filler))
+	for want := uint64(2); want < 5; want++ {
+		s := begin(want, true)
+		if err := s.Flush(); !reason.Is(err, reason.StateUnwritable) {
+			t.Errorf("flush: %v", err)
+		}
+		if err := s.Close(); !reason.Is(err, reason.StateUnwritable) {
+			t.Errorf("close: %v", err)
+		}
+	}
+	s := begin(5, true)
+	must(t, os.Remove(filler))
+	must(t, s.Flush())
+	if len(s.Troubles()) > 0 {
+		t.Errorf("it still says %v", s.Troubles())
+	}
+	must(t, s.Close())
+	must(t, begin(6, false).Close())
+}

@@ -73,17 +73,17 @@ func (s *Store) loadJournal(now time.Time, at host.Stamp) error {
 			s.damaged(journalName, err, now)
 		}
 		// What cannot be written now is in memory, and nothing can be promised until it is written: see presentLocked.
-		_ = s.unwritable("write", journalName, s.rewriteLocked())
+		_ = s.unwritableLocked("write", journalName, s.rewriteLocked())
 		return nil
 	}
 	if err := s.openJournal(size); err != nil {
-		return s.unwritable("open", journalName, err)
+		return s.unwritableLocked("open", journalName, err)
 	}
 	if len(settled) > 0 {
 		if err := s.appendLocked(settled, true); err != nil {
 			// It is settled in memory, and will be again at the next start.
 			s.journal.stale = true
-			_ = s.unwritable("write", journalName, err)
+			_ = s.unwritableLocked("write", journalName, err)
 		}
 	}
 	return nil
@@ -168,7 +168,7 @@ func (s *Store) commitLocked(events []event, durable bool) error {
 	}
 	if err != nil {
 		s.journal.stale = true
-		return s.unwritable("write", journalName, err)
+		return s.unwritableLocked("write", journalName, err)
 	}
 	s.compactLocked()
 	return nil
@@ -239,7 +239,7 @@ func (s *Store) Ready() error {
 	if errors.Is(err, unix.EOPNOTSUPP) {
 		err = nil // of a file system that cannot keep room free
 	}
-	return s.unwritable("write", journalName, err)
+	return s.unwritableLocked("write", journalName, err)
 }
 
 // flushLocked makes everything that the ledger has durable.
@@ -266,7 +266,7 @@ func (s *Store) compactLocked() {
 		return
 	}
 	if err := s.rewriteLocked(); err != nil {
-		s.troubleLocked(reason.Of(s.unwritable("compact", journalName, err)))
+		_ = s.unwritableLocked("compact", journalName, err)
 	}
 }
 
@@ -317,8 +317,8 @@ func (s *Store) rebuildLocked() error {
 // path is the path of an entry of the directory.
 func (s *Store) path(name string) string { return filepath.Join(s.dir, name) }
 
-// unwritable is the error of writing a file of the directory; nil stays nil. The last one is a trouble until something can be written.
-func (s *Store) unwritable(what, name string, err error) error {
+// unwritableLocked is the error of writing a file of the directory; nil stays nil. The last one is a trouble until something can be written.
+func (s *Store) unwritableLocked(what, name string, err error) error {
 	if err != nil {
 		err = unwritable(what, s.path(name), err)
 	}

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -201,7 +202,7 @@ func (s *Store) Close() error {
 	if s.journal.file != nil {
 		// Where the directory was deleted there is nothing to keep, and somebody else's must not be written in.
 		if inPlace(s.path(lockName), s.lock.info) && inPlace(s.path(journalName), s.journal.info) {
-			errs = append(errs, s.unwritable("write", journalName, s.flushLocked()))
+			errs = append(errs, s.unwritableLocked("write", journalName, s.flushLocked()))
 		}
 		errs = append(errs, s.journal.file.Close())
 		s.journal.file = nil
@@ -227,6 +228,12 @@ func (s *Store) Troubles() []*reason.Error {
 		list = append(list, s.unwrote)
 	}
 	return list
+}
+
+// Writes reports whether an error is of writing one of the files of the store.
+func (s *Store) Writes(e *reason.Error) bool {
+	names := []string{activeName, journalName, convergedName, reportName, historyName}
+	return e.Code == reason.StateUnwritable && slices.ContainsFunc(names, func(name string) bool { return strings.Contains(e.Doing, disk.Shown(s.path(name))) })
 }
 
 func (s *Store) troubleLocked(e *reason.Error) {

@@ -149,9 +149,22 @@ func testReplaced(t *testing.T, f *fleet) {
 	}
 	f.shift = 0
 	n := f.node("p-1")
+	n.Spec.RejectedKey = asked.Key
+	f.must(f.store.local.Update(t.Context(), n))
+	if n = f.node("p-1"); n.Status.JoinRequest != nil || n.Status.Identity == nil {
+		t.Errorf("after it was rejected a person sees %+v, and the node is %+v", n.Status.JoinRequest, n.Status.Identity)
+	}
+	f.refuses("the rejected one", fresh.request(t, "p-1", token), reason.NameTaken, "rejected")
+	if n = f.node("p-1"); n.Status.JoinRequest != nil {
+		t.Errorf("it was rejected, and is shown again: %+v", n.Status.JoinRequest)
+	}
+	f.refuses("a third one", newArm().request(t, "p-1", token), reason.NameTaken)
+	if n = f.node("p-1"); n.Status.JoinRequest == nil || n.Status.JoinRequest.Key == asked.Key {
+		t.Errorf("a third one is not shown: %+v", n.Status.JoinRequest)
+	}
 	n.Status.AppliedHead, n.Status.Agent = &v1alpha1.AppliedHead{Epoch: 1, Version: 1 << 60}, &v1alpha1.NodeAgent{Session: "old"}
 	f.must(f.store.local.UpdateStatus(t.Context(), n))
-	n.Spec.ApprovedKey = asked.Key
+	n.Spec.ApprovedKey, n.Spec.RejectedKey = asked.Key, ""
 	f.must(f.store.local.Update(t.Context(), n))
 	cert, after := f.joins(fresh, "p-1", "")
 	if after.UID != before.UID || f.last().Outcome != OutcomeReplaced {

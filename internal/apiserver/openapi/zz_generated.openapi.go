@@ -8246,6 +8246,13 @@ func schema_takodev_tako_api_v1alpha1_NodeSpec(ref common.ReferenceCallback) com
 							Format:      "",
 						},
 					},
+					"rejectedKey": {
+						SchemaProps: spec.SchemaProps{
+							Description: "RejectedKey ends the status's joinRequest of the host that has this key. What it asks for later is refused as before, and not shown any more. Left out or changed, it is shown again when it asks.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
 					"allowDeletions": {
 						SchemaProps: spec.SchemaProps{
 							Description: "AllowDeletions is the root of a state that was withheld because it deletes much, as the status's verdict names it: with it, the host may go there.",
@@ -8367,7 +8374,7 @@ func schema_takodev_tako_api_v1alpha1_NodeStatus(ref common.ReferenceCallback) c
 					},
 					"joinRequest": {
 						SchemaProps: spec.SchemaProps{
-							Description: "JoinRequest waits for a person to decide, by spec.approvedKey: a host with another key wants to have the name of this node.",
+							Description: "JoinRequest waits for a person to decide, by spec.approvedKey or spec.rejectedKey: a host with another key wants to have the name of this node.",
 							Ref:         ref(v1alpha1.JoinRequest{}.OpenAPIModelName()),
 						},
 					},

@@ -523,6 +523,37 @@ func TestHostThatLostWhatIsGone(t *testing.T) {
 	r.settles("qa", "web", one, "Complete")
 }
 
+// A host that is busy with one config is not on the way again with its others: nothing is told of these, also where it has joined after they
+// were proven.
+func TestBusyHostOpensNoRollout(t *testing.T) {
+	r := newRig(t)
+	r.join("n0", "qa")
+	quiet := r.declare("qa", "quiet", "one", allAtOnce)
+	r.settles("qa", "quiet", quiet, "Complete")
+	r.join("n1", "qa")
+	r.eventually("n1 has it", func() string { return unless(len(r.assigned("n1")) == 1, "not yet") })
+	r.settles("qa", "quiet", quiet, "Complete")
+	since := r.config("qa", "quiet").Status.Rollout.Since
+	r.recorder.reset()
+	r.busy.Store(true)
+	for round := range 3 {
+		slow := r.declare("qa", "slow", fmt.Sprint(round), allAtOnce)
+		r.eventually("it is busy", func() string {
+			s := r.config("qa", "slow").Status.Rollout
+			return unless(s != nil && s.Target == slow && s.OnTheWay == 2, fmt.Sprintf("%+v", s))
+		})
+		if s := r.config("qa", "quiet").Status.Rollout; s.Phase != "Complete" || s.Done != 2 || s.OnTheWay != 0 {
+			t.Errorf("round %d: %+v", round, s)
+		}
+		r.busy.Store(false)
+		r.settles("qa", "slow", slow, "Complete")
+		r.busy.Store(true)
+	}
+	if r.recorder.about("quiet") || r.config("qa", "quiet").Status.Rollout.Since != since {
+		t.Errorf("told of the other one: %v", r.recorder.all)
+	}
+}
+
 // Two configs that give up what the other takes change together on each node, and within the bounds of both.
 func TestConfigsSwapAClaim(t *testing.T) {
 	r := newRig(t)

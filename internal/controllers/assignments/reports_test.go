@@ -51,6 +51,51 @@ func TestReportOfAnotherState(t *testing.T) {
 	}
 }
 
+// TestBusyHostStaysConverged: a host that has converged on a config, and gets another one beside it, is not on the way again until it has said
+// how it stands, unless it was given something else, has lost it, or says that something is wrong.
+func TestBusyHostStaysConverged(t *testing.T) {
+	const config = "NodeConfig/qa/web"
+	says := func(version uint64, c ...wire.ConfigReport) *wire.Report {
+		return &wire.Report{Enforced: catalog.Mark{Version: version}, Configs: c}
+	}
+	converged, busy := wire.ConfigReport{ID: config, Converged: true, Settled: true}, wire.ConfigReport{ID: config}
+	failed := wire.ConfigReport{ID: config, Settled: true, Code: reason.CheckRejected}
+	row := v1alpha1.AssignedLayer{Config: config, Revision: "web-1", Since: metav1.Unix(1000, 0)}
+	again := row
+	again.Since = metav1.Unix(1001, 0)
+	for name, c := range map[string]struct {
+		row    v1alpha1.AssignedLayer
+		report *wire.Report
+		want   rollout.Verdict
+	}{
+		"not there yet":              {row, says(7, converged), rollout.Converged},
+		"busy":                       {row, says(8, busy), rollout.Converged},
+		"failed":                     {row, says(8, failed), rollout.Failed},
+		"failed before":              {row, says(7, failed), rollout.Pending},
+		"lost":                       {row, says(0), rollout.Pending},
+		"without it":                 {row, says(8), rollout.Pending},
+		"given again":                {again, says(8, busy), rollout.Pending},
+		"given again, and converged": {again, says(8, converged), rollout.Converged},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := &host{seen: presence.Seen{Report: says(7, converged)}, assigned: &v1alpha1.Assignment{ObjectMeta: metav1.ObjectMeta{ResourceVersion: "7"}}}
+			view := func(l v1alpha1.AssignedLayer) rollout.Report {
+				return h.remembered(&l, h.report(config, rollout.Target{Revision: l.Revision}))
+			}
+			if got := view(row).Verdict; got != rollout.Converged {
+				t.Fatalf("at first %v", got)
+			}
+			h.seen.Report, h.assigned = c.report, &v1alpha1.Assignment{ObjectMeta: metav1.ObjectMeta{ResourceVersion: "8"}}
+			if got := view(c.row).Verdict; got != c.want {
+				t.Errorf("%v, want %v", got, c.want)
+			}
+			if h.seen.Report = says(8, busy); c.want == rollout.Failed && view(c.row).Verdict != rollout.Pending {
+				t.Errorf("it failed, and has converged while it is busy")
+			}
+		})
+	}
+}
+
 // TestNewLeaderWaitsForWhoWasNotHeard: for 90 s nobody who was not heard by this leader is taken for fine, or for lost, and until then no
 // rollout goes on. When all were heard it need not wait.
 func TestNewLeaderWaitsForWhoWasNotHeard(t *testing.T) {

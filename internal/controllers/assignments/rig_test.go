@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"os"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -107,6 +108,7 @@ type rig struct {
 	badRoots func(string) bool // roots that do not work
 	path     map[string]string // of the file of a config; default its own
 	full     atomic.Bool       // the store takes no Secrets
+	busy     atomic.Bool       // hosts take everything up, and have not looked at it yet
 	stop     func()
 	begun    *Assignments
 }
@@ -129,6 +131,7 @@ type agent struct {
 	name    string
 	deaf    bool // it takes nothing up
 	enforce *v1alpha1.Assignment
+	busy    bool // it has said that it is
 }
 
 func newRig(t *testing.T) *rig {
@@ -268,10 +271,10 @@ func (r *rig) workOne(g *agent) {
 	if g.deaf || local.Get(r.Context(), types.NamespacedName{Name: g.name}, a) != nil || local.Get(r.Context(), types.NamespacedName{Name: g.name}, n) != nil || a.Spec.NodeUID != n.UID {
 		return
 	}
-	if g.enforce != nil && g.enforce.ResourceVersion == a.ResourceVersion && g.enforce.UID == a.UID {
+	if g.enforce != nil && g.enforce.ResourceVersion == a.ResourceVersion && g.enforce.UID == a.UID && g.busy == r.busy.Load() {
 		return
 	}
-	g.enforce = a
+	g.enforce, g.busy = a, r.busy.Load()
 	report := &wire.Report{Enforced: catalog.Mark{Version: versionOf(a)}, Have: catalog.Mark{Version: versionOf(a)}}
 	for _, l := range a.Spec.Layers {
 		c := wire.ConfigReport{ID: l.Config, Settled: true, Converged: r.bad[l.Revision] == ""}
@@ -279,6 +282,9 @@ func (r *rig) workOne(g *agent) {
 			c.Converged, c.Code, c.Message = false, reason.CheckRejected, "wrong value"
 		} else if !c.Converged {
 			c.Code, c.Message = reason.CheckRejected, r.bad[l.Revision]
+		}
+		if g.busy {
+			c = wire.ConfigReport{ID: l.Config}
 		}
 		report.Configs = append(report.Configs, c)
 	}
@@ -544,6 +550,19 @@ func (f *fakeRecorder) has(text string) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return slices.Contains(f.all, text)
+}
+
+// about tells whether anything is told of an object.
+func (f *fakeRecorder) about(name string) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return slices.ContainsFunc(f.all, func(told string) bool { return strings.HasPrefix(told, name+": ") })
+}
+
+func (f *fakeRecorder) reset() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.all = nil
 }
 
 func keyOf(name string) types.NamespacedName { return types.NamespacedName{Name: name} }

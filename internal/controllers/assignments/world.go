@@ -1,6 +1,7 @@
 package assignments
 
 import (
+	"bytes"
 	"cmp"
 	"encoding/json"
 	"maps"
@@ -81,6 +82,7 @@ type host struct {
 	seen     presence.Seen
 	assigned *v1alpha1.Assignment // what is stored of this very node; nil: nothing
 	placedAt time.Time            // when that became known
+	reached  map[string]reached   // by config; not of others than those that it has
 	rows     []assign.Row         // what was decided last
 	dirty    bool                 // its Assignment is to be planned
 	wakeAt   time.Time            // when it is by itself: a hold ends
@@ -250,6 +252,9 @@ func (w *world) absorbHosts(news map[string]*hostSpec, from Presence) {
 			w.hosts[name] = h
 			w.attach(h)
 		default:
+			if !bytes.Equal(h.sealingKey, spec.sealingKey) {
+				h.reached = nil // another machine
+			}
 			h.hostSpec = *spec
 		}
 		w.reselect(h, true)
@@ -261,6 +266,7 @@ func (w *world) attach(h *host) {
 	h.assigned, h.placedAt = nil, time.Now()
 	if p := w.placed[h.name]; p != nil && p.Spec.NodeUID == h.uid && p.DeletionTimestamp == nil {
 		h.assigned = p
+		maps.DeleteFunc(h.reached, func(config string, _ reached) bool { return layerOf(p.Spec.Layers, config) == nil })
 	}
 	h.dirty = true
 }

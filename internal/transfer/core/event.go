@@ -14,7 +14,7 @@ type Event interface{ event() }
 // Began begins: what is held is looked through, and the state that was accepted last is handed over, or fetched.
 type Began struct{}
 
-// Trusted says which chain is believed from now on.
+// Trusted says which chain is believed from now on. It is fed too when there are no later trust documents: then it is the same.
 type Trusted struct{ Chain *trust.Chain }
 
 // HeadCame is a head from anybody. The machine keeps the slice.
@@ -126,7 +126,7 @@ type Nodes struct {
 // Cancel ends a Sync or a Nodes. Nothing needs to come for it any more.
 type Cancel struct{ ID uint64 }
 
-// AskTrust asks for later trust documents. When there are some Trusted is fed.
+// AskTrust asks for later trust documents. Answered, at any time later, by Trusted.
 type AskTrust struct{}
 
 // Doubt is a kind of what came and is not believed.

@@ -25,6 +25,9 @@ const (
 	rejectedMax   = time.Hour
 	// trustPause is the shortest between two questions for trust documents that heads give rise to: anybody can send heads.
 	trustPause = time.Minute
+	// doubtsMax bounds the heads that are looked at again with later trust documents: more than come while these are asked for. Of more, the
+	// oldest is counted as forged.
+	doubtsMax = 8
 	// triesRowsMax bounds what is kept in memory of the layers that the next differences begin at: as much as one host may have, of which
 	// each row takes some 100 bytes. What is above, while one state takes the place of another, is read again.
 	triesRowsMax = declare.ResourcesMax
@@ -85,10 +88,19 @@ type pace struct {
 
 // doubt is what to do about heads that are not believed.
 type doubt struct {
-	signed  []byte    // the last one that later trust documents may make good
-	asked   time.Time // when they were asked for
+	heads   []doubtful // that later trust documents may make good: the newest, at most doubtsMax
+	asked   time.Time  // when they were asked for
+	open    bool       // and nothing has come of that yet
 	alarmed catalog.Digest
 	stale   bool
+}
+
+// doubtful is a head that is not verified.
+type doubtful struct {
+	signed  []byte
+	kind    Doubt
+	err     error
+	counted bool
 }
 
 // waiting is what a Machine waits for.
@@ -138,6 +150,7 @@ func (m *Machine) Step(now time.Time, e Event) []Effect {
 		m.reread()
 	case Ticked:
 	}
+	m.unanswered()
 	for m.progress.waits == forNothing && m.proceed() {
 	}
 	if stale := m.kept.Mark.Stale(m.time()); stale != m.doubt.stale {
@@ -170,6 +183,9 @@ func (m *Machine) Wake() (time.Time, bool) {
 	var at time.Time
 	if m.kept.Mark.Version > 0 && !m.doubt.stale {
 		at = time.Unix(m.kept.Mark.Expires, 0)
+	}
+	if due := m.doubt.asked.Add(trustPause); m.doubt.open && (at.IsZero() || due.Before(at)) {
+		at = due
 	}
 	if m.progress.waits == forNothing && (m.goal != nil || m.next != nil) {
 		if due := m.due(); at.IsZero() || due.Before(at) {

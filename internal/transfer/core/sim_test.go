@@ -16,6 +16,7 @@ import (
 	"tako.dev/tako/internal/catalog"
 	"tako.dev/tako/internal/reason"
 	"tako.dev/tako/internal/transfer/wire"
+	"tako.dev/tako/internal/trust"
 )
 
 // simSeeds is how many seeds a normal run tries; TAKO_SEEDS asks for more, TAKO_SEED replays one.
@@ -58,13 +59,14 @@ type world struct {
 	queue  deliveries
 	sent   int
 
-	server  *server
-	liar    *server // the second source; nil: there is one
-	disk    *disk
-	machine *Machine
-	open    uint64 // request
-	syncs   bool   // that is
-	run     int    // of the host: what was sent to another run does not come
+	server   *server
+	believed *trust.Chain // by the host
+	liar     *server      // the second source; nil: there is one
+	disk     *disk
+	machine  *Machine
+	open     uint64 // request
+	syncs    bool   // that is
+	run      int    // of the host: what was sent to another run does not come
 
 	trouble
 	seen
@@ -74,6 +76,7 @@ type world struct {
 type trouble struct {
 	faults  float64 // how likely each is
 	slow    time.Duration
+	mute    bool  // nobody answers questions for trust documents
 	cuts    []int // after how many parts the next answers break
 	spoiled func([]wire.SyncPart) []wire.SyncPart
 	refuses func(s State) wire.Verdict
@@ -97,6 +100,7 @@ type seen struct {
 func newWorld(t testing.TB, seed uint64) *world {
 	random := rand.New(rand.NewPCG(seed, 1))
 	w := &world{t: t, random: random, now: start.Add(time.Hour), server: newServer(t, random), disk: newDisk(t)}
+	w.believed = w.server.by.chain
 	w.refuses = func(State) wire.Verdict { return wire.Verdict{Type: wire.Applied} }
 	w.doubts = map[Doubt]int{}
 	return w
@@ -117,7 +121,7 @@ func (w *world) boot() {
 		sources = 2
 	}
 	w.failedAt = time.Time{}
-	w.machine = New(Options{Node: w.server.by.node(), Chain: w.server.by.chain, Kept: w.disk.kept, Held: w.disk, Sources: sources, Random: w.random})
+	w.machine = New(Options{Node: w.server.by.node(), Chain: w.believed, Kept: w.disk.kept, Held: w.disk, Sources: sources, Random: w.random})
 	w.feed(Began{})
 }
 
@@ -172,6 +176,14 @@ func (w *world) do(e Effect) Event {
 		w.alarms++
 	case AskTrust:
 		w.trustAsks++
+		if !w.mute {
+			w.later(time.Second, func() {
+				if w.machine != nil {
+					w.believed = w.server.by.chain
+					w.feed(Trusted{Chain: w.believed})
+				}
+			})
+		}
 	case Disbelieve:
 		if e.Err == nil {
 			w.t.Fatalf("%s, and not why", e.Doubt)

@@ -143,7 +143,7 @@ func (s *server) publish(layers ...layer) *published {
 // headOf is the head of a version before it is signed.
 func (s *server) headOf(p *published, now time.Time) catalog.Head {
 	return catalog.Head{
-		Cluster: s.by.cluster, Node: "web-1", UID: "uid-1", Epoch: 1, Version: p.version,
+		Cluster: s.by.cluster, Node: "web-1", UID: "uid-1", Epoch: s.by.chain.Current().Epoch, Version: p.version,
 		Roots:  []catalog.FormatRoot{{Format: catalog.FormatV1, Root: p.root}},
 		Bytes:  p.bytes,
 		Issued: now.Unix(), Expires: now.Add(24 * time.Hour).Unix(), MinProtocol: 1,
