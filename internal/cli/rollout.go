@@ -29,7 +29,7 @@ func (p *program) newRollout() *cobra.Command {
 		if err := checkJSON(form); err != nil {
 			return err
 		}
-		found := r.all.OfConfig(r.config)
+		found := r.all.OfRollout(r.config)
 		fleet.NameValues(ctx, r.server, r.config, found, time.Now())
 		return p.write(form, r.config.Status.Rollout, func() string { return r.text(found, p) })
 	})

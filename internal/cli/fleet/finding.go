@@ -66,8 +66,9 @@ func (f *Fleet) OfNode(n *v1alpha1.Node) []Finding {
 	}
 	if r := n.Status.JoinRequest; r != nil && r.Key != n.Spec.ApprovedKey {
 		add(Finding{Weight: Broken, What: joinRefused, Since: r.At, Text: "a host at " + r.From + " wants to join under this name and has another key: " + r.Key,
-			Evidence: "it gets nothing as long as nobody approves it; approve it only if that key is of a host of yours, which then takes the place of this one",
-			Next:     "tako node approve " + n.Name})
+			Evidence: "it gets nothing as long as nobody approves it; approve it only if that key is of a host of yours, which then takes the place of this one;\n" +
+				"tako node reject " + n.Name + " dismisses it",
+			Next: "tako node approve " + n.Name})
 	}
 	if n.Status.Identity == nil {
 		add(Finding{Weight: Unclear, What: "Not joined", Since: n.CreationTimestamp, Text: "no host has joined under this name",

@@ -92,19 +92,27 @@ func (c *Config) alsoIn(other *Config) (same, instead []*declare.Resource) {
 	return same, instead
 }
 
-// heldOf are the holds of a config, and of whole nodes that have it: one finding for all that somebody has held at once.
+// OfRollout is what is to be said of the way of a config over its nodes, with what is held there: that is on the way until the hold ends.
+func (f *Fleet) OfRollout(c *Config) []Finding {
+	return sorted(slices.Concat(f.OfConfig(c), f.heldOf(c)))
+}
+
+// heldOf are the holds of a config, of what it declares, and of whole nodes that have it: one finding for all that somebody has held at once.
 func (f *Fleet) heldOf(c *Config) []Finding {
 	var list []Finding
 	nodes := map[string][]string{}
 	var texts []string
 	for _, name := range f.HavingConfig(c.ID) {
 		for _, h := range f.Node(name).Spec.Holds {
-			if h.Config != c.ID && (h.Config != "" || h.Resource != "") {
+			if h.Config != c.ID && h.Config != "" || h.Resource != "" && !c.declares(h.Resource) {
 				continue
 			}
 			next := "tako resume " + c.Argument()
 			if h.Config == "" {
 				next = "tako resume node/" + name
+			}
+			if h.Resource != "" {
+				next += " --resource " + h.Resource
 			}
 			text := holdText(&h)
 			if nodes[text] = append(nodes[text], name); len(nodes[text]) == 1 {
@@ -117,6 +125,11 @@ func (f *Fleet) heldOf(c *Config) []Finding {
 		list[i].Text = "on " + few(nodes[text]) + ": " + text
 	}
 	return list
+}
+
+// declares reports whether a claim is one of the config's.
+func (c *Config) declares(claim string) bool {
+	return slices.ContainsFunc(c.Spec.Resources, func(r declare.Resource) bool { return r.Claim().String() == claim })
 }
 
 func titles(list []*declare.Resource) []string {

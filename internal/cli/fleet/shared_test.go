@@ -7,6 +7,8 @@ import (
 	"tako.dev/tako/api/v1alpha1"
 	"tako.dev/tako/declare"
 	"tako.dev/tako/internal/cli/remote"
+	"tako.dev/tako/internal/fleet/rollout"
+	"tako.dev/tako/internal/present"
 )
 
 // TestShared: what two configs declare equally is told under the first, and the second says so; what is wrong with it is told with both.
@@ -73,8 +75,21 @@ func TestHeldConfig(t *testing.T) {
 	for i := range f.Nodes {
 		f.Assignments[f.Nodes[i].Name] = &v1alpha1.Assignment{Spec: v1alpha1.AssignmentSpec{Layers: []v1alpha1.AssignedLayer{{Config: "NodeConfig/prod/web"}}}}
 	}
+	f.Configs[0].Spec.Resources = []declare.Resource{{Name: "motd", File: &declare.File{Path: "/etc/motd"}}}
+	f.Node("d").Spec.Holds = append(f.Node("d").Spec.Holds, v1alpha1.NodeHold{Resource: "path:/etc/other", Owner: "eve", Reason: "r", Until: hold.Until})
+	f.Node("e").Spec.Holds = []v1alpha1.NodeHold{{Resource: "path:/etc/motd", Owner: "eve", Reason: "mine", Until: hold.Until}}
+	f.Configs[0].Status.Rollout = &v1alpha1.RolloutStatus{Phase: string(rollout.Rolling), Target: "web-1", Selected: 5, Done: 1, OnTheWay: 4}
+	text := Explain("title", f.OfRollout(&f.Configs[0]), now, present.Style{})
+	for _, want := range []string{"4 on the way", "on a, b: NodeConfig/prod/web is looked at and not changed, by ann until 2026-03-04T15:10:00Z", "on c: everything", "on e: path:/etc/motd"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("rollout status does not say %q: %s", want, text)
+		}
+	}
+	if strings.Contains(text, "other") {
+		t.Errorf("what is held of other configs is said, too: %s", text)
+	}
 	found := f.heldOf(&f.Configs[0])
-	if len(found) != 2 || !strings.HasPrefix(found[0].Text, "on a, b: NodeConfig/prod/web is looked at and not changed, by ann") || found[0].Next != "tako resume nodeconfig/web -n prod" ||
+	if len(found) != 3 || found[2].Next != "tako resume node/e --resource path:/etc/motd" || !strings.HasPrefix(found[0].Text, "on a, b: NodeConfig/prod/web is looked at and not changed, by ann") || found[0].Next != "tako resume nodeconfig/web -n prod" ||
 		!strings.HasPrefix(found[1].Text, "on c: everything is looked at and not changed, by bob") || found[1].Next != "tako resume node/c" {
 		t.Errorf("%+v", found)
 	}
