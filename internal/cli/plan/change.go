@@ -140,7 +140,26 @@ func (c *Change) apply(ctx context.Context, server *remote.Server, options Optio
 	if err := follow.Wait(ctx, server, c.Ref, follow.Established()); err != nil {
 		return err
 	}
+	return c.awaitKinds(ctx, server, timeout)
+}
+
+// awaitKinds waits until the server tells of what a definition defines: that it is established is true a little earlier, and the next
+// command would find no such kind.
+func (c *Change) awaitKinds(ctx context.Context, server *remote.Server, timeout time.Duration) error {
 	server.Forget()
+	group, _, _ := unstructured.NestedString(c.After.Object, "spec", "group")
+	kind, _, _ := unstructured.NestedString(c.After.Object, "spec", "names", "kind")
+	versions, _, _ := unstructured.NestedSlice(c.After.Object, "spec", "versions")
+	for _, v := range versions {
+		fields, _ := v.(map[string]any)
+		name, _ := fields["name"].(string)
+		if served, _ := fields["served"].(bool); !served || name == "" {
+			continue
+		}
+		if _, err := newKindOf(ctx, server, schema.GroupVersionKind{Group: group, Version: name, Kind: kind}, timeout); err != nil {
+			return err
+		}
+	}
 	return nil
 }
 

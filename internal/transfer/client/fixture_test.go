@@ -88,7 +88,8 @@ func (id *identity) Servers() []string { return []string{"tako.test:6444"} }
 func (id *identity) Certificate() (*tls.Certificate, error) {
 	id.mu.Lock()
 	defer id.mu.Unlock()
-	return &id.cert, nil
+	cert := id.cert // a handshake reads it while another one is put in its place
+	return &cert, nil
 }
 
 func (id *identity) Trust() *trust.Chain {
