@@ -184,6 +184,7 @@ const (
 	WebhookMalformed     Code = 1134
 	ForgeUnreachable     Code = 1135
 	ForgeRefused         Code = 1136
+	SourceIncomplete     Code = 1137
 )
 
 // Entry is what the closed set says about one code.
@@ -367,6 +368,7 @@ var table = []Entry{
 	{WebhookMalformed, "webhook cannot be read", Unknown, "", Never, ExitFailed, 400},
 	{ForgeUnreachable, "forge does not answer", Unknown, "", BackOff, ExitUnreachable, 502},
 	{ForgeRefused, "forge refuses the commit status", Unknown, "", Never, ExitNotAllowed, 502},
+	{SourceIncomplete, "what a source names is not there", Unknown, "", BackOff, ExitNotFound, 404},
 }
 
 // String returns the code's text form, for example TK0412.
