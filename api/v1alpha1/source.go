@@ -168,10 +168,6 @@ type SourceReport struct {
 type SourceStatus struct {
 	// ObservedGeneration is the metadata.generation that the rest is about.
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
-	// Checked is when the repository was asked last, and has answered.
-	Checked *metav1.Time `json:"checked,omitempty"`
-	// NextCheck is when it is asked next, unless something calls before.
-	NextCheck *metav1.Time `json:"nextCheck,omitempty"`
 	// HandledRequest is the value of the annotation tako.dev/reconcile that was acted upon last.
 	HandledRequest string `json:"handledRequest,omitempty"`
 	// Seen is the newest commit. While it is not the applied one, it is refused, or on its way.

@@ -13,7 +13,7 @@ import (
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	streams := cli.Streams{In: os.Stdin, Out: os.Stdout, Err: os.Stderr, Getenv: os.Getenv}
+	streams := cli.Streams{In: os.Stdin, Out: os.Stdout, Err: os.Stderr, Getenv: os.Getenv, Kustomize: kustomizeChild()}
 	cli.Quiet()
 	exit := cli.Run(ctx, cli.New(streams, serverCommand(), trustCommand(), upCommand(), downCommand(), kustomizeCommand()), streams)
 	stop()

@@ -103,7 +103,7 @@ func (s *Server) handlers(api http.Handler, c *server.Config, watches *auth.Watc
 	// By now the library has added an authenticator of its own, for the server itself.
 	with := *c
 	with.Authentication.Authenticator = auth.Logged(c.Authentication.Authenticator, s.opts.Log)
-	return auth.WithWords(server.DefaultBuildHandlerChain(watches.Handler(strict(body.UTF8(body.Base64(misfit.Handler(api))))), &with))
+	return s.hooks.handler(auth.WithWords(server.DefaultBuildHandlerChain(watches.Handler(strict(body.UTF8(body.Base64(misfit.Handler(api))))), &with)))
 }
 
 // strict refuses fields that our kinds do not have, unless the client has asked for something else: the library would take the

@@ -35,6 +35,7 @@ import (
 type Server struct {
 	opts     Options
 	partsLog *slog.Logger // for the library and the controllers; made in Run
+	hooks    webhooks
 }
 
 // New checks the options, and starts nothing.
@@ -245,6 +246,7 @@ func (s *Server) assemble(p parts) (*assembly, error) {
 	tokens.Minter = known
 	of := func(resource string) auth.Source { return objects.Store(rbac.Resource(resource)) }
 	roles := auth.NewRBAC(auth.Sources{Roles: of("roles"), RoleBindings: of("rolebindings"), ClusterRoles: of("clusterroles"), ClusterRoleBindings: of("clusterrolebindings")})
+	s.hooks.audit = p.audit.Backend()
 	config, err := s.config(p, scheme, backend, known, roles)
 	if err != nil {
 		backend.Close()

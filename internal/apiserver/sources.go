@@ -27,7 +27,7 @@ func (s *Server) newSources(p parts, local *registry.Local, loopback *restclient
 			return nil, err
 		}
 	}
-	return sources.New(sources.Options{Objects: local, Git: repositories, Renderer: render.New(options), Recorder: events, Config: loopback, Log: s.partsLog})
+	return sources.New(sources.Options{Objects: local, Git: repositories, Renderer: render.New(options), Recorder: events, Config: loopback, Log: s.partsLog, Metrics: takoMetrics{}})
 }
 
 // runSources keeps Sources applied while the server runs. A server without the git program has everything else.
@@ -35,7 +35,9 @@ func (s *Server) runSources(p parts, local *registry.Local, loopback *restclient
 	return func(ctx context.Context) {
 		kept, err := s.newSources(p, local, loopback, events)
 		if err == nil && waitReady(ctx, loopback) {
+			s.hooks.sources.Store(kept)
 			err = kept.Run(ctx)
+			s.hooks.sources.Store(nil)
 		}
 		if err != nil && ctx.Err() == nil {
 			s.opts.Log.Error("sources are not applied", "err", err)

@@ -9535,18 +9535,6 @@ func schema_takodev_tako_api_v1alpha1_SourceStatus(ref common.ReferenceCallback)
 							Format:      "int64",
 						},
 					},
-					"checked": {
-						SchemaProps: spec.SchemaProps{
-							Description: "Checked is when the repository was asked last, and has answered.",
-							Ref:         ref(metav1.Time{}.OpenAPIModelName()),
-						},
-					},
-					"nextCheck": {
-						SchemaProps: spec.SchemaProps{
-							Description: "NextCheck is when it is asked next, unless something calls before.",
-							Ref:         ref(metav1.Time{}.OpenAPIModelName()),
-						},
-					},
 					"handledRequest": {
 						SchemaProps: spec.SchemaProps{
 							Description: "HandledRequest is the value of the annotation tako.dev/reconcile that was acted upon last.",
@@ -9649,7 +9637,7 @@ func schema_takodev_tako_api_v1alpha1_SourceStatus(ref common.ReferenceCallback)
 			},
 		},
 		Dependencies: []string{
-			metav1.Condition{}.OpenAPIModelName(), metav1.Time{}.OpenAPIModelName(), v1alpha1.SourceCommit{}.OpenAPIModelName(), v1alpha1.SourceFault{}.OpenAPIModelName(), v1alpha1.SourceHosts{}.OpenAPIModelName(), v1alpha1.SourceObject{}.OpenAPIModelName()},
+			metav1.Condition{}.OpenAPIModelName(), v1alpha1.SourceCommit{}.OpenAPIModelName(), v1alpha1.SourceFault{}.OpenAPIModelName(), v1alpha1.SourceHosts{}.OpenAPIModelName(), v1alpha1.SourceObject{}.OpenAPIModelName()},
 	}
 }
 

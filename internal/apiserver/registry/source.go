@@ -38,6 +38,12 @@ func sources() *Kind {
 		{Name: "Ready", Type: "string", Description: "whether what is committed is applied", Value: func(o runtime.Object) any {
 			return conditionStatus(source(o).Status.Conditions, v1alpha1.ConditionReady)
 		}},
+		{Name: "Changed", Type: "string", Description: "how long the applied commit is applied", Value: func(o runtime.Object) any {
+			if a := source(o).Status.Applied; a != nil {
+				return since(a.Since)
+			}
+			return ""
+		}},
 		{Name: "Message", Type: "string", Wide: true, Description: "why it is not", Value: func(o runtime.Object) any {
 			if c := meta.FindStatusCondition(source(o).Status.Conditions, v1alpha1.ConditionReady); c != nil {
 				return c.Message

@@ -3,6 +3,7 @@ package fleet
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -21,8 +22,9 @@ import (
 
 // Fleet is all that the server knows about hosts and what they are to have.
 type Fleet struct {
-	Nodes       []v1alpha1.Node // by name
-	Configs     []Config        // by ID
+	Nodes       []v1alpha1.Node   // by name
+	Configs     []Config          // by ID
+	Sources     []v1alpha1.Source // by namespace and name
 	Assignments map[string]*v1alpha1.Assignment
 	// Unseen are kinds that the reader may not see, in words.
 	Unseen []string
@@ -60,9 +62,14 @@ func Read(ctx context.Context, server *remote.Server, namespace string) (*Fleet,
 		{v1alpha1.ResourceNodeConfigs, f.takeConfig},
 		{v1alpha1.ResourceClusterNodeConfigs, f.takeClusterConfig},
 		{v1alpha1.ResourceAssignments, f.takeAssignment},
+		{v1alpha1.ResourceSources, f.takeSource},
 	}
 	for _, step := range steps {
 		kind, err := server.Find(ctx, step.resource+"."+v1alpha1.GroupName)
+		var unknown *remote.UnknownKind
+		if errors.As(err, &unknown) && step.resource == v1alpha1.ResourceSources {
+			continue // an older server has none
+		}
 		if err != nil {
 			return nil, failure.Of(err, "ask which kinds there are")
 		}
@@ -80,6 +87,9 @@ func Read(ctx context.Context, server *remote.Server, namespace string) (*Fleet,
 		f.Unseen = append(f.Unseen, kind.Resource)
 	}
 	slices.SortFunc(f.Nodes, func(a, b v1alpha1.Node) int { return cmp.Compare(a.Name, b.Name) })
+	slices.SortFunc(f.Sources, func(a, b v1alpha1.Source) int {
+		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+	})
 	slices.SortFunc(f.Configs, func(a, b Config) int { return cmp.Compare(a.ID, b.ID) })
 	return f, nil
 }

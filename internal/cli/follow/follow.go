@@ -135,7 +135,7 @@ func (w *waiting) look(object *unstructured.Unstructured) error {
 
 // more is a command that says more of the object.
 func (w *waiting) more() string {
-	if w.goal.Nodes() {
+	if w.goal.Converged() || w.ref.Kind.Kind == v1alpha1.KindSource && w.ref.Kind.Group == v1alpha1.GroupName {
 		return "tako why " + w.ref.Argument()
 	}
 	return "tako describe " + w.ref.Argument()

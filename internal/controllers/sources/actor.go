@@ -18,37 +18,44 @@ import (
 
 // actor is the loop of one Source.
 type actor struct {
-	of   *Sources
-	key  types.NamespacedName
-	uid  types.UID
-	log  *slog.Logger
-	stop context.CancelFunc // set before it runs
-	wake chan struct{}      // holds one
+	of       *Sources
+	key      types.NamespacedName
+	uid      types.UID
+	log      *slog.Logger
+	stop     context.CancelFunc // set before it runs
+	wake     chan struct{}      // holds one
+	reporter *reporter
 
-	mu        sync.Mutex // guards all below
+	mu        sync.Mutex // guards the next five
+	gone      bool       // the Source is deleted
 	source    *v1alpha1.Source
 	calledAt  time.Time
 	driftedAt time.Time
 	drifted   map[string]bool // objects that others have changed, by remote.Ref.Long
 
+	hook   hook
 	memory memory // of its own goroutine
 }
 
 // memory is what a loop knows from its last looks.
 type memory struct {
-	looked   int64 // generation
-	lookedAt time.Time
-	waited   bool
-	failures int
-	drifts   int
-	chance   float64
-	applied  applied
+	looked     int64 // generation
+	lookedAt   time.Time
+	revertedAt time.Time
+	toldAt     time.Time // when progress was written last
+	waited     bool
+	failures   int
+	drifts     int
+	chance     float64
+	cache      string // the key of what git keeps
+	applied    applied
 }
 
 func newActor(of *Sources, src *v1alpha1.Source) *actor {
 	key := keyOf(src)
-	return &actor{of: of, key: key, uid: src.UID, log: of.options.Log.With("component", "sources", "namespace", key.Namespace, "name", key.Name),
-		wake: make(chan struct{}, 1), source: src, drifted: map[string]bool{}}
+	log := of.options.Log.With("component", "sources", "namespace", key.Namespace, "name", key.Name)
+	return &actor{of: of, key: key, uid: src.UID, log: log, wake: make(chan struct{}, 1), source: src, drifted: map[string]bool{},
+		reporter: &reporter{of: of, namespace: key.Namespace, log: log, wake: make(chan struct{}, 1)}}
 }
 
 // nudge has it decide again.
@@ -132,20 +139,44 @@ func dependencies(src *v1alpha1.Source) []types.NamespacedName {
 // run looks when it is time, until ctx is done.
 func (a *actor) run(ctx context.Context) {
 	guard := newGuard(a)
+	defer a.removeCache()
 	defer guard.end()
+	var reports sync.WaitGroup
+	defer reports.Wait()
+	reports.Go(func() { a.reporter.run(ctx) })
 	for ctx.Err() == nil {
 		src := a.current()
 		d := schedule.Decide(a.view(src))
-		if d.Look != "" && a.enter(ctx) {
-			a.look(ctx, src, d.Look, guard)
-			<-a.of.slots
+		if d.Look != "" {
+			if a.enter(ctx) {
+				a.look(ctx, src, d.Look, guard)
+				<-a.of.slots
+			}
 			continue
 		}
-		if d.Obstacle != schedule.None && !a.memory.waited {
-			a.memory.waited = d.Obstacle == schedule.Waiting
+		if d.Obstacle != schedule.None {
+			a.memory.waited = true
 			a.tellObstacle(ctx, src, d)
+			a.sleep(ctx, d.WakeAt)
+			continue
 		}
-		a.sleep(ctx, d.WakeAt)
+		a.sleep(ctx, earlier(d.WakeAt, a.progress(ctx, src, guard)))
+	}
+}
+
+// removeCache removes what git keeps of the repository of a Source that is deleted.
+func (a *actor) removeCache() {
+	a.mu.Lock()
+	gone := a.gone
+	a.mu.Unlock()
+	if gone && a.memory.cache != "" {
+		a.removed(a.memory.cache)
+	}
+}
+
+func (a *actor) removed(cache string) {
+	if err := a.of.options.Git.Repository(cache).Remove(); err != nil {
+		a.log.Warn("the copy of a repository is not removed", "err", err)
 	}
 }
 
@@ -180,10 +211,14 @@ func (a *actor) view(src *v1alpha1.Source) schedule.View {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	m := &a.memory
+	driftedAt := a.driftedAt
+	if m.applied.is.generation != src.Generation {
+		driftedAt = time.Time{} // nothing is applied whole: the next look puts it back too
+	}
 	v := schedule.View{
 		Now: time.Now(), Interval: v1alpha1.SourceIntervalDefault, NotReady: notReady, Generation: src.Generation, Looked: m.looked,
-		Requested: src.Annotations[v1alpha1.AnnotationReconcile], Handled: src.Status.HandledRequest, CalledAt: a.calledAt, DriftedAt: a.driftedAt,
-		LookedAt: m.lookedAt, Waited: m.waited, Failures: m.failures, Drifts: m.drifts, Chance: m.chance,
+		Requested: src.Annotations[v1alpha1.AnnotationReconcile], Handled: src.Status.HandledRequest, CalledAt: a.calledAt, DriftedAt: driftedAt,
+		LookedAt: m.lookedAt, RevertedAt: m.revertedAt, Waited: m.waited, Failures: m.failures, Drifts: m.drifts, Chance: m.chance,
 	}
 	if i := src.Spec.Interval; i != nil {
 		v.Interval = i.Duration
@@ -197,16 +232,18 @@ func (a *actor) view(src *v1alpha1.Source) schedule.View {
 // look looks once, and notes how that went.
 func (a *actor) look(ctx context.Context, src *v1alpha1.Source, why schedule.Trigger, guard *guard) {
 	m := &a.memory
-	m.lookedAt, m.chance, m.waited = time.Now(), rand.Float64(), false
 	l := &look{actor: a, source: src.DeepCopy(), why: why, guard: guard}
+	if why == schedule.Drift {
+		l.takeBack(ctx)
+		return
+	}
+	m.lookedAt, m.chance, m.waited = time.Now(), rand.Float64(), false
 	err := l.do(ctx)
 	if ctx.Err() != nil {
 		return
 	}
 	m.looked = src.Generation
-	if why == schedule.Drift {
-		m.drifts++
-	} else if why != schedule.Call && why != schedule.Retry {
+	if why != schedule.Call && why != schedule.Retry {
 		m.drifts = 0
 	}
 	if err != nil {
@@ -215,9 +252,36 @@ func (a *actor) look(ctx context.Context, src *v1alpha1.Source, why schedule.Tri
 	} else {
 		m.failures = 0
 	}
+	l.source.Status.ObservedGeneration = src.Generation
+	l.source.Status.HandledRequest = src.Annotations[v1alpha1.AnnotationReconcile]
+	l.result(err, lookApplied)
 	if wrote := l.tell(ctx, err); wrote != nil {
 		a.log.Warn("the status of a source is not written", "err", wrote)
 		m.failures = max(m.failures, 1) // so that it is tried again
+	}
+}
+
+// takeBack puts back what others have changed, and tells so.
+func (l *look) takeBack(ctx context.Context) {
+	m := &l.memory
+	m.revertedAt = time.Now()
+	m.drifts++
+	err := l.revert(ctx)
+	if ctx.Err() != nil {
+		return
+	}
+	l.result(err, lookDrift)
+	var wrote error
+	if err != nil {
+		l.keepDrift(l.drifted)
+		m.failures = max(m.failures, 1) // a look tries it again
+		wrote = l.tell(ctx, err)
+	} else {
+		wrote = l.write(ctx)
+	}
+	if wrote != nil {
+		l.log.Warn("the status of a source is not written", "err", wrote)
+		m.failures = max(m.failures, 1)
 	}
 }
 

@@ -2,67 +2,56 @@ package sources
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
-	"encoding/json"
-	"errors"
+	"sync"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/rest"
 
 	"tako.dev/tako/api/v1alpha1"
-	"tako.dev/tako/declare"
 	"tako.dev/tako/internal/cli/documents"
-	"tako.dev/tako/internal/cli/failure"
 	"tako.dev/tako/internal/cli/plan"
 	"tako.dev/tako/internal/cli/prune"
 	"tako.dev/tako/internal/cli/remote"
 	"tako.dev/tako/internal/reason"
 	"tako.dev/tako/internal/source/git"
+	"tako.dev/tako/internal/source/origin"
 	"tako.dev/tako/internal/source/render"
 )
 
 const (
-	// manager owns what Sources apply. Two Sources never own one object: it is of one set.
-	manager = "tako-source"
-	// userPrefix and the groups are who a Source is to the API.
-	userPrefix  = "system:source:"
-	groupAll    = "system:sources"
-	groupPrefix = "system:sources:"
 	// newKindMax bounds the wait for a kind that a commit defines, until the server serves it: it takes a second.
 	newKindMax = time.Minute
 )
 
 // applied is what a loop knows of what it has applied. The zero value is that it knows nothing: all is planned anew.
 type applied struct {
+	is       version        // what is applied whole; zero for nothing, or for something in part
+	last     git.Commit     // the commit of is
+	result   *render.Result // what it declares
+	rendered *render.Result // of the newest commit, applied or not, so that the next one is read faster
+	known    bool           // objects is all that there is
+	objects  map[string]object
+	drifted  map[string]bool // what others have changed and what stays so, by remote.Ref.Long
+}
+
+// version is a commit, as a generation of the spec has it applied.
+type version struct {
 	commit     string
 	generation int64
-	rendered   *render.Result // of the newest commit, applied or not, so that the next one is read faster
-	known      bool           // objects is all that there is
-	objects    map[string]object
 }
 
 // object is one that was applied, by remote.Ref.Long.
 type object struct {
 	ref    remote.Ref
-	digest string
-	origin origin
-}
-
-// is tells whether a commit is applied, as a generation of the spec has it.
-func (a *applied) is(commit string, generation int64) bool {
-	return a.known && a.commit == commit && a.generation == generation
+	digest string // empty where nobody knows whether it is as declared
+	origin origin.Origin
 }
 
 // impersonated is the way to the API with a Source's own rights.
 func impersonated(config *rest.Config, src *v1alpha1.Source) *rest.Config {
 	as := rest.CopyConfig(config)
-	as.Impersonate = rest.ImpersonationConfig{
-		UserName: userPrefix + src.Namespace + ":" + src.Name,
-		Groups:   []string{groupAll, groupPrefix + src.Namespace, "system:authenticated"},
-	}
+	as.Impersonate.UserName, as.Impersonate.Groups = origin.User(src.Namespace, src.Name)
 	return as
 }
 
@@ -72,15 +61,25 @@ type run struct {
 	server  *remote.Server
 	options plan.Options
 	commit  git.Commit
-	next    map[string]object // what is declared
-	touched []*plan.Change
-	forced  map[*plan.Change]bool
+	next    map[string]object // what is declared, by remote.Ref.Long
+	touched []touched
+	kept    []*plan.Change // what is looked at and stays as it is
+
+	mu sync.Mutex // guards what writes note: wrote, and in memory.applied what is there, and what others have changed
+}
+
+// touched is a change that is carried out.
+type touched struct {
+	*plan.Change
+	force bool // the object is ours: what others have changed in it is taken back
+	drift bool // others have changed it
 }
 
 // apply makes the API say what the commit declares. Nothing is written before all of it is planned.
 func (l *look) apply(ctx context.Context, commit git.Commit, result *render.Result) error {
+	began := time.Now()
 	config := impersonated(l.of.options.Config, l.source)
-	server, err := remote.New(config, remote.Options{UserAgent: manager})
+	server, err := remote.New(config, remote.Options{UserAgent: origin.Manager})
 	if err != nil {
 		return &reason.Error{Code: reason.InternalFault, Doing: "reach the API as a source", Cause: err}
 	}
@@ -88,8 +87,8 @@ func (l *look) apply(ctx context.Context, commit git.Commit, result *render.Resu
 	if err != nil {
 		return err
 	}
-	r := &run{look: l, server: server, commit: commit, next: map[string]object{}, forced: map[*plan.Change]bool{},
-		options: plan.Options{Namespace: l.source.Namespace, Set: set.By(manager, ""), Manager: manager}}
+	r := &run{look: l, server: server, commit: commit, next: map[string]object{},
+		options: plan.Options{Namespace: l.source.Namespace, Set: set.By(origin.Manager, ""), Manager: origin.Manager}}
 	list, refs, err := r.place(ctx, result)
 	if err != nil {
 		return err
@@ -104,17 +103,27 @@ func (l *look) apply(ctx context.Context, commit git.Commit, result *render.Resu
 	if err := r.carryOut(ctx, leftovers); err != nil {
 		return err
 	}
-	l.memory.applied.commit, l.memory.applied.generation = string(commit.ID), l.source.Generation
 	l.memory.applied.objects, l.memory.applied.known = r.next, true
 	l.guard.follow(ctx, config, r.options.Set.String(), refs)
-	now := *l.source.Status.Seen
-	if was := l.source.Status.Applied; was == nil || was.ID != now.ID {
+	l.applied(commit, len(refs))
+	l.of.metrics.applied(time.Since(began))
+	return nil
+}
+
+// applied notes that a commit is applied whole. The one that was seen last may be another one, while drift is put back.
+func (l *look) applied(commit git.Commit, objects int) {
+	s := &l.source.Status
+	s.Objects = int32(objects)
+	if s.Seen == nil || s.Seen.ID != string(commit.ID) {
+		return
+	}
+	now := *s.Seen
+	if was := s.Applied; was == nil || was.ID != now.ID {
 		now.Since = metav1.NewTime(time.Now().Truncate(time.Second))
 	} else {
 		now.Since = was.Since
 	}
-	l.source.Status.Applied, l.source.Status.Objects = &now, int32(len(refs))
-	return nil
+	s.Applied = &now
 }
 
 // place finds out which object each document is about, and gives it its origin.
@@ -136,20 +145,21 @@ func (r *run) place(ctx context.Context, result *render.Result) ([]documents.Doc
 	}
 	for i := range list {
 		d, name := &list[i], refs[i].Long()
-		digest, err := digestOf(d.Object)
+		digest, err := origin.Digest(d.Object.Object)
 		if err != nil {
-			return nil, nil, err
+			return nil, nil, &reason.Error{Code: reason.InternalFault, Doing: "apply a source", Cause: err}
 		}
 		at := d.Place("")
-		from := origin{File: at.File, Line: at.Line, Commit: string(r.commit.ID), Author: person(r.commit.Author), Digest: digest}
-		if was := r.memory.applied.objects[name].origin; was.Digest == digest {
-			from.Commit, from.Author = was.Commit, was.Author
+		from := origin.Origin{File: at.File, Line: at.Line, Commit: string(r.commit.ID), Author: person(r.commit.Author), Digest: digest}
+		// The place is that in the commit which has brought the content there, so that a line that is moved by others above it is no write.
+		if was := r.memory.applied.objects[name].origin; was.Digest == digest && was.File == at.File {
+			from = was
 		}
 		annotations := d.Object.GetAnnotations()
 		if annotations == nil {
 			annotations = map[string]string{}
 		}
-		annotations[AnnotationOrigin] = from.String()
+		annotations[origin.Annotation] = from.String()
 		d.Object.SetAnnotations(annotations)
 		r.next[name] = object{refs[i], digest, from}
 	}
@@ -162,127 +172,11 @@ func (r *run) remember(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	r.memory.applied.objects = make(map[string]object, len(members))
+	r.memory.applied.objects, r.memory.applied.drifted = make(map[string]object, len(members)), map[string]bool{}
 	for _, m := range members {
-		r.memory.applied.objects[m.Ref.Long()] = object{ref: m.Ref, origin: originOf(m.Object.GetAnnotations())}
+		r.memory.applied.objects[m.Ref.Long()] = object{ref: m.Ref, origin: origin.Of(m.Object.GetAnnotations())}
 	}
 	return nil
 }
 
 func (r *run) warn(text string) { r.log.Info("apply a source", "warning", text) }
-
-// digestOf is the digest of what a document declares.
-func digestOf(o *unstructured.Unstructured) (string, error) {
-	b, err := json.Marshal(o.Object)
-	if err != nil {
-		return "", &reason.Error{Code: reason.InternalFault, Doing: "compare documents", Cause: err}
-	}
-	sum := sha256.Sum256(b)
-	return hex.EncodeToString(sum[:8]), nil
-}
-
-// plan asks the server about all that is not known to be there as declared. What others have changed of what is ours is taken back; with
-// anything else that others own there is a conflict, which is told.
-func (r *run) plan(ctx context.Context, list []documents.Document, refs []remote.Ref) error {
-	was := &r.memory.applied
-	var fresh, back []documents.Document
-	r.source.Status.Drifted = nil
-	for i := range list {
-		name := refs[i].Long()
-		before, there := was.objects[name]
-		changed := !was.known || !there || before.digest != r.next[name].digest || before.origin != r.next[name].origin
-		switch {
-		case r.drifted[name] && r.source.Spec.Drift == v1alpha1.SourceDriftReport && !changed:
-			r.report(refs[i])
-		case r.drifted[name] && r.source.Spec.Drift != v1alpha1.SourceDriftReport:
-			back = append(back, list[i])
-		case changed:
-			fresh = append(fresh, list[i])
-		}
-	}
-	var faults declare.Faults
-	for _, part := range []struct {
-		list  []documents.Document
-		force bool
-	}{{fresh, false}, {back, true}} {
-		if len(part.list) == 0 {
-			continue
-		}
-		options := r.options
-		options.Force = part.force
-		changes, err := plan.Make(ctx, r.server, &documents.Source{Documents: part.list}, options)
-		var refused *failure.Refused
-		if errors.As(err, &refused) {
-			faults = append(faults, refused.Faults...)
-			continue
-		}
-		if err != nil {
-			return err
-		}
-		for _, c := range changes {
-			r.touched = append(r.touched, c)
-			r.forced[c] = part.force
-		}
-	}
-	if len(faults) > 0 {
-		return declare.Faults(declare.SortFaults(faults))
-	}
-	return nil
-}
-
-// report notes drift that stays.
-func (r *run) report(ref remote.Ref) {
-	if len(r.source.Status.Drifted) < shownMax {
-		r.source.Status.Drifted = append(r.source.Status.Drifted, v1alpha1.SourceObject{
-			APIVersion: ref.Kind.GroupVersion().String(), Kind: ref.Kind.Kind, Namespace: ref.Namespace, Name: ref.Name, Message: "others have changed what the source declares",
-		})
-	}
-}
-
-// leftovers are what goes: what the source has applied and declares no more.
-func (r *run) leftovers(ctx context.Context, refs []remote.Ref) ([]prune.Leftover, error) {
-	if p := r.source.Spec.Prune; p != nil && !*p {
-		return nil, nil
-	}
-	gone := !r.memory.applied.known
-	for name := range r.memory.applied.objects {
-		if _, declared := r.next[name]; !declared {
-			gone = true
-		}
-	}
-	if !gone {
-		return nil, nil
-	}
-	leftovers, err := r.options.Set.Leftovers(ctx, r.server, refs, prune.Options{All: r.source.Spec.AllowEmpty, Warn: r.warn})
-	var failed *failure.Error
-	if errors.As(err, &failed) && failed.Code == reason.Conflict {
-		failed.Hint = "is this the right repository and path? spec.allowEmpty: true says that it is meant"
-	}
-	return leftovers, err
-}
-
-// carryOut writes what was planned. Guards wait meanwhile, so that what is written here is no drift.
-func (r *run) carryOut(ctx context.Context, leftovers []prune.Leftover) error {
-	r.guard.hold()
-	defer r.guard.release()
-	for _, c := range r.touched {
-		options := r.options
-		options.Force = r.forced[c]
-		if c.Unchecked != "" || c.Verb() != "unchanged" {
-			if err := c.Apply(ctx, r.server, options, newKindMax); err != nil {
-				return err
-			}
-			if options.Force {
-				r.tellDrift(c)
-			}
-		}
-		r.guard.expect(c.Ref, c.After)
-	}
-	for _, left := range leftovers {
-		r.guard.forget(left.Ref)
-		if _, err := left.Delete(ctx, r.server, false); err != nil {
-			return failure.Of(err, "delete "+left.Ref.Long())
-		}
-	}
-	return nil
-}

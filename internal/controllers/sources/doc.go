@@ -3,7 +3,10 @@
 //	when to look   package schedule decides; watches, requests, calls of forges and the clock only wake it
 //	look           list the refs -> pick a commit -> (nothing new: that was all) -> fetch it -> verify -> render
 //	               -> plan (a dry run of all that is not known to be there) -> apply -> delete what is declared no more
-//	guard          what was applied is watched: what others change in it is drift, and makes the loop look again
+//	guard          what was applied is watched: what others change in it is drift, and is put back or told, without the repository
+//	health, fleet  whether what was applied is well, and on how many hosts it is
+//	report         a forge is told what became of a commit, apart from the loop
+//	hook           a call of a forge, signed, makes the loop look again
 //
 // The plan is that of the command line, so that a Source refuses what `tako apply` refuses, in the same words and with the same
 // places. Everything is asked and written as the Source's own user, with the rights that somebody has given to that one; only the
@@ -14,6 +17,6 @@
 // A commit with a mistake changes nothing: all of it is planned before the first write. What is applied then stays until there is
 // a commit that can be.
 //
-// Goroutines: Run owns one for the watch of Sources and one for each Source, which owns one for each kind that it guards. All end
-// before Run returns.
+// Goroutines: Run owns those that watch Sources and hosts, and one for each Source, which owns one for its reports and one for each kind
+// that it guards; a look owns those that plan and write, and waits for them. All end before Run returns.
 package sources

@@ -8,10 +8,13 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"k8s.io/client-go/rest"
 
+	"tako.dev/tako/internal/cli/await"
 	"tako.dev/tako/internal/cli/prune"
 	"tako.dev/tako/internal/cli/remote"
+	"tako.dev/tako/internal/source/origin"
 )
 
 const (
@@ -26,16 +29,33 @@ const (
 type guard struct {
 	actor *actor
 
-	mu       sync.RWMutex        // guards all below; held for writing while something is applied
-	expected map[string]expected // by remote.Ref.Long
+	mu       sync.RWMutex         // guards all below; held for writing while something is applied
+	expected map[string]*expected // by remote.Ref.Long
 	watches  map[place]context.CancelFunc
 	all      sync.WaitGroup
 }
 
 // expected is how an object was left.
 type expected struct {
-	at    place
-	owned string // the fields that the Source owns
+	at      place
+	owned   string // the fields that the Source owns
+	version string // the resource version: what is older is over
+
+	mu   sync.Mutex // guards all below
+	told string     // what it owned when drift was told last, so that it is told once
+	state
+}
+
+// state is how an object is.
+type state struct {
+	health await.Verdict
+	name   string // of a config, as Assignments have it; empty for anything else
+	config configState
+}
+
+func stateOf(o *unstructured.Unstructured) state {
+	name, config := configOf(o)
+	return state{healthOf(o), name, config}
 }
 
 // place is where objects stand that are watched together.
@@ -44,7 +64,7 @@ type place struct {
 }
 
 func newGuard(a *actor) *guard {
-	return &guard{actor: a, expected: map[string]expected{}, watches: map[place]context.CancelFunc{}}
+	return &guard{actor: a, expected: map[string]*expected{}, watches: map[place]context.CancelFunc{}}
 }
 
 // end ends all watches.
@@ -75,7 +95,7 @@ func (g *guard) follow(ctx context.Context, config *rest.Config, set string, ref
 		if g.watches[p] != nil || len(g.watches) >= watchesMax || !kind.Can("watch") {
 			continue
 		}
-		server, err := remote.New(config, remote.Options{UserAgent: manager})
+		server, err := remote.New(config, remote.Options{UserAgent: origin.Manager})
 		if err != nil {
 			g.actor.log.Error("watch what a source has applied", "kind", p.kind, "err", err)
 			continue
@@ -111,7 +131,7 @@ func (g *guard) listAndWatch(ctx context.Context, server *remote.Server, query r
 	for ctx.Err() == nil {
 		from, err = server.Watch(ctx, query, from, func(e remote.EventType, o *unstructured.Unstructured) error {
 			if e == remote.Deleted {
-				g.lost(remote.RefOf(query.Kind, o))
+				g.lost(remote.RefOf(query.Kind, o), o.GetResourceVersion())
 				return nil
 			}
 			g.compare(query.Kind, o)
@@ -124,25 +144,73 @@ func (g *guard) listAndWatch(ctx context.Context, server *remote.Server, query r
 	return nil
 }
 
-// compare tells of an object of which others have taken something.
+// compare tells of an object of which others have taken something, and notes how it is.
 func (g *guard) compare(kind remote.Kind, o *unstructured.Unstructured) {
 	name := remote.RefOf(kind, o).Long()
 	g.mu.RLock()
-	want, kept := g.expected[name]
+	want := g.expected[name]
 	g.mu.RUnlock()
-	if kept && want.owned != ownedBy(o) {
+	if want == nil || older(o.GetResourceVersion(), want.version) {
+		return
+	}
+	if want.differs(ownedBy(o)) {
 		g.actor.drift(name)
+	}
+	if want.judged(stateOf(o)) {
+		g.actor.nudge()
 	}
 }
 
+// differs tells whether a Source has lost fields, once.
+func (e *expected) differs(owned string) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if owned == e.owned || owned == e.told {
+		return false
+	}
+	e.told = owned
+	return true
+}
+
+// judged notes how an object is, and tells whether that is new.
+func (e *expected) judged(s state) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	changed := e.state != s
+	e.state = s
+	return changed
+}
+
+// older tells whether a resource version is before another one; false where nobody can tell.
+func older(version, than string) bool {
+	order, err := resourceversion.CompareResourceVersion(version, than)
+	return err == nil && order < 0
+}
+
 // lost tells of an object that is gone, or of which somebody has taken the label.
-func (g *guard) lost(ref remote.Ref) {
+func (g *guard) lost(ref remote.Ref, version string) {
 	g.mu.RLock()
-	_, kept := g.expected[ref.Long()]
+	want := g.expected[ref.Long()]
 	g.mu.RUnlock()
-	if kept {
+	if want != nil && !older(version, want.version) {
+		want.judged(state{health: await.Verdict{State: await.Pending, Words: "it is gone"}})
 		g.actor.drift(ref.Long())
 	}
+}
+
+// configs are the configs that were applied, by their names.
+func (g *guard) configs() map[string]configState {
+	g.mu.RLock()
+	defer g.mu.RUnlock()
+	all := map[string]configState{}
+	for _, e := range g.expected {
+		e.mu.Lock()
+		if e.name != "" {
+			all[e.name] = e.config
+		}
+		e.mu.Unlock()
+	}
+	return all
 }
 
 // missing tells of objects that are not in a list.
@@ -163,8 +231,31 @@ func (g *guard) release() { g.mu.Unlock() }
 // expect notes how an object was left. hold has been called.
 func (g *guard) expect(ref remote.Ref, o *unstructured.Unstructured) {
 	if o != nil {
-		g.expected[ref.Long()] = expected{place{ref.Kind.Group, ref.Kind.Kind, ref.Namespace}, ownedBy(o)}
+		at := place{ref.Kind.Group, ref.Kind.Kind, ref.Namespace}
+		g.expected[ref.Long()] = &expected{at: at, owned: ownedBy(o), version: o.GetResourceVersion(), state: stateOf(o)}
 	}
+}
+
+// health sums up how all that was applied is: how many objects are not well, the first of them by name, and whether one of those cannot
+// become well by itself.
+func (g *guard) health() (unwell int, stalled bool, words string) {
+	g.mu.RLock()
+	defer g.mu.RUnlock()
+	first := ""
+	for name, e := range g.expected {
+		e.mu.Lock()
+		v := e.health
+		e.mu.Unlock()
+		if v.State == await.Reached {
+			continue
+		}
+		unwell++
+		// One that has stalled says more than one that is on its way.
+		if is := v.State == await.Stalled; first == "" || is && !stalled || is == stalled && name < first {
+			first, words, stalled = name, name+": "+v.Words, is
+		}
+	}
+	return unwell, stalled, words
 }
 
 // forget notes that an object is not kept any more. hold has been called.
@@ -173,7 +264,7 @@ func (g *guard) forget(ref remote.Ref) { delete(g.expected, ref.Long()) }
 // ownedBy are the fields of an object that a Source owns, as the server writes them; empty for none.
 func ownedBy(o *unstructured.Unstructured) string {
 	for _, m := range o.GetManagedFields() {
-		if m.Manager == manager && m.Operation == metav1.ManagedFieldsOperationApply && m.Subresource == "" && m.FieldsV1 != nil {
+		if m.Manager == origin.Manager && m.Operation == metav1.ManagedFieldsOperationApply && m.Subresource == "" && m.FieldsV1 != nil {
 			return string(m.FieldsV1.GetRawBytes())
 		}
 	}

@@ -3,7 +3,6 @@ package sources
 import (
 	"context"
 	"crypto/sha256"
-	"encoding/json"
 	"fmt"
 	"io/fs"
 	"path"
@@ -28,6 +27,8 @@ type look struct {
 	guard  *guard
 	// drifted are the objects that others have changed since the look before.
 	drifted map[string]bool
+	wrote   int  // objects that were written or deleted
+	nothing bool // nothing was new
 }
 
 // do looks. The error is what keeps the newest commit from being applied.
@@ -42,10 +43,18 @@ func (l *look) do(ctx context.Context) error {
 	}
 	l.drifted = l.takeDrift()
 	m := &l.memory
-	if m.applied.is(choice.Commit, l.source.Generation) && len(l.drifted) == 0 && m.failures == 0 && l.why != schedule.Request {
+	if l.why == schedule.Request {
+		m.applied.known = false // whoever asks wants all of it looked at
+	}
+	if m.applied.known && m.applied.is == (version{choice.Commit, l.source.Generation}) && len(l.drifted) == 0 && m.failures == 0 {
+		l.nothing = true
 		return nil // nothing is new, and that is all that it has cost
 	}
-	repository := l.of.options.Git.Repository(l.cacheKey())
+	if was := m.cache; was != "" && was != cacheKey(l.source) {
+		l.removed(was)
+	}
+	m.cache = cacheKey(l.source)
+	repository := l.of.options.Git.Repository(m.cache)
 	var paths []string
 	if l.source.Spec.Path != "" {
 		paths = []string{l.source.Spec.Path}
@@ -60,11 +69,29 @@ func (l *look) do(ctx context.Context) error {
 		return err
 	}
 	l.see(commit, choice, signer)
+	l.reportPending()
 	result, err := l.render(ctx, repository, remote, commit, paths)
 	if err != nil {
 		return err
 	}
-	return l.apply(ctx, commit, result)
+	if err := l.apply(ctx, commit, result); err != nil {
+		return err
+	}
+	m.applied.last, m.applied.result = commit, result
+	m.applied.is = version{choice.Commit, l.source.Generation} // by which the next list of refs is compared
+	return nil
+}
+
+// revert puts back, or reports, what others have changed in what is applied. It does not need the repository.
+func (l *look) revert(ctx context.Context) error {
+	l.drifted = l.takeDrift()
+	m := &l.memory
+	is := m.applied.is
+	if err := l.apply(ctx, m.applied.last, m.applied.result); err != nil {
+		return err
+	}
+	m.applied.is = is
+	return nil
 }
 
 // render finds what the commit declares. A kustomization may take what is outside of the path: then all of the commit is fetched.
@@ -138,12 +165,12 @@ func person(p git.Person) string {
 }
 
 // cacheKey names what of a repository is kept: a Source that is pointed elsewhere begins anew.
-func (l *look) cacheKey() string {
-	sum := sha256.Sum256([]byte(l.source.Spec.URL))
-	return fmt.Sprintf("%s/%s/%s/%x", l.source.Namespace, l.source.Name, l.source.UID, sum[:8])
+func cacheKey(src *v1alpha1.Source) string {
+	sum := sha256.Sum256([]byte(src.Spec.URL))
+	return fmt.Sprintf("%s/%s/%s/%x", src.Namespace, src.Name, src.UID, sum[:8])
 }
 
-// view is a tree of which the identity of every file is known.
+// view is a tree of which the identity of every file is known, and what it lacks.
 type view struct {
 	*git.Tree
 	blobs map[string]git.ID
@@ -159,6 +186,15 @@ func viewOf(t *git.Tree) fs.FS {
 	return v
 }
 
+// Lacks implements render.Lacking.
+func (v view) Lacks() map[string]error {
+	all := map[string]error{}
+	for _, r := range v.Refused() {
+		all[strings.Trim(r.Name, `"`)] = r.Err // a name that cannot be shown is quoted
+	}
+	return all
+}
+
 // BlobID implements render.Identified.
 func (v view) BlobID(name string) (string, error) {
 	id, ok := v.blobs[name]
@@ -166,31 +202,4 @@ func (v view) BlobID(name string) (string, error) {
 		return "", fs.ErrNotExist
 	}
 	return string(id), nil
-}
-
-// origin is what an object says of where it is from, in annotationOrigin.
-type origin struct {
-	File   string `json:"file"`
-	Line   int    `json:"line,omitempty"`
-	Commit string `json:"commit"` // the one that has brought this content
-	Author string `json:"author,omitempty"`
-	Digest string `json:"digest"` // of the content
-}
-
-// AnnotationOrigin says where in which commit an object is declared: JSON with file, line, commit, author and digest.
-const AnnotationOrigin = "tako.dev/origin"
-
-func (o origin) String() string {
-	b, err := json.Marshal(o)
-	if err != nil {
-		return "" // it has texts and a number only
-	}
-	return string(b)
-}
-
-func originOf(annotations map[string]string) (o origin) {
-	if json.Unmarshal([]byte(annotations[AnnotationOrigin]), &o) != nil {
-		return origin{}
-	}
-	return o
 }

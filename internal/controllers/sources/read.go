@@ -5,6 +5,8 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"net/netip"
+	"net/url"
 	"strings"
 	"time"
 
@@ -50,8 +52,7 @@ func (l *look) named(ctx context.Context, field, kind, name string, into runtime
 // remote is where the repository is, with what opens it.
 func (l *look) remote(ctx context.Context) (git.Remote, error) {
 	r := git.Remote{URL: l.source.Spec.URL}
-	// Without credentials nothing is lost on the way but the content, and that is for a network which is one's own.
-	r.PlainHTTP = l.source.Spec.Credentials == ""
+	r.PlainHTTP = l.source.Spec.Credentials == "" && (l.source.Spec.Verify != nil || isLoopback(r.URL))
 	if l.source.Spec.Credentials == "" {
 		return r, nil
 	}
@@ -62,6 +63,17 @@ func (l *look) remote(ctx context.Context) (git.Remote, error) {
 	text := func(key string) string { return strings.TrimRight(string(secret.Data[key]), "\r\n") }
 	r.Auth = git.Auth{Username: text(keyUsername), Password: text(keyPassword), BearerToken: text(keyToken), Identity: secret.Data[keyIdentity], KnownHosts: secret.Data[keyKnownHosts], CA: secret.Data[keyCA]}
 	return r, nil
+}
+
+// isLoopback tells whether a repository is on this machine. Over plain http anybody on the way decides what is applied, so that it is for
+// this machine, and for commits whose signature says more than where they came from.
+func isLoopback(address string) bool {
+	u, err := url.Parse(address)
+	if err != nil {
+		return false
+	}
+	ip, err := netip.ParseAddr(u.Hostname())
+	return u.Hostname() == "localhost" || err == nil && ip.IsLoopback()
 }
 
 // verify checks the signature that the commit needs, and says whose it is; empty where none is needed.

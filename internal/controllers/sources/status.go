@@ -34,11 +34,15 @@ const (
 
 // The reasons of the condition Ready.
 const (
-	reasonApplied   = "Applied"       // what is committed is applied
-	reasonRefused   = "CommitRefused" // the newest commit has mistakes, or nobody trusted has signed it
-	reasonNotAsked  = "NotReached"    // the repository cannot be read
-	reasonNotMade   = "NotApplied"    // the API has something against it, or does not answer
-	reasonSuspended = string(schedule.Suspended)
+	reasonApplied     = "Applied"         // what is committed is applied
+	reasonRefused     = "CommitRefused"   // the newest commit has mistakes, or nobody trusted has signed it
+	reasonNotAsked    = "NotReached"      // the repository cannot be read
+	reasonNotMade     = "NotApplied"      // the API has something against it, or does not answer
+	reasonRights      = "NotAllowed"      // the source has not the rights that it needs
+	reasonNotWell     = "NotWell"         // it is applied, and is not well
+	reasonProgressing = "Progressing"     // it is applied, and becomes well perhaps
+	reasonCycle       = "DependencyCycle" // sources wait for one another
+	reasonSuspended   = string(schedule.Suspended)
 )
 
 // conditionSuspended is True while a Source is suspended. It is absent otherwise.
@@ -47,16 +51,16 @@ const conditionSuspended = "Suspended"
 // tell writes down how a look went. Nothing new is no write.
 func (l *look) tell(ctx context.Context, err error) error {
 	s := &l.source.Status
-	s.ObservedGeneration = l.source.Generation
-	s.HandledRequest = l.source.Annotations[v1alpha1.AnnotationReconcile]
 	s.Faults, s.MoreFaults = faultsOf(err)
 	meta.RemoveStatusCondition(&s.Conditions, v1alpha1.ConditionReconciling)
 	meta.RemoveStatusCondition(&s.Conditions, v1alpha1.ConditionStalled)
 	meta.RemoveStatusCondition(&s.Conditions, conditionSuspended)
 	if err == nil {
-		l.condition(v1alpha1.ConditionReady, metav1.ConditionTrue, reasonApplied, "commit "+shortID(s.Applied)+" is applied")
+		l.settle()
+		l.reportSettled(nil)
 		return l.write(ctx)
 	}
+	l.reportSettled(err)
 	why, words := l.classify(err)
 	l.condition(v1alpha1.ConditionReady, metav1.ConditionFalse, why, words)
 	if row, ok := reason.Lookup(codeOf(err)); ok && row.Retry == reason.Never {
@@ -74,13 +78,43 @@ func (l *look) condition(kind string, status metav1.ConditionStatus, why, words 
 	meta.SetStatusCondition(&l.source.Status.Conditions, metav1.Condition{Type: kind, Status: status, Reason: why, Message: words, ObservedGeneration: l.source.Generation})
 }
 
+// result counts how a look went.
+func (l *look) result(err error, good string) {
+	var faults declare.Faults
+	var refused *failure.Refused
+	switch {
+	case err == nil && l.nothing:
+		good = lookNothing
+	case errors.As(err, &faults), errors.As(err, &refused), reason.Is(err, reason.SignatureRefused):
+		good = lookRefused
+	case err != nil:
+		good = lookFailed
+	}
+	l.of.metrics.looked(good)
+}
+
 // classify is what an error means for a person.
 func (l *look) classify(err error) (why, words string) {
 	words = firstLine(err.Error())
 	stays := ""
-	if a := l.source.Status.Applied; a != nil {
+	switch a := l.source.Status.Applied; {
+	case l.wrote > 0:
+		stays = fmt.Sprintf("; %d objects are of the new commit already", l.wrote)
+	case a != nil:
 		stays = "; commit " + shortID(a) + " stays applied"
 	}
+	if codeOf(err) == reason.NotAllowed {
+		var failed *failure.Error
+		if errors.As(err, &failed) && failed.Hint == "" {
+			failed.Hint = l.rightsHint()
+		}
+		_, words = l.classified(err, words, stays)
+		return reasonRights, words
+	}
+	return l.classified(err, words, stays)
+}
+
+func (l *look) classified(err error, words, stays string) (why, all string) {
 	var faults declare.Faults
 	var failed *failure.Error
 	var refused *failure.Refused
@@ -114,6 +148,9 @@ func faultWords(faults []declare.Fault) string {
 	words := f.Message
 	if f.File != "" {
 		words = fmt.Sprintf("%s:%d: %s", f.File, f.Line, words)
+	}
+	if f.Hint != "" {
+		words += "; " + f.Hint
 	}
 	if n := len(faults) - 1; n > 0 {
 		words += fmt.Sprintf(" (and %d more)", n)
@@ -222,7 +259,15 @@ func (a *actor) tellObstacle(ctx context.Context, src *v1alpha1.Source, d schedu
 		s := src.Spec.Suspend
 		l.condition(conditionSuspended, metav1.ConditionTrue, reasonSuspended, fmt.Sprintf("%s by %s: %s", d.Words, s.Owner, s.Reason))
 	default:
-		l.condition(v1alpha1.ConditionReady, metav1.ConditionFalse, string(d.Obstacle), d.Words)
+		why, words := string(d.Obstacle), d.Words
+		meta.RemoveStatusCondition(&l.source.Status.Conditions, v1alpha1.ConditionStalled)
+		meta.RemoveStatusCondition(&l.source.Status.Conditions, conditionSuspended)
+		if circle := a.of.circle(src); len(circle) > 0 {
+			why, words = reasonCycle, "sources wait for one another, and none will ever be applied: "+strings.Join(circle, " depends on ")
+			l.condition(v1alpha1.ConditionStalled, metav1.ConditionTrue, why, words)
+		}
+		meta.RemoveStatusCondition(&l.source.Status.Conditions, v1alpha1.ConditionReconciling)
+		l.condition(v1alpha1.ConditionReady, metav1.ConditionFalse, why, words)
 		l.source.Status.ObservedGeneration = src.Generation
 	}
 	if err := l.write(ctx); err != nil {

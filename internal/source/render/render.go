@@ -37,6 +37,12 @@ type Options struct {
 	Limits  Limits
 }
 
+// Lacking is a view that does not offer all that stands in its tree: what is missing where documents are looked for is a mistake.
+type Lacking interface {
+	// Lacks says of each path that is not offered why.
+	Lacks() map[string]error
+}
+
 // Limits bound one tree. More than they allow is a mistake, and not cut off.
 type Limits struct {
 	Entries   int   // files and directories that are looked at; default 100,000

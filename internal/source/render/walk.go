@@ -1,10 +1,13 @@
 package render
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"path"
+	"slices"
 	"strings"
 
 	"tako.dev/tako/declare"
@@ -32,6 +35,7 @@ func (p *pass) walk() {
 	}
 	w := walker{pass: p, rules: rules}
 	w.dir(root, 0)
+	w.lacks()
 }
 
 // rules reads the ignore rules of the tree and of the request.
@@ -116,6 +120,45 @@ func (w *walker) entry(name string, e fs.DirEntry, depth int) {
 	case mode.IsRegular() && documents.IsDocument(e.Name()):
 		w.found = append(w.found, found{name: name})
 	}
+}
+
+// lacks tells of what the view does not offer: a submodule may hold anything, and nobody is to believe that it was read. What a
+// kustomization names says itself what it misses.
+func (w *walker) lacks() {
+	view, ok := w.view.(Lacking)
+	if !ok {
+		return
+	}
+	all := view.Lacks()
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		if w.seen(name) {
+			e := reason.Of(all[name])
+			w.fault(declare.Fault{Code: e.Code, File: name, Message: cmp.Or(e.Cause, error(e)).Error(), Hint: e.Hint})
+		}
+	}
+}
+
+// seen tells whether the walk would have come to a path.
+func (w *walker) seen(name string) bool {
+	at := w.request.Path
+	rest := name
+	if at != "." {
+		var below bool
+		if rest, below = strings.CutPrefix(name, at+"/"); !below {
+			return false
+		}
+	}
+	parts := strings.Split(rest, "/")
+	for i, part := range parts {
+		at = path.Join(at, part)
+		if strings.HasPrefix(part, ".") || w.ignored(at, i < len(parts)-1) || w.ignored(at, true) {
+			return false
+		}
+		if slices.ContainsFunc(w.found, func(f found) bool { return f.build && (f.name == "." || strings.HasPrefix(at+"/", f.name+"/")) }) {
+			return false
+		}
+	}
+	return true
 }
 
 // ignored asks the rules, which know paths below the path of the request.

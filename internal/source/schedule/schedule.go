@@ -66,9 +66,11 @@ type View struct {
 	DriftedAt          time.Time
 
 	LookedAt time.Time // when the last look began; zero for never in this process
-	Waited   bool      // the last time, there was an obstacle
-	Failures int       // of looks in a row
-	Drifts   int       // looks in a row that were for drift
+	// RevertedAt is when drift was taken back last. That needs no look at the repository.
+	RevertedAt time.Time
+	Waited     bool // the last time, there was an obstacle
+	Failures   int  // of looks in a row
+	Drifts     int  // times in a row that drift was taken back
 	// Chance is drawn once for each look, from 0 up to 1: it spreads the next ones over time.
 	Chance float64
 }
@@ -127,11 +129,19 @@ func (v *View) atOnce() Trigger {
 	return ""
 }
 
-// drifted says whether there is drift that nobody has looked at. What fails is not tried more often for it.
-func (v *View) drifted() bool { return v.DriftedAt.After(v.LookedAt) && v.Failures == 0 }
+// drifted says whether there is drift that nobody has looked at. It is taken back whether or not the repository can be reached.
+func (v *View) drifted() bool { return v.DriftedAt.After(v.seenAt()) }
 
 func (v *View) driftDue() time.Time {
-	return v.LookedAt.Add(min(driftPause<<min(v.Drifts, 20), v.Interval))
+	return v.seenAt().Add(min(driftPause<<min(v.Drifts, 20), v.Interval))
+}
+
+// seenAt is when what is applied was compared last.
+func (v *View) seenAt() time.Time {
+	if v.RevertedAt.After(v.LookedAt) {
+		return v.RevertedAt
+	}
+	return v.LookedAt
 }
 
 // due is when the next look is, and why.
