@@ -82,12 +82,16 @@ func (s *Service) OnNotifyOrDefault() OnNotify {
 	return s.OnNotify
 }
 
-// OnRemoveOrDefault returns what happens when the resource leaves the declaration, keep when nothing is declared.
+// OnRemoveOrDefault returns what happens when the resource leaves the declaration. When nothing is declared that is keep; a file whose
+// content is a value of a Secret is deleted, because who is not given a secret any more is not to go on having it.
 func (r *Resource) OnRemoveOrDefault() OnRemove {
-	if r.OnRemove == "" {
-		return OnRemoveKeep
+	switch {
+	case r.OnRemove != "":
+		return r.OnRemove
+	case r.File != nil && r.File.FromSecret():
+		return OnRemoveDelete
 	}
-	return r.OnRemove
+	return OnRemoveKeep
 }
 
 // PriorityOr returns the declared priority, or the default of the kind: 100, and 1100 for a ClusterNodeConfig.

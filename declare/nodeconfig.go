@@ -161,7 +161,8 @@ type Resource struct {
 	When string `json:"when,omitempty"`
 	// Expand fills $(name) in the resource's strings on the host; $$( stands for a literal $(.
 	Expand bool `json:"expand,omitempty"`
-	// OnRemove says what happens when the resource leaves the declaration. Default keep.
+	// OnRemove says what happens when the resource leaves the declaration. Default keep; of a file with a content
+	// from a Secret, delete.
 	OnRemove OnRemove `json:"onRemove,omitempty"`
 }
 

@@ -63,6 +63,16 @@ func TestSecretFilesArePrivate(t *testing.T) {
 		{File{ContentFrom: secret, Mode: "0640"}, 0o640, true},
 		{File{ContentFrom: &ContentSource{ConfigMap: secret.Secret}}, 0o644, false},
 	} {
+		want := OnRemoveKeep
+		if c.file.FromSecret() {
+			want = OnRemoveDelete
+		}
+		if got := (&Resource{File: &c.file}).OnRemoveOrDefault(); got != want {
+			t.Errorf("%+v is removed by %q", c.file, got)
+		}
+		if got := (&Resource{File: &c.file, OnRemove: OnRemoveKeep}).OnRemoveOrDefault(); got != OnRemoveKeep {
+			t.Errorf("%+v is to be kept, and is removed by %q", c.file, got)
+		}
 		if c.file.ModeOrDefault() != c.mode || c.file.Private() != c.private {
 			t.Errorf("%+v has mode %o and private %v", c.file, c.file.ModeOrDefault(), c.file.Private())
 		}

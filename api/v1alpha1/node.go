@@ -50,6 +50,9 @@ type NodeSpec struct {
 	// ApprovedKey lets a host join under this name that has another key than the one before: it is the status's joinRequest.key
 	// of that host. The old key is refused from then on.
 	ApprovedKey string `json:"approvedKey,omitempty"`
+	// RejectedKey ends the status's joinRequest of the host that has this key. What it asks for later is refused as before, and not shown any
+	// more. Left out or changed, it is shown again when it asks.
+	RejectedKey string `json:"rejectedKey,omitempty"`
 	// AllowDeletions is the root of a state that was withheld because it deletes much, as the status's verdict names it: with it,
 	// the host may go there.
 	AllowDeletions string `json:"allowDeletions,omitempty"`
@@ -114,11 +117,14 @@ type NodeStatus struct {
 	Problems []ResourceProblem `json:"problems,omitempty"`
 	// Held counts resources that are held.
 	Held int32 `json:"held,omitempty"`
+	// Disbelieved counts what the host was sent and did not believe. Left out while it is nothing.
+	Disbelieved *Disbelieved `json:"disbelieved,omitempty"`
 	// Agent is the program that was heard last.
 	Agent *NodeAgent `json:"agent,omitempty"`
 	// Identity is who may speak for the node: left out until a host has joined as it.
 	Identity *NodeIdentity `json:"identity,omitempty"`
-	// JoinRequest waits for a person to decide, by spec.approvedKey: a host with another key wants to have the name of this node.
+	// JoinRequest waits for a person to decide, by spec.approvedKey or spec.rejectedKey: a host with another key wants to have the name of
+	// this node.
 	JoinRequest *JoinRequest `json:"joinRequest,omitempty"`
 	// Promises counts what the node must have by what became of it.
 	// +optional
@@ -189,6 +195,18 @@ type ResourceProblem struct {
 	Since metav1.Time `json:"since,omitzero"`
 	// RetryAt is when the agent tries again.
 	RetryAt *metav1.Time `json:"retryAt,omitempty"`
+}
+
+// Disbelieved counts, since the agent was installed, what it was sent and did not believe: it has done nothing with it.
+type Disbelieved struct {
+	// Forged counts signed states with a wrong signature, or for somebody else.
+	Forged int64 `json:"forged,omitempty"`
+	// Old counts signed states that are older than what the host had.
+	Old int64 `json:"old,omitempty"`
+	// Equivocation counts signed states that say something else under the same version.
+	Equivocation int64 `json:"equivocation,omitempty"`
+	// Content counts parts of a state that are not what was asked for.
+	Content int64 `json:"content,omitempty"`
 }
 
 // NodeAgent is the agent of a host.

@@ -33,15 +33,22 @@ func ValidateNode(n, old *Node, now time.Time) []declare.Fault {
 		before = old.Spec.Holds
 	}
 	v.holds("spec.holds", n.Spec.Holds, before, now)
-	if key := n.Spec.ApprovedKey; key != "" {
-		if digits, ok := strings.CutPrefix(key, digestPrefix); !ok || !isDigits(digits, digestDigits) {
-			v.invalid("spec.approvedKey", fmt.Sprintf("%q is not the digest of a key", clip(key)), "the key of status.joinRequest, sha256: and 64 hexadecimal digits; or run tako node approve")
-		}
+	v.key("spec.approvedKey", n.Spec.ApprovedKey, "approve")
+	v.key("spec.rejectedKey", n.Spec.RejectedKey, "reject")
+	if key := n.Spec.RejectedKey; key != "" && key == n.Spec.ApprovedKey {
+		v.invalid("spec.rejectedKey", "that key is approved", "one of the two")
 	}
 	if root := n.Spec.AllowDeletions; root != "" && !isDigits(root, digestDigits) {
 		v.invalid("spec.allowDeletions", fmt.Sprintf("%q is not the root of a state", clip(root)), "the 64 hexadecimal digits of status.verdict.root, without sha256:; or run tako resume")
 	}
 	return v.faults
+}
+
+// key is the digest of the key of a host that wants to join; empty is none.
+func (v *validator) key(path, key, command string) {
+	if digits, ok := strings.CutPrefix(key, digestPrefix); key != "" && (!ok || !isDigits(digits, digestDigits)) {
+		v.invalid(path, fmt.Sprintf("%q is not the digest of a key", clip(key)), "the key of status.joinRequest, sha256: and 64 hexadecimal digits; or run tako node "+command)
+	}
 }
 
 func (v *validator) taints(path string, taints []Taint) {

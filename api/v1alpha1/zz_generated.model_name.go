@@ -61,6 +61,11 @@ func (in ConfigConflict) OpenAPIModelName() string {
 }
 
 // OpenAPIModelName returns the OpenAPI model name for this type.
+func (in Disbelieved) OpenAPIModelName() string {
+	return "dev.tako.v1alpha1.Disbelieved"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
 func (in JoinRequest) OpenAPIModelName() string {
 	return "dev.tako.v1alpha1.JoinRequest"
 }

@@ -25,18 +25,28 @@ const (
 )
 
 func newJoin(c *common) *cobra.Command {
-	var name, file string
+	var name, file, server string
 	cmd := &cobra.Command{
 		Use:   "join JOIN-LINE|-",
 		Short: "Let the servers of a cluster say how this host is to be",
 		Long: `join makes this host a node of a cluster. The line for it is printed by "tako token create join" where the
 cluster is administered. It is a secret: give it on standard input or in a file, because other users
-of this host can see the arguments of commands.`,
+of this host can see the arguments of commands.
+
+A host that has joined already is told of another address of its servers with --server. It stays the node
+that it is, with its keys and what it believes: the address is only taken if a server of its cluster answers.`,
 		Example: `  tako-agent join -                        paste the line, and press Enter
   tako-agent join --file line.txt          read it from a file
-  tako-agent join - --name web-1 < line    under another name than the host's own`,
+  tako-agent join - --name web-1 < line    under another name than the host's own
+  tako-agent join --server new.example.org:6444`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if server != "" {
+				if len(args) > 0 || file != "" || name != "" {
+					return &reason.Error{Code: reason.Usage, Doing: "join", Cause: errors.New("--server is for a host that has joined, and stands alone"), Hint: "tako-agent join --help"}
+				}
+				return c.readdress(cmd.Context(), server)
+			}
 			line, err := joinLine(cmd.InOrStdin(), args, file)
 			if err != nil {
 				return err
@@ -46,6 +56,7 @@ of this host can see the arguments of commands.`,
 	}
 	cmd.Flags().StringVar(&name, "name", "", "name of the node (default: this host's name)")
 	cmd.Flags().StringVar(&file, "file", "", "file that holds the line")
+	cmd.Flags().StringVar(&server, "server", "", "HOST:PORT: where a host that has joined finds its servers from now on")
 	return cmd
 }
 
@@ -90,12 +101,9 @@ func readLine(r io.Reader) ([]byte, error) {
 }
 
 func (c *common) join(ctx context.Context, line, name string) error {
-	state, err := c.stateDir()
+	state, err := c.joinState()
 	if err != nil {
 		return err
-	}
-	if os.Getuid() != 0 && c.root == "/" && c.state == "" {
-		return &reason.Error{Code: reason.RootNeeded, Doing: "join", Hint: "run it as root, or try it in a directory: --root ./sandbox"}
 	}
 	if name == "" {
 		name = strings.ToLower(nodeName())
@@ -106,11 +114,39 @@ func (c *common) join(ctx context.Context, line, name string) error {
 	if err != nil {
 		return err
 	}
-	next := "systemctl enable --now tako-agent"
-	if c.root != "/" || c.state != "" {
-		next = "tako-agent run" + c.rootFlag()
+	fmt.Printf("✔ Joined  this host is node %s of cluster %s\nnext: %s\n", present.Quote(j.Node), j.Cluster, c.runText("systemctl enable --now tako-agent"))
+	return nil
+}
+
+// joinState is the state directory, for who may write it.
+func (c *common) joinState() (string, error) {
+	if os.Getuid() != 0 && c.root == "/" && c.state == "" {
+		return "", &reason.Error{Code: reason.RootNeeded, Doing: "join", Hint: "run it as root, or try it in a directory: --root ./sandbox"}
 	}
-	fmt.Printf("✔ Joined  this host is node %s of cluster %s\nnext: %s\n", present.Quote(j.Node), j.Cluster, next)
+	return c.stateDir()
+}
+
+// runText is the command that runs the agent: the unit's, or that of a sandbox.
+func (c *common) runText(unit string) string {
+	if c.root != "/" || c.state != "" {
+		return "tako-agent run" + c.rootFlag()
+	}
+	return unit
+}
+
+// readdress tells a host that has joined where its servers are.
+func (c *common) readdress(ctx context.Context, server string) error {
+	state, err := c.joinState()
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, joinTime)
+	defer cancel()
+	j, err := agent.Readdress(ctx, state, server)
+	if err != nil {
+		return err
+	}
+	fmt.Printf("✔ Changed  node %s of cluster %s finds its server at %s\nnext: %s\n", present.Quote(j.Node), j.Cluster, present.Quote(server), c.runText("systemctl start tako-agent"))
 	return nil
 }
 

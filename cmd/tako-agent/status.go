@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -51,11 +52,13 @@ func newStatus(c *common) *cobra.Command {
 	return cmd
 }
 
-// showReport prints a report. Its exit code is 0 only when the host is converged and an agent keeps it so.
+// showReport prints a report. Its exit code is 0 only when the host is converged, and what is new reaches it if it has joined a cluster.
 func (c *common) showReport(r *agent.Report, running bool) error {
+	now := time.Now()
 	verdict := error(nil)
-	if !r.Converged {
-		verdict = shown{reason.ExitFailed}
+	why, _ := cutOff(r.Cluster, running, now)
+	if exit := exitOf(r, why); exit != reason.ExitOK {
+		verdict = shown{exit}
 	}
 	if c.json {
 		if err := json.NewEncoder(os.Stdout).Encode(r); err != nil {
@@ -63,14 +66,13 @@ func (c *common) showReport(r *agent.Report, running bool) error {
 		}
 		return verdict
 	}
-	now := time.Now()
 	heard := fmt.Sprintf("agent %d", r.PID)
 	if !running {
 		heard = "agent not running; as of " + present.Ago(r.At, now)
 	}
 	fmt.Printf("● %s  %s  %s\n", present.Quote(r.Node), countsText(r), heard)
 	if r.Cluster != nil {
-		fmt.Print(clusterText(r.Cluster, now))
+		fmt.Print(clusterText(r.Cluster, running, now))
 	}
 	for _, p := range r.Refused {
 		fmt.Printf("! %s: the newest declaration is refused, the last good one is enforced\n%s", reason.DeclarationStale, indent(problemText(&p)))
@@ -94,8 +96,24 @@ func (c *common) showReport(r *agent.Report, running bool) error {
 	return verdict
 }
 
-// clusterText says how a host stands to its cluster: what it was told last, and what people have asked for.
-func clusterText(c *agent.Cluster, now time.Time) string {
+// exitOf is the exit code of a report: what is not as declared comes before that nothing new reaches the host.
+func exitOf(r *agent.Report, cutOff reason.Code) reason.Exit {
+	row, known := reason.Lookup(cutOff)
+	unwritable := func(p agent.Problem) bool { return p.Code == reason.StateUnwritable }
+	switch {
+	case !r.Converged, slices.ContainsFunc(r.Degraded, unwritable): // what happens now is known to nobody after the next start
+		return reason.ExitFailed
+	case cutOff == 0:
+		return reason.ExitOK
+	case known:
+		return row.Exit
+	}
+	return reason.ExitUnreachable
+}
+
+// clusterText says how a host stands to its cluster: what it was told last, and what people have asked for. Without an agent that runs it is
+// how the host stood when the last one wrote it down.
+func clusterText(c *agent.Cluster, running bool, now time.Time) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "  Cluster  %s  version %d", c.Name, c.Version)
 	switch {
@@ -110,11 +128,15 @@ func clusterText(c *agent.Cluster, now time.Time) string {
 		fmt.Fprintf(&b, "  %s", present.Ago(c.Since, now))
 	}
 	b.WriteByte('\n')
-	fmt.Fprintf(&b, "  Server   %s  %s", present.Escape(strings.Join(c.Servers, ", ")), connectionText(c, now))
+	fmt.Fprintf(&b, "  Server   %s  %s", present.Escape(strings.Join(c.Servers, ", ")), connectionText(c, running, now))
 	if c.Stale {
 		fmt.Fprintf(&b, "; stale since %s, the last good state is enforced", present.Ago(c.Expires, now))
 	}
 	b.WriteByte('\n')
+	if t := c.Trouble; t != nil && running {
+		b.WriteString(indent(indent(problemText(&agent.Problem{Code: t.Code, Message: t.Message, Hint: t.Hint}))))
+	}
+	b.WriteString(cutOffText(c, running, now))
 	if d := c.Disbelieved; d != nil {
 		fmt.Fprintf(&b, "  Refused  %d forged heads, %d old ones, %d that contradict another; %d times content that was not signed\n", d.Forged, d.Old, d.Equivocation, d.Content)
 	}
@@ -131,8 +153,31 @@ func clusterText(c *agent.Cluster, now time.Time) string {
 	return b.String()
 }
 
-func connectionText(c *agent.Cluster, now time.Time) string {
+// cutOff is why nothing new reaches a host, and since when, where that needs a person; 0 where not, and where no agent runs that could
+// say so.
+func cutOff(c *agent.Cluster, running bool, now time.Time) (why reason.Code, since time.Time) {
+	if c == nil || !running {
+		return 0, time.Time{}
+	}
+	if t := c.CutOff(now); t != nil {
+		return t.Code, t.Since
+	}
+	return 0, time.Time{}
+}
+
+// cutOffText says that, in a line; empty where there is nothing to say.
+func cutOffText(c *agent.Cluster, running bool, now time.Time) string {
+	why, since := cutOff(c, running, now)
+	if why == 0 {
+		return ""
+	}
+	return fmt.Sprintf("  ! Cut off since %s (%s): nothing new reaches this host; what it was told last stays enforced\n", present.Ago(since, now), why)
+}
+
+func connectionText(c *agent.Cluster, running bool, now time.Time) string {
 	switch {
+	case !running:
+		return "not connected, because no agent runs"
 	case c.Connected:
 		return "connected since " + present.Ago(c.ConnectedSince, now)
 	case !c.ConnectedSince.IsZero():

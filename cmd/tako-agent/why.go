@@ -33,7 +33,13 @@ func newWhy(c *common) *cobra.Command {
 			if c.json {
 				return json.NewEncoder(os.Stdout).Encode(a)
 			}
-			return c.showAnswer(a, args[0], running)
+			if err := c.showAnswer(a, args[0], running); err != nil {
+				return err
+			}
+			if r, running, err := agent.StatusOf(cmd.Context(), state, false); err == nil {
+				fmt.Print(cutOffText(r.Cluster, running, time.Now()))
+			}
+			return nil
 		},
 	}
 	cmd.Flags().BoolVar(&c.json, "json", false, "write JSON")

@@ -85,10 +85,16 @@ func getOperations() []operation {
 		{name: "describe a secret", run: "kubectl describe secret hidden", out: "password: +9 bytes", none: "swordfish|c3dvcmRmaXNo"},
 		{name: "events", run: "kubectl events --for nodeconfig.tako.dev/web", out: `Warning +Drifted +NodeConfig/web +somebody changed`},
 		{name: "events by field", run: "kubectl get events --field-selector=type=Warning,involvedObject.name=web -o wide", out: `Warning +Drifted +NodeConfig/web`},
-		{name: "watch", run: "kubectl get configmaps -w -o name --request-timeout=2s & w=$!; kubectl create configmap seen >/dev/null; kubectl delete configmap seen >/dev/null; wait $w", out: "configmap/plain\n.*configmap/seen\n.*configmap/seen\n"},
-		{name: "watch with events", run: "timeout 2 kubectl get configmaps plain -w --output-watch-events", exit: 124, out: `EVENT +NAME +DATA +AGE\nADDED +plain +1`},
+		{name: "watch", run: watchOfChanges, out: "configmap/plain\n.*configmap/seen\n.*configmap/seen\n"},
+		{name: "watch with events", run: "timeout 5 kubectl get configmaps plain -w --output-watch-events", exit: 124, out: `EVENT +NAME +DATA +AGE\nADDED +plain +1`},
 	}
 }
+
+// watchOfChanges watches until both changes were told: it must have begun before the first, and may not end before the second.
+const watchOfChanges = `kubectl get configmaps -w -o name >told.txt & w=$!
+told() { for i in $(seq 600); do [ "$(grep -c "$1" told.txt)" -ge "$2" ] && return; sleep 0.1; done; }
+told configmap/plain 1; kubectl create configmap seen >/dev/null; kubectl delete configmap seen >/dev/null; told configmap/seen 2
+kill $w; cat told.txt`
 
 func applyOperations() []operation {
 	return []operation{
@@ -241,7 +247,7 @@ func rightsOperations() []operation {
 		{name: "the token is not stored", run: `grep -rqF "$(cat token)" "${KUBECONFIG%/*}"`, exit: 1},
 		{name: "the viewer's name", run: eve + "auth whoami", out: "Username +eve\n.*viewers", wait: true},
 		{name: "the viewer reads", run: eve + "get nc,nodes,configmaps", out: "web.*web-1.*plain"},
-		{name: "the viewer watches", run: eve + "get nc -w --request-timeout=1s", out: "web"},
+		{name: "the viewer watches", run: eve + "get nc -w --request-timeout=5s", out: "web"},
 		{name: "the viewer creates where he may", run: eve + "create configmap eves", out: "configmap/eves created"},
 		{name: "the viewer denied to create", run: eve + "create -f web.yaml", exit: 1, err: `Forbidden.*User "eve" cannot create resource "nodeconfigs" in API group "tako.dev" in the namespace "default"`},
 		{name: "the viewer denied to change", run: eve + "label nc web a=b", exit: 1, err: `cannot patch resource "nodeconfigs"`},
@@ -254,7 +260,7 @@ func rightsOperations() []operation {
 		{name: "may the viewer not", run: eve + "auth can-i create tokens.tako.dev", exit: 1, out: "^no\n$"},
 		{name: "what may the viewer", run: eve + "auth can-i --list", out: `nodeconfigs.tako.dev +\[\] +\[\] +\[get list watch\]`},
 		{name: "as somebody else", run: "kubectl --as=eve --as-group=viewers get secrets", exit: 1, err: "Forbidden|impersonat"},
-		{name: "a token of nobody", run: withToken + `"$(sed 's/.$/x/' token)" get nc`, exit: 1, err: "Unauthorized|must be logged in"},
+		{name: "a token of nobody", run: withToken + `"$(sed -e 's/x$/y/;t' -e 's/.$/x/' token)" get nc`, exit: 1, err: "Unauthorized|must be logged in"},
 		{name: "no token form at all", run: withToken + `garbage get nc`, exit: 1, err: "Unauthorized|must be logged in"},
 		{name: "revoked", run: "kubectl delete token eve", out: `"eve" deleted`},
 		{name: "revoked it is", run: eve + "get nc", exit: 1, err: "Unauthorized|must be logged in", wait: true},

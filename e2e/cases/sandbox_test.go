@@ -26,7 +26,7 @@ const (
 	// runTimeout bounds one command. The longest converges 100,000 resources.
 	runTimeout = time.Minute
 	// soon is within which a running agent does what it does at once; the rest is for a busy machine.
-	soon = 20 * time.Second
+	soon = time.Minute
 )
 
 // scratch is where the agent's program is built, set by TestMain.

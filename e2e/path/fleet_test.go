@@ -25,7 +25,7 @@ import (
 
 const (
 	// soon bounds the wait for what takes milliseconds, or a second for a service, on a busy machine.
-	soon = 30 * time.Second
+	soon = time.Minute
 	// slow bounds the wait for what installs packages, or boots.
 	slow = 2 * time.Minute
 

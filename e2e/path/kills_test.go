@@ -159,6 +159,14 @@ func TestTransferCase24_StoreReplacedByACopy(t *testing.T) {
 		out, err := g.Try("get", "events", "-A")
 		return fmt.Sprintf("%s%v", out, err), strings.Contains(out, "RollbackSuspected")
 	})
+	s.Until("status says it", func() (string, bool) {
+		page, err := g.Try("status")
+		return page, err != nil && strings.HasPrefix(page, "✗ The store of the server is older than what 1 nodes have: web-1.")
+	})
+	s.Until("why says it", func() (string, bool) {
+		why, _ := g.Try("why", "node/web-1") // its exit code is that of the answer
+		return why, strings.Contains(why, "tako trust bump-epoch")
+	})
 	s.unmoved(c, mark, "version 19\n")
 	out, err := g.Try("trust", "bump-epoch", "--data-dir", g.Server.Dir)
 	c.NoError(err, "bump the epoch: "+out)
@@ -167,6 +175,10 @@ func TestTransferCase24_StoreReplacedByACopy(t *testing.T) {
 	s.Has("etc/motd", "one\n") // that is what the store declares
 	n := s.converges()
 	c.Equal(n.Status.AppliedHead.Epoch, int64(2), "the epoch")
+	s.Until("status has nothing to say", func() (string, bool) {
+		page, err := g.Try("status")
+		return fmt.Sprintf("%s%v", page, err), err == nil
+	})
 	g.Apply(site("onwards\n"))
 	s.Has("etc/motd", "onwards\n")
 }

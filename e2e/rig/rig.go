@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -18,13 +19,13 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
-	"tako.dev/tako/e2e/host"
 	"tako.dev/tako/e2e/server"
 )
 
 const (
-	// InTime bounds the wait for what takes milliseconds, or a host a few tries to connect, on a busy machine.
-	InTime = time.Minute
+	// InTime bounds the wait for what takes milliseconds, or a host a few tries to connect, or the half minute after which it is to
+	// come again, on a busy machine.
+	InTime = 2 * time.Minute
 	// buildTime bounds the build of both programs, of a cold cache too.
 	buildTime = 10 * time.Minute
 )
@@ -53,8 +54,17 @@ type Rig struct {
 // New starts a server of the programs that Build has built. Further arguments are those of `tako server`.
 func New(t *testing.T, bin string, args ...string) *Rig {
 	t.Helper()
-	g := &Rig{T: t, Dir: t.TempDir(), Bin: bin, Transfer: host.FreeAddress(t)}
-	g.Server = server.New(t, filepath.Join(bin, "tako"), filepath.Join(g.Dir, "server"), append([]string{"--transfer-listen", g.Transfer}, args...)...)
+	g := &Rig{T: t, Dir: t.TempDir(), Bin: bin}
+	g.Server = server.New(t, filepath.Join(bin, "tako"), filepath.Join(g.Dir, "server"), args...)
+	name, port, err := net.SplitHostPort(g.Server.Listen)
+	if err != nil {
+		t.Fatal(err)
+	}
+	number, err := strconv.Atoi(port)
+	if err != nil {
+		t.Fatal(err)
+	}
+	g.Transfer = net.JoinHostPort(name, strconv.Itoa(number+1)) // where it serves hosts when nobody says otherwise
 	return g
 }
 

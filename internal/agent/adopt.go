@@ -47,17 +47,21 @@ func (l *loop) begin(ctx context.Context) error {
 		}
 	}
 	d, err := l.source.desired(l.store, lookup, l.opts.lane)
+	if err == nil {
+		err = l.adopt(ctx, d)
+	}
 	if err != nil {
-		if !l.opts.Watch || len(l.store.Active()) == 0 {
+		// What a cluster has given up is not enforced for want of room either.
+		if !l.opts.Watch || len(l.store.Active()) == 0 || l.joined != nil && reason.Is(err, reason.StateUnwritable) {
 			return err
 		}
 		l.refused(err)
-		if d, err = load.LastGood(l.store, lookup, l.opts.lane); err != nil {
+		if d, err = load.LastGood(l.store, lookup, l.opts.lane); err == nil {
+			err = l.adopt(ctx, d)
+		}
+		if err != nil {
 			return err
 		}
-	}
-	if err := l.adopt(ctx, d); err != nil {
-		return err
 	}
 	if l.joined != nil {
 		l.makeAppointment(&l.joined.life)
@@ -111,6 +115,9 @@ func (l *loop) reload(ctx context.Context) {
 	}
 	l.lookup = lookup
 	d, err := l.source.desired(l.store, lookup, l.opts.lane)
+	if l.unkept {
+		l.unkept, l.refuse = false, nil
+	}
 	switch {
 	case err == nil && l.joined != nil: // what is refused is the servers' newest state, and not this one
 	case err == nil:
@@ -131,6 +138,7 @@ func (l *loop) reload(ctx context.Context) {
 
 // refused notes why the newest declaration is not the one enforced.
 func (l *loop) refused(err error) {
+	l.unkept = reason.Is(err, reason.StateUnwritable)
 	l.refuse = problems(err)
 	for i := range l.refuse {
 		l.book.show(&l.refuse[i])

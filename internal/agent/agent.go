@@ -115,6 +115,7 @@ type loop struct {
 	parts  []*part        // by converge.ID
 	work   sync.WaitGroup // operations in flight
 	refuse []Problem      // why the newest declaration is not the one enforced; empty when it is
+	unkept bool           // a state could not be written down, and is read again when there is room
 	ending bool           // no new operation is started
 	waited time.Time      // since when a single run has nothing to do but to wait for locks
 }
@@ -131,8 +132,11 @@ func (l *loop) post(ctx context.Context, f func()) {
 func (l *loop) start(ctx context.Context, sources *sync.WaitGroup) {
 	run := func(what string, f func(context.Context) error) {
 		sources.Go(func() {
-			if err := f(ctx); err != nil && ctx.Err() == nil {
+			for err := f(ctx); err != nil && ctx.Err() == nil; err = f(ctx) {
 				l.post(ctx, func() { l.book.trouble(what, err) })
+				if !reason.Is(err, reason.StateUnwritable) || !pause(ctx, restPause) {
+					return
+				}
 			}
 		})
 	}

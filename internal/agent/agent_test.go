@@ -132,7 +132,7 @@ func (s *site) watch() (stop func()) {
 // until waits for a state of the running agent.
 func (s *site) until(what string, is func(*Report) bool) *Report {
 	s.t.Helper()
-	deadline := time.After(20 * time.Second)
+	deadline := time.After(time.Minute)
 	for {
 		r, running, err := StatusOf(s.t.Context(), s.opts.StateDir, true)
 		if err == nil && running && is(r) {

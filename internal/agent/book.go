@@ -227,10 +227,10 @@ func (b *book) save(r *Report) {
 	if err == nil {
 		err = b.store.SaveReport(data)
 	}
-	if err != nil {
-		b.note("save the report", err)
+	if b.unsaved = err != nil; b.unsaved {
+		return // the store says so
 	}
-	b.unsaved = false
+	b.troubles = slices.DeleteFunc(b.troubles, func(t trouble) bool { return b.store.Writes(t.err) }) // there is room again
 }
 
 // settled does what is only due when nothing else is: after loading at once, otherwise with the next rest, it saves what was
@@ -272,6 +272,16 @@ func (l *loop) rested() {
 	b.rested = true
 	if b.unsaved {
 		b.save(l.report(false))
+	}
+	if l.joined != nil && l.joined.held.Flush() != nil {
+		b.unsaved = true
+	}
+	if l.unkept && !b.unsaved { // there is room again
+		l.quiet.Reset(0)
+	}
+	if b.unsaved {
+		b.rest.Reset(restPause)
+		b.resting = true
 	}
 	l.release()
 }

@@ -301,7 +301,7 @@ func (c *centre) ask(q wire.Question) string {
 	select {
 	case data := <-said:
 		return string(data)
-	case <-time.After(20 * time.Second):
+	case <-time.After(time.Minute):
 		c.t.Fatalf("no answer to %+v", q)
 		return ""
 	}
@@ -310,7 +310,7 @@ func (c *centre) ask(q wire.Question) string {
 // until waits for a report.
 func (c *centre) until(what string, is func(*wire.Report) bool) wire.Report {
 	c.t.Helper()
-	deadline := time.After(20 * time.Second)
+	deadline := time.After(time.Minute)
 	for {
 		c.mu.Lock()
 		r := c.report

@@ -40,14 +40,25 @@ func Join(ctx context.Context, o Joining) (j Joined, err error) {
 	if err != nil {
 		return j, err
 	}
-	credentials, err := client.Join(ctx, client.Joining{Line: line, Name: o.Name, Host: keys.Host, Sealing: keys.Sealing, Built: built()})
+	credentials, err := client.Join(ctx, client.Joining{Line: line, Name: o.Name, Host: keys.Host, Sealing: keys.Sealing, Built: trust.Built()})
 	if err != nil {
 		return j, err
 	}
-	id, err := held.Join(o.StateDir, held.Membership{Credentials: credentials, Pin: line.Trust, Servers: []string{line.Address}}, built())
+	id, err := held.Join(o.StateDir, held.Membership{Credentials: credentials, Pin: line.Trust, Servers: []string{line.Address}}, trust.Built())
 	if err != nil {
 		return j, err
 	}
-	node := id.Node()
-	return Joined{Node: node.Name, Cluster: string(node.Cluster)}, nil
+	return Joined{Node: id.Node().Name, Cluster: string(id.Node().Cluster)}, nil
+}
+
+// Readdress tells a host that has joined another address of its servers, HOST:PORT, if one answers there. Nothing else of the host changes.
+// The errors are AnotherAgent while an agent runs, and those of held.Readdress.
+func Readdress(ctx context.Context, stateDir, address string) (j Joined, err error) {
+	st, err := store.Open(stateDir, time.Now())
+	if err != nil {
+		return j, err
+	}
+	defer func() { err = errors.Join(err, st.Close()) }()
+	node, err := held.Readdress(ctx, stateDir, address, trust.Built())
+	return Joined{Node: node.Name, Cluster: string(node.Cluster)}, err
 }

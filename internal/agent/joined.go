@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"runtime/debug"
 	"time"
 
 	"tako.dev/tako/declare"
@@ -17,6 +16,7 @@ import (
 	"tako.dev/tako/internal/reason"
 	"tako.dev/tako/internal/transfer/client"
 	"tako.dev/tako/internal/transfer/wire"
+	"tako.dev/tako/internal/trust"
 )
 
 // joined is what the loop knows of the cluster that the host belongs to. held, identity, vault and news are shared; the rest belongs to
@@ -40,7 +40,7 @@ type joined struct {
 
 // openJoined opens what a host that has joined holds. The store's lock must be held.
 func openJoined(stateDir string) (*joined, error) {
-	identity, err := held.LoadIdentity(stateDir, built())
+	identity, err := held.LoadIdentity(stateDir, trust.Built())
 	if err != nil {
 		return nil, err
 	}
@@ -51,22 +51,6 @@ func openJoined(stateDir string) (*joined, error) {
 	j := &joined{held: h, identity: identity, vault: held.NewVault(identity), news: make(chan struct{}, 1), next: time.NewTimer(time.Hour)}
 	j.next.Stop()
 	return j, nil
-}
-
-// built is when this program's source was committed, where the build noted it: no clock that says less is believed.
-func built() time.Time {
-	info, ok := debug.ReadBuildInfo()
-	if !ok {
-		return time.Time{}
-	}
-	for _, s := range info.Settings {
-		if s.Key == "vcs.time" {
-			if at, err := time.Parse(time.RFC3339, s.Value); err == nil {
-				return at
-			}
-		}
-	}
-	return time.Time{}
 }
 
 // due has something when appointment is to be called; never for a host that stands alone.
@@ -83,7 +67,7 @@ func (j *joined) files() []string { return nil }
 func (j *joined) desired(st *store.Store, lookup declare.Lookup, lane load.Lane) (*load.State, error) {
 	root := j.life.Enforced.Root
 	if root == (catalog.Digest{}) {
-		return nothing(lookup, lane)
+		return load.Nothing(lookup, lane)
 	}
 	j.remember(root)
 	lookup = labelled(j.own, lookup)
@@ -96,7 +80,7 @@ func (j *joined) desired(st *store.Store, lookup declare.Lookup, lane load.Lane)
 	if err != nil {
 		// It was lost, and is fetched again. Whatever else is active is not to be enforced: it may have been given up.
 		j.life.Enforced = catalog.Mark{}
-		return nothing(lookup, lane)
+		return load.Nothing(lookup, lane)
 	}
 	return load.Layers(root, c.Layers, st, lookup, lane)
 }
@@ -109,15 +93,6 @@ func labelled(own catalog.Own, rest declare.Lookup) declare.Lookup {
 		}
 		return rest(name)
 	}
-}
-
-// nothing is the state of a host that was never told anything, or nothing that can be enforced. Committing it changes nothing.
-func nothing(lookup declare.Lookup, lane load.Lane) (*load.State, error) {
-	compiled, faults := core.Compile(core.Input{Lookup: lookup, Lane: lane})
-	if len(faults) > 0 {
-		return nil, declare.Faults(faults)
-	}
-	return &load.State{Compiled: compiled, Lookup: lookup}, nil
 }
 
 // remember finds out what is the host's alone in a state. Without it the secrets cannot be opened until it was fetched again.
@@ -144,7 +119,6 @@ func (l *loop) awake() error {
 	j := l.joined
 	j.life = j.held.Life()
 	life := j.held.Life()
-	life.Starts++
 	kept, err := j.held.Kept()
 	if err != nil {
 		return err
@@ -157,7 +131,7 @@ func (l *loop) awake() error {
 	j.coming = j.held.Coming()
 	if m := kept.Mark; !refused && m.Root != life.Enforced.Root && l.store.Root() == converge.Digest(m.Root) {
 		// The last run has died right after it took this on.
-		life.Enforced, life.Settled, life.Trial = m, false, j.coming
+		life = life.On(m, j.coming)
 	}
 	if life.Try != nil {
 		if err := l.resumeTry(&life); err != nil {
@@ -171,7 +145,9 @@ func (l *loop) awake() error {
 			l.quarantine(&life, poison)
 		}
 	}
-	return j.live(life)
+	err = j.held.Started(life)
+	j.life = j.held.Life()
+	return err
 }
 
 // quarantine gives up a state that the agent has died of, for the one before.
@@ -219,17 +195,9 @@ func (l *loop) goodbye() {
 func verdictOn(m catalog.Mark, t wire.VerdictType, why *reason.Error) wire.Verdict {
 	v := wire.Verdict{Type: t, Epoch: m.Epoch, Version: m.Version, Root: m.Root, Since: time.Now().UnixMilli()}
 	if why != nil {
-		v.Code, v.Message = why.Code, bounded(why.Error())
+		v.Code, v.Message = why.Code, wire.Text(why.Error())
 	}
 	return v
-}
-
-// bounded is a text for people that is not too long for a message.
-func bounded(text string) string {
-	if len(text) <= wire.MessageMax {
-		return text
-	}
-	return string([]rune(text[:wire.MessageMax-8])) + "…"
 }
 
 // refuseState notes that the servers' newest state is not the one that is enforced.
@@ -335,11 +303,8 @@ func (l *loop) judge(c candidate) (*load.State, *reason.Error, error) {
 // enforce takes a state on. What is known of the way to it goes on until it has been reached.
 func (l *loop) enforce(ctx context.Context, c candidate, d *load.State) (wire.Verdict, error) {
 	j := l.joined
-	was, life := j.life, j.life
-	if was.Settled && was.Try == nil {
-		life.Before = was.Enforced
-	}
-	life.Enforced, life.Settled, life.Trial, life.Try = c.mark, false, j.coming, nil
+	was, life := j.life, j.life.On(c.mark, j.coming)
+	life.Try = nil
 	if err := j.armTry(&life, &c, was.Enforced); err != nil {
 		return wire.Verdict{}, err
 	}

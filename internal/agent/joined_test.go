@@ -19,6 +19,7 @@ import (
 	"tako.dev/tako/internal/agent/held"
 	"tako.dev/tako/internal/catalog"
 	"tako.dev/tako/internal/reason"
+	"tako.dev/tako/internal/systemd"
 	"tako.dev/tako/internal/transfer/wire"
 	"tako.dev/tako/internal/trust"
 )
@@ -317,7 +318,7 @@ func TestHoldEndsAfterARestart(t *testing.T) {
 	s, c := joinedSite(t)
 	stop := s.watch()
 	config := c.config("NodeConfig/web", 5, fileOf("a"))
-	m := c.assign(nil, config, c.own(catalog.Own{Holds: []catalog.Hold{{Reason: "looking", Owner: "ann", Until: time.Now().Add(6 * time.Second).Unix()}}}))
+	m := c.assign(nil, config, c.own(catalog.Own{Holds: []catalog.Hold{{Reason: "looking", Owner: "ann", Until: time.Now().Add(10 * time.Second).Unix()}}}))
 	c.until("it is held", func(r *wire.Report) bool { return r.Enforced == m && r.Counts.Held == 1 })
 	stop()
 	c.gone(true)
@@ -364,7 +365,7 @@ func TestTimeLeftOfATry(t *testing.T) {
 		since, want time.Duration
 	}{{"one", 20 * time.Second, 30 * time.Second}, {"one", 49 * time.Second, time.Second}, {"one", time.Minute, -10 * time.Second},
 		{"two", time.Second, 30 * time.Second}, {"two", time.Hour, 30 * time.Second}} {
-		if got := left(try, c.boot, c.since); got != c.want {
+		if got := try.Rest(c.boot, c.since); got != c.want {
 			t.Errorf("boot %s, %v after it: %v is left, want %v", c.boot, c.since, got, c.want)
 		}
 	}
@@ -397,7 +398,7 @@ func TestTry(t *testing.T) {
 	h, err := held.Open(s.opts.StateDir, time.Now())
 	must(t, err)
 	life := h.Life()
-	_, since, err := uptime()
+	_, since, err := systemd.Uptime()
 	must(t, err)
 	life.Try.Until = int64(since + time.Second) // as if most of the time was over
 	must(t, h.SetLife(life))
@@ -429,7 +430,7 @@ func TestFallBackThatCannotBeNoted(t *testing.T) {
 	stop := s.watch()
 	good := c.assign(nil, c.config("NodeConfig/web", 5, fileOf("a")))
 	c.settles(good, wire.Applied)
-	c.settles(c.assign(func(h *catalog.Head) { h.Try = &catalog.Try{Seconds: 2, Fallback: good.Root} }, c.config("NodeConfig/web", 5, textOf("a", "tried"))), wire.Applied)
+	c.settles(c.assign(func(h *catalog.Head) { h.Try = &catalog.Try{Seconds: 5, Fallback: good.Root} }, c.config("NodeConfig/web", 5, textOf("a", "tried"))), wire.Applied)
 	heads := filepath.Join(s.opts.StateDir, "heads")
 	must(t, os.Rename(heads, heads+".aside"))
 	must(t, os.MkdirAll(filepath.Join(heads, "in", "the", "way"), 0o700))
@@ -620,7 +621,7 @@ func TestHeldResourceOwesItsRestart(t *testing.T) {
 	}
 	c.settles(c.assign(nil, of("one")), wire.Applied)
 	s.files.done()
-	hold := c.own(catalog.Own{Holds: []catalog.Hold{{Claim: "unit:b.service", Reason: "a debugger is attached", Owner: "ann", Until: time.Now().Add(5 * time.Second).Unix()}}})
+	hold := c.own(catalog.Own{Holds: []catalog.Hold{{Claim: "unit:b.service", Reason: "a debugger is attached", Owner: "ann", Until: time.Now().Add(8 * time.Second).Unix()}}})
 	m := c.assign(nil, of("two"), hold)
 	r := c.until("the service is held", func(r *wire.Report) bool { return r.Enforced == m && r.Counts.Held == 1 })
 	if r.Verdict.Type == wire.Applied {
@@ -634,4 +635,25 @@ func TestHeldResourceOwesItsRestart(t *testing.T) {
 	if calls := s.files.done(); !slices.Contains(calls, "refresh /b.service") {
 		t.Errorf("not restarted after the hold: %v", calls)
 	}
+}
+
+// TestDeathsRightAfterTheSwap: they count like any other, so that what the agent dies of there is left for the state before.
+func TestDeathsRightAfterTheSwap(t *testing.T) {
+	s, c := joinedSite(t)
+	stop := s.watch()
+	one := c.assign(nil, c.config("NodeConfig/web", 5, fileOf("a")))
+	c.settles(one, wire.Applied)
+	two := c.assign(nil, c.config("NodeConfig/web", 5, textOf("a", "two")))
+	c.settles(two, wire.Applied)
+	stop()
+	c.gone(true)
+	h, err := held.Open(s.opts.StateDir, time.Now())
+	must(t, err)
+	life := h.Life()
+	life.Enforced, life.Before = one, catalog.Mark{}
+	must(t, h.SetLife(life))
+	must(t, h.SetComing(held.Trial{Epoch: two.Epoch, Version: two.Version, Root: two.Root, Deaths: 2, Open: true}))
+	must(t, h.Close())
+	s.watch()
+	s.until("it has gone back", func(r *Report) bool { return r.Cluster.Version == one.Version && s.reads("a") == "text of a" })
 }

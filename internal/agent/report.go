@@ -9,6 +9,7 @@ import (
 
 	"tako.dev/tako/internal/converge"
 	"tako.dev/tako/internal/reason"
+	"tako.dev/tako/internal/transfer/wire"
 )
 
 // Bounds of the resources listed in one report; Omitted counts the rest.
@@ -117,7 +118,8 @@ func (l *loop) report(all bool) *Report {
 	r := &Report{Node: l.opts.NodeName, At: time.Now(), PID: l.book.pid, Root: hex.EncodeToString(root[:]), Settled: l.engine.Quiet(),
 		Counts: map[reason.Outcome]int{}, Totals: l.book.totals}
 	r.Totals.Watches, r.Totals.Overflows = l.subs.Counts()
-	r.Converged = len(l.refuse) == 0
+	r.Refused = l.refusals()
+	r.Converged = len(r.Refused) == 0
 	r.Cluster = l.cluster()
 	var fixed []repair
 	for i := range l.parts {
@@ -149,9 +151,19 @@ func (l *loop) report(all bool) *Report {
 		r.Resources = r.Resources[:reportMax]
 		r.Omitted += over
 	}
-	r.Refused = l.refuse
 	r.Degraded = l.degraded()
 	return r
+}
+
+// refusals say why the newest declaration is not the one enforced: it is no good, or cannot be fetched.
+func (l *loop) refusals() []Problem {
+	if l.joined == nil || len(l.refuse) > 0 {
+		return l.refuse
+	}
+	if v, hint := l.joined.links.Stuck(); v.Type != wire.Pending {
+		return []Problem{{Code: v.Code, Message: v.Message, Hint: hint}}
+	}
+	return nil
 }
 
 // repair is a resource that was repaired, and when.

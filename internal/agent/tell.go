@@ -12,26 +12,26 @@ import (
 	"tako.dev/tako/internal/catalog"
 	"tako.dev/tako/internal/converge"
 	"tako.dev/tako/internal/reason"
+	"tako.dev/tako/internal/systemd"
+	"tako.dev/tako/internal/transfer/client"
 	"tako.dev/tako/internal/transfer/wire"
 )
 
 // Cluster is what a host that has joined says of its cluster.
 type Cluster struct {
-	Name      string   `json:"name"`    // the cluster's ID
-	UID       string   `json:"uid"`     // of the node
-	Servers   []string `json:"servers"` // addresses
-	Connected bool     `json:"connected"`
-	// ConnectedSince is when Connected became what it is; zero where there was no connection yet.
-	ConnectedSince time.Time `json:"connectedSince,omitzero"`
-	Epoch          uint64    `json:"epoch"`
-	Version        uint64    `json:"version"`           // of the state that is enforced
-	Newest         uint64    `json:"newest"`            // the highest that was accepted
-	Verdict        string    `json:"verdict"`           // on the newest
-	Since          time.Time `json:"since,omitzero"`    // of the verdict
-	Expires        time.Time `json:"expires,omitzero"`  // of the newest head
-	Stale          bool      `json:"stale,omitempty"`   // it has expired: the servers have not been heard for long
-	TryUntil       time.Time `json:"tryUntil,omitzero"` // what is enforced is only tried, and falls back then
-	Holds          []Hold    `json:"holds,omitempty"`
+	client.Link
+	Name     string    `json:"name"`    // the cluster's ID
+	UID      string    `json:"uid"`     // of the node
+	Servers  []string  `json:"servers"` // addresses
+	Epoch    uint64    `json:"epoch"`
+	Version  uint64    `json:"version"`           // of the state that is enforced
+	Newest   uint64    `json:"newest"`            // the highest that was accepted
+	Verdict  string    `json:"verdict"`           // on the newest
+	Since    time.Time `json:"since,omitzero"`    // of the verdict
+	Expires  time.Time `json:"expires,omitzero"`  // of the newest head
+	Stale    bool      `json:"stale,omitempty"`   // it has expired: the servers have not been heard for long
+	TryUntil time.Time `json:"tryUntil,omitzero"` // what is enforced is only tried, and falls back then
+	Holds    []Hold    `json:"holds,omitempty"`
 	// Disbelieved is what servers sent and the host did not believe; nil where there was nothing of the kind.
 	Disbelieved *wire.Refused `json:"disbelieved,omitempty"`
 }
@@ -53,8 +53,7 @@ func (l *loop) cluster() *Cluster {
 	}
 	node, v := j.identity.Node(), j.newest()
 	c := &Cluster{Name: string(node.Cluster), UID: node.UID, Servers: j.identity.Servers(), Epoch: j.life.Enforced.Epoch, Version: j.life.Enforced.Version,
-		Verdict: v.Type.String()}
-	c.Connected, c.ConnectedSince = j.links.State()
+		Verdict: v.Type.String(), Link: j.links.State()}
 	if v.Since != 0 {
 		c.Since = time.UnixMilli(v.Since)
 	}
@@ -68,8 +67,8 @@ func (l *loop) cluster() *Cluster {
 		}
 	}
 	if t := j.life.Try; t != nil {
-		if boot, since, err := uptime(); err == nil {
-			c.TryUntil = time.Now().Add(left(t, boot, since))
+		if boot, since, err := systemd.Uptime(); err == nil {
+			c.TryUntil = time.Now().Add(t.Rest(boot, since))
 		}
 	}
 	for _, h := range j.own.Holds {
@@ -84,6 +83,9 @@ func (l *loop) cluster() *Cluster {
 func (j *joined) newest() wire.Verdict {
 	if j.refused.Type != wire.Pending {
 		return j.refused
+	}
+	if v, _ := j.links.Stuck(); v.Type != wire.Pending {
+		return v
 	}
 	return j.verdict
 }
@@ -178,7 +180,7 @@ func (c *configTally) report(id string) wire.ConfigReport {
 	r := wire.ConfigReport{ID: id, Converged: c.converged && c.settled, Settled: c.settled}
 	if c.worst != nil {
 		t := told(c.worst)
-		r.Code, r.Message, r.Since = t.Code, bounded(c.worst.Title+": "+t.Message), t.Since
+		r.Code, r.Message, r.Since = t.Code, wire.Text(c.worst.Title+": "+t.Message), t.Since
 	}
 	return r
 }
@@ -187,7 +189,7 @@ func (c *configTally) report(id string) wire.ConfigReport {
 func told(r *Resource) wire.Resource {
 	t := wire.Resource{Title: r.Title, Claim: r.Claim, Config: r.Config, Outcome: r.Outcome.String()}
 	if r.Problem != nil {
-		t.Code, t.Message = r.Problem.Code, bounded(r.Problem.Message)
+		t.Code, t.Message = r.Problem.Code, wire.Text(r.Problem.Message)
 	}
 	if !r.Since.IsZero() {
 		t.Since = r.Since.UnixMilli()

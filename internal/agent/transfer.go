@@ -34,7 +34,7 @@ func (l *loop) transfer(ctx context.Context) error {
 		defer cancel()
 		return ask(ctx, l, func() (wire.Report, error) { return l.tell(), nil })
 	}
-	c, err := client.New(client.Options{Store: j.held, Host: h, Identity: j.identity, Log: log, Dial: j.links.Dial,
+	c, err := client.New(client.Options{Store: j.held, Host: h, Identity: j.identity, Log: log, Links: &j.links,
 		Session: wire.Session{ID: string(trust.NewToken(trust.TokenJoin).ID()), Start: j.held.Life().Starts}})
 	if err != nil {
 		return err

@@ -5,8 +5,6 @@ import (
 	"errors"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"tako.dev/tako/internal/agent/core"
 	"tako.dev/tako/internal/agent/held"
 	"tako.dev/tako/internal/agent/load"
@@ -19,26 +17,6 @@ import (
 
 // tryLook is how often what is left of a try is written down: so much longer may it last when the host is started anew meanwhile.
 const tryLook = 5 * time.Second
-
-// uptime is which run of the kernel this is, and for how long it has been running, sleep included.
-func uptime() (boot string, since time.Duration, err error) {
-	if boot, err = systemd.BootID(); err != nil {
-		return "", 0, err
-	}
-	var ts unix.Timespec
-	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &ts); err != nil {
-		return "", 0, &reason.Error{Code: reason.SystemCallFailed, Doing: "read the time since the host was started", Cause: err}
-	}
-	return boot, time.Duration(ts.Nano()), nil
-}
-
-// left is what is left of a try.
-func left(t *held.Try, boot string, since time.Duration) time.Duration {
-	if t.Boot != boot {
-		return time.Duration(t.Left)
-	}
-	return time.Duration(t.Until) - since
-}
 
 // judgeTry says why a state to be tried may not be begun with: there would be nothing to fall back to.
 func (j *joined) judgeTry(c *candidate) *reason.Error {
@@ -59,7 +37,7 @@ func (j *joined) armTry(life *held.Life, c *candidate, enforced catalog.Mark) er
 	if t == nil || t.Fallback == c.mark.Root {
 		return nil
 	}
-	boot, since, err := uptime()
+	boot, since, err := systemd.Uptime()
 	if err != nil {
 		return err
 	}
@@ -76,19 +54,23 @@ func (j *joined) armTry(life *held.Life, c *candidate, enforced catalog.Mark) er
 
 // resumeTry goes on counting after a start of the agent, or falls back before anything of what was tried is enforced again.
 func (l *loop) resumeTry(life *held.Life) error {
-	boot, since, err := uptime()
+	boot, since, err := systemd.Uptime()
 	if err != nil {
 		return err
 	}
 	t := life.Try
-	rest := left(t, boot, since)
+	rest := t.Rest(boot, since)
 	t.Boot, t.Left, t.Until = boot, int64(rest), int64(since+rest)
 	if rest > 0 || !l.joined.holds(t.Fallback.Root) {
 		return nil
 	}
-	v := giveUp(life)
+	was, v := *life, giveUp(life)
+	if err := l.joined.held.Remember(v); err != nil {
+		*life = was // it falls back once that can be noted, see appointment
+		return nil
+	}
 	l.refuseState(v)
-	return l.joined.held.Remember(v)
+	return nil
 }
 
 // holds tells whether a state can be fallen back to.
@@ -130,8 +112,8 @@ func (l *loop) makeAppointment(life *held.Life) {
 	}
 	if life.Try != nil {
 		rest := tryLook
-		if boot, since, err := uptime(); err == nil {
-			rest = min(rest, max(left(life.Try, boot, since), 0))
+		if boot, since, err := systemd.Uptime(); err == nil {
+			rest = min(rest, max(life.Try.Rest(boot, since), 0))
 		}
 		if !set || rest < wait {
 			wait, set = rest, true
@@ -144,11 +126,11 @@ func (l *loop) makeAppointment(life *held.Life) {
 
 func (l *loop) continueTry(ctx context.Context) error {
 	j := l.joined
-	boot, since, err := uptime()
+	boot, since, err := systemd.Uptime()
 	if err != nil {
 		return err
 	}
-	rest := left(j.life.Try, boot, since)
+	rest := j.life.Try.Rest(boot, since)
 	if rest <= 0 {
 		return l.fallBack(ctx)
 	}

@@ -257,6 +257,9 @@ func (l *loop) remove(ctx context.Context, t host.Type, p *part) converge.Result
 	if p.err != nil || p.res == nil {
 		return converge.Result{Err: p.err}
 	}
+	if err := l.store.Ready(); err != nil { // it would be removed again, whoever made it anew
+		return converge.Result{Err: reason.Of(err)}
+	}
 	original, kept := l.store.Original(p.Key())
 	if p.removal.how == declare.OnRemoveRestore && !kept {
 		return converge.Result{}

@@ -100,9 +100,10 @@ func (s *Server) config(p parts, scheme *registry.Scheme, backend *registry.Back
 
 // handlers are what a request goes through.
 func (s *Server) handlers(api http.Handler, c *server.Config, watches *auth.Watches) http.Handler {
-	// By now the library has added an authenticator of its own, for the server itself.
+	// By now the library has added an authenticator of its own, for the server itself, which only says a name.
 	with := *c
-	with.Authentication.Authenticator = auth.Logged(c.Authentication.Authenticator, s.opts.Log)
+	itself := auth.Own(c.Authentication.Authenticator, c.LoopbackClientConfig.BearerToken, registry.Itself())
+	with.Authentication.Authenticator = auth.Logged(itself, s.opts.Log)
 	return s.hooks.handler(auth.WithWords(server.DefaultBuildHandlerChain(watches.Handler(strict(body.UTF8(body.Base64(misfit.Handler(api))))), &with)))
 }
 

@@ -20,6 +20,7 @@ import (
 	"tako.dev/tako/internal/apiserver/auth"
 	"tako.dev/tako/internal/apiserver/enroll"
 	"tako.dev/tako/internal/apiserver/registry"
+	"tako.dev/tako/internal/catalog"
 	"tako.dev/tako/internal/controllers/assignments"
 	"tako.dev/tako/internal/controllers/heads"
 	"tako.dev/tako/internal/controllers/layers"
@@ -71,7 +72,7 @@ func (s *Server) newTransfer(p parts, objects *registry.Registry, local *registr
 		Suspected: t.suspect, Log: s.partsLog, Metrics: takoMetrics{},
 	})
 	t.presence, err4 = presence.New(presence.Options{
-		Objects: local, Recorder: t.recorder, Log: s.partsLog,
+		Objects: local, Recorder: t.recorder, Log: s.partsLog, Metrics: takoMetrics{},
 		// Each of the two knows the other. Nothing is asked before both run.
 		Assigned: func(uid types.UID) (v1alpha1.AppliedHead, bool) { return t.assignments.AssignedHead(uid) },
 	})
@@ -83,7 +84,7 @@ func (s *Server) newTransfer(p parts, objects *registry.Registry, local *registr
 		return nil, err
 	}
 	t.server, err6 = transferserver.New(transferserver.Options{
-		Cluster: p.keys.Cluster(), Catalogs: t.heads, Members: t.members, Presence: t.presence, Audit: audited,
+		Cluster: p.keys.Cluster(), Catalogs: judging{t.heads, t.presence}, Members: t.members, Presence: t.presence, Audit: audited,
 		Certificate: func() (*tls.Certificate, error) { return p.certificate.forTLS() },
 		Authorities: func() *x509.CertPool {
 			pool := p.documents.Newest().Pool()
@@ -132,12 +133,34 @@ func (t *transfer) background(s *Server, p parts) []func(context.Context) {
 	}
 }
 
+// judging keeps with a node whether the store knows what its host has accepted.
+type judging struct {
+	*heads.Heads
+	presence *presence.Register
+}
+
+// Shown is told of the highest state that a host has accepted.
+func (j judging) Shown(ctx context.Context, who transferserver.Identity, mark catalog.Mark) error {
+	err := j.Heads.Shown(ctx, who, mark)
+	switch {
+	case err == nil:
+		j.presence.Judged(who, "")
+	case reason.Is(err, reason.RollbackSuspected):
+		j.presence.Judged(who, unknownState(mark))
+	}
+	return err // otherwise nobody knows now
+}
+
+// unknownState says what is wrong where a host has accepted what the store does not know.
+func unknownState(accepted catalog.Mark) string {
+	return "its host has accepted version " + strconv.FormatUint(accepted.Version, 10) + ", which the store of this server does not know: the store may be an old copy; " +
+		"nothing new is signed for it until `tako trust bump-epoch`"
+}
+
 // suspect tells people that a host has accepted what the store does not know.
 func (t *transfer) suspect(s heads.Suspicion) {
 	about := core.ObjectReference{APIVersion: v1alpha1.SchemeGroupVersion.String(), Kind: v1alpha1.KindNode, Name: s.Node.Name, UID: types.UID(s.Node.UID)}
-	t.recorder.Tell(about, core.EventTypeWarning, "RollbackSuspected",
-		"its host has accepted version "+strconv.FormatUint(s.Shown.Version, 10)+", which the store of this server does not know: the store may be an old copy; "+
-			"nothing new is signed for it until `tako trust bump-epoch`")
+	t.recorder.Tell(about, core.EventTypeWarning, "RollbackSuspected", unknownState(s.Shown))
 }
 
 // revision is that of the store. A majority of its members has to answer.

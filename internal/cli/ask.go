@@ -17,30 +17,46 @@ import (
 )
 
 func (p *program) newHistory() *cobra.Command {
-	var form, since string
-	lines := 50
-	cmd := &cobra.Command{
+	return p.asking(&cobra.Command{
 		Use:   "history node/NAME [RESOURCE]",
 		Short: "List what happened on a host, the newest first: the host itself is asked",
 		Example: `  tako history node/web-7
   tako history node/web-7 service/nginx --lines 10
   tako history node/web-7 --since 2h -o json`,
-		Args:              taking(cobra.RangeArgs(1, 2)),
-		ValidArgsFunction: p.completeObjects,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			node, err := nodeArgument(args[0])
-			if err != nil {
-				return err
-			}
-			if err := checkJSON(form); err != nil {
-				return err
-			}
-			q := question{what: v1alpha1.NodeHistory, subject: strings.Join(args[1:], ""), lines: lines, since: since}
-			if form == "json" {
-				return p.ask(cmd.Context(), node, q, p.Out)
-			}
-			return p.history(cmd.Context(), node, q)
-		},
+	}, v1alpha1.NodeHistory, 50, p.history)
+}
+
+func (p *program) newLogs() *cobra.Command {
+	return p.asking(&cobra.Command{
+		Use:   "logs node/NAME [UNIT]",
+		Short: "Show the log of a host's agent, or of a unit that it manages",
+		Example: `  tako logs node/web-7                      of the agent
+  tako logs node/web-7 nginx.service --since 10m
+  tako logs node/web-7 nginx.service -o json          as journalctl writes it`,
+		Long: "The newest line is the last. Where the host has no journal, what its agent did stands for the agent's log.",
+	}, v1alpha1.NodeLogs, 100, p.logs)
+}
+
+// asking completes a command that asks a host for lines about one thing or about all; show shows them to a person.
+func (p *program) asking(cmd *cobra.Command, what string, lines int, show func(context.Context, string, question) error) *cobra.Command {
+	var form, since string
+	cmd.Args, cmd.ValidArgsFunction = taking(cobra.RangeArgs(1, 2)), p.completeObjects
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		node, err := nodeArgument(args[0])
+		if err != nil {
+			return err
+		}
+		if err := checkJSON(form); err != nil {
+			return err
+		}
+		if lines < 1 {
+			return failure.Usage(fmt.Sprintf("read --lines %d", lines), "it is a number from 1", "")
+		}
+		q := question{what: what, subject: strings.Join(args[1:], ""), lines: lines, since: since}
+		if form == "json" {
+			return p.ask(cmd.Context(), node, q, p.Out)
+		}
+		return show(cmd.Context(), node, q)
 	}
 	cmd.Flags().IntVar(&lines, "lines", lines, "how many at most")
 	cmd.Flags().StringVar(&since, "since", "", "only what is newer: 10m, 2h, or a time such as 2026-01-02T15:04:05Z")
@@ -65,6 +81,9 @@ func (p *program) history(ctx context.Context, node string, q question) error {
 	if err := p.ask(ctx, node, q, &said); err != nil {
 		return err
 	}
+	if said.Len() == 0 {
+		p.say("node " + node + " has nothing to tell of that")
+	}
 	decoder := json.NewDecoder(&said)
 	for decoder.More() {
 		var h answer.Happening
@@ -76,39 +95,6 @@ func (p *program) history(ctx context.Context, node string, q question) error {
 		}
 	}
 	return nil
-}
-
-func (p *program) newLogs() *cobra.Command {
-	var form, since string
-	lines := 100
-	cmd := &cobra.Command{
-		Use:   "logs node/NAME [UNIT]",
-		Short: "Show the log of a host's agent, or of a unit that it manages",
-		Example: `  tako logs node/web-7                      of the agent
-  tako logs node/web-7 nginx.service --since 10m
-  tako logs node/web-7 nginx.service -o json          as journalctl writes it`,
-		Long:              "The newest line is the last. Where the host has no journal, what its agent did stands for the agent's log.",
-		Args:              taking(cobra.RangeArgs(1, 2)),
-		ValidArgsFunction: p.completeObjects,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			node, err := nodeArgument(args[0])
-			if err != nil {
-				return err
-			}
-			if err := checkJSON(form); err != nil {
-				return err
-			}
-			q := question{what: v1alpha1.NodeLogs, subject: strings.Join(args[1:], ""), lines: lines, since: since}
-			if form == "json" {
-				return p.ask(cmd.Context(), node, q, p.Out)
-			}
-			return p.logs(cmd.Context(), node, q)
-		},
-	}
-	cmd.Flags().IntVar(&lines, "lines", lines, "how many at most")
-	cmd.Flags().StringVar(&since, "since", "", "only what is newer: 10m, 2h, or a time such as 2026-01-02T15:04:05Z")
-	addJSON(cmd, &form)
-	return cmd
 }
 
 func (p *program) logs(ctx context.Context, node string, q question) error {

@@ -100,6 +100,8 @@ func taking(check cobra.PositionalArgs) cobra.PositionalArgs {
 			return nil
 		case cobra.NoArgs(cmd, args) != nil && check(cmd, nil) == nil && cmd.Flags().Lookup(filenameFlag) != nil:
 			return failure.Usage(cmd.CommandPath(), fmt.Sprintf("%q is no flag, and only flags are taken", args[0]), "did you mean -f "+args[0]+"?")
+		case cobra.NoArgs(cmd, args) != nil && err.Error() == cobra.NoArgs(cmd, args).Error():
+			return failure.Usage(cmd.CommandPath(), fmt.Sprintf("it takes no arguments, and %q is one", args[0]), "usage: "+cmd.UseLine())
 		}
 		return failure.Usage(cmd.CommandPath(), err.Error(), "usage: "+cmd.UseLine())
 	}

@@ -77,6 +77,9 @@ func (p *program) decide(ctx context.Context, f *declared) (*decided, error) {
 	if err != nil {
 		return nil, err
 	}
+	if f.try > 0 {
+		plan.TriedFirst(changes)
+	}
 	leftovers, err := p.leftovers(ctx, server, f.inSet, options, changes)
 	if err != nil {
 		return nil, err

@@ -18,19 +18,31 @@ import (
 	"tako.dev/tako/internal/reason"
 )
 
+type statusFlags struct {
+	output  string
+	watch   bool
+	timeout time.Duration
+}
+
 func (p *program) newStatus() *cobra.Command {
-	var form string
+	f := &statusFlags{}
 	cmd := &cobra.Command{
 		Use:   "status",
 		Short: "Show the fleet on one page: what is as declared, and what needs attention",
 		Example: `  tako status              all environments
   tako status -n prod      configs of one environment
+  tako status -w           and what becomes of it, until Ctrl-C
   tako status -o json      for programs`,
-		Long: "The exit code is 0 when nothing needs attention and 1 otherwise.",
+		Long: `The exit code is 0 when nothing needs attention and 1 otherwise. With -w it is 0: on a terminal the
+page is drawn again when something changes, elsewhere lines are added to it that say what has changed, and
+with -o ndjson each page is a line.`,
 		Args: taking(cobra.NoArgs),
-		RunE: func(cmd *cobra.Command, _ []string) error { return p.status(cmd.Context(), form) },
+		RunE: func(cmd *cobra.Command, _ []string) error { return p.status(cmd.Context(), f) },
 	}
-	addJSON(cmd, &form)
+	cmd.Flags().StringVarP(&f.output, "output", "o", "", "json or ndjson: for programs")
+	complete(cmd, "output", "json", "ndjson")
+	cmd.Flags().BoolVarP(&f.watch, "watch", "w", false, "go on showing what changes")
+	cmd.Flags().DurationVar(&f.timeout, "timeout", 0, "with -w: end after this time, with exit code 0 (default never)")
 	return cmd
 }
 
@@ -47,20 +59,29 @@ func checkJSON(form string) error {
 	return failure.Usage("read -o "+form, "this is written as text or json", "")
 }
 
-func (p *program) status(ctx context.Context, form string) error {
-	if err := checkJSON(form); err != nil {
+func (p *program) status(ctx context.Context, f *statusFlags) error {
+	if f.output == "ndjson" {
+		f.output = "json" // a page is one line
+	}
+	if err := checkJSON(f.output); err != nil {
 		return err
 	}
-	server, _, err := p.connect()
+	server, home, err := p.connect()
 	if err != nil {
 		return err
 	}
-	all, err := fleet.Read(ctx, server, p.flags.Namespace)
+	if f.watch {
+		return p.watchStatus(ctx, server, home, f)
+	}
+	all, err := fleet.Read(ctx, server, p.flags.Namespace, home)
 	if err != nil {
+		return err
+	}
+	if err := all.CheckNamespace(ctx, server, p.flags.Namespace); err != nil {
 		return err
 	}
 	s := all.Status()
-	if err := p.write(form, s, func() string { return s.Text(time.Now(), p.style()) }); err != nil {
+	if err := p.write(f.output, s, func() string { return s.Text(time.Now(), p.style()) }); err != nil {
 		return err
 	}
 	if !s.Healthy() {
@@ -87,6 +108,7 @@ func (p *program) newWhy() *cobra.Command {
   tako why nodeconfig/web -n prod         why a config is not everywhere
   tako why revision/web-1f2e3d4c5b        where a revision is, and where not
   tako why source/fleet -n prod           why the newest commit is not applied
+  tako why secret/web-tls -n prod         which hosts have its values, and which have had them
   tako why service/nginx --node web-7     why one resource is as it is: the host itself is asked`,
 		Args:              taking(cobra.ExactArgs(1)),
 		ValidArgsFunction: p.completeObjects,
@@ -118,27 +140,45 @@ func (p *program) why(ctx context.Context, args []string, form string) error {
 	if err != nil {
 		return err
 	}
-	list, err := selection.Parse(ctx, server, namespace, args)
+	if kind, name, ok := strings.Cut(args[0], "/"); ok && fleet.IsResource(kind) {
+		return failure.Usage("why "+args[0], "resources are on hosts", "write tako why "+kind+"/"+name+" --node NODE")
+	}
+	ref, err := selection.Single(ctx, server, namespace, args, "KIND/NAME")
 	if err != nil {
 		return err
 	}
-	if len(list) != 1 || len(list[0].Names) != 1 {
-		return failure.Usage("why", "exactly one object is explained", "write KIND/NAME")
-	}
-	ref := list[0].Refs()[0]
-	all, err := fleet.Read(ctx, server, "")
+	all, err := fleet.Read(ctx, server, "", ref.Namespace)
 	if err != nil {
 		return err
 	}
-	title, found, err := all.About(ref)
+	title, found, err := p.about(ctx, server, all, ref)
 	if err != nil {
 		return err
+	}
+	if c := all.ConfigOf(ref); c != nil {
+		fleet.NameValues(ctx, server, c, found, time.Now())
 	}
 	p.quote(ctx, found)
+	if found == nil {
+		found = []fleet.Finding{} // a list, for programs
+	}
 	return p.write(form, struct {
 		Subject  string          `json:"subject"`
 		Findings []fleet.Finding `json:"findings"`
 	}{ref.String(), found}, func() string { return fleet.Explain(title, found, time.Now(), p.style()) })
+}
+
+// about finds what is to be said of an object. Of the Secrets not all are read with the fleet.
+func (p *program) about(ctx context.Context, server *remote.Server, all *fleet.Fleet, ref remote.Ref) (string, []fleet.Finding, error) {
+	if ref.Kind.Kind != "Secret" {
+		return all.About(ref)
+	}
+	object, err := server.Get(ctx, ref)
+	if err != nil {
+		return "", nil, failure.Of(err, "read "+ref.String())
+	}
+	s := fleet.SecretOf(object)
+	return s.Argument(), all.OfSecret(&s), nil
 }
 
 // question is what is asked of a host.

@@ -98,6 +98,9 @@ func (p *program) changeHolds(ctx context.Context, args []string, h held, change
 			if names, x.Config, err = nodesOf(ctx, server, t); err != nil {
 				return err
 			}
+			if len(names) == 0 {
+				return failure.NotFound("hold or resume "+t.Refs()[0].Long(), "no node that you may see has it", "tako get nodes")
+			}
 		}
 		for _, name := range names {
 			if err := p.changeNode(ctx, server, name, "nothing of it is held", func(n *v1alpha1.Node) string { return change(owner, n, x) }); err != nil {
@@ -113,7 +116,7 @@ func nodesOf(ctx context.Context, server *remote.Server, t selection.Target) (no
 	if t.Kind.Kind != v1alpha1.KindNodeConfig && t.Kind.Kind != v1alpha1.KindClusterNodeConfig || len(t.Names) != 1 {
 		return nil, "", failure.Usage("read the arguments", t.Kind.Name()+" cannot be held", "write node/NAME or one nodeconfig/NAME")
 	}
-	all, err := fleet.Read(ctx, server, "")
+	all, err := fleet.Read(ctx, server, "", t.Refs()[0].Namespace)
 	if err != nil {
 		return nil, "", err
 	}

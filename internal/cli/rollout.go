@@ -29,7 +29,8 @@ func (p *program) newRollout() *cobra.Command {
 		if err := checkJSON(form); err != nil {
 			return err
 		}
-		found := r.all.OfConfig(r.config)
+		found := r.all.OfRollout(r.config)
+		fleet.NameValues(ctx, r.server, r.config, found, time.Now())
 		return p.write(form, r.config.Status.Rollout, func() string { return r.text(found, p) })
 	})
 	addJSON(status, &form)
@@ -103,15 +104,11 @@ func (p *program) findConfig(ctx context.Context, args []string) (rolling, error
 	if err != nil {
 		return rolling{}, err
 	}
-	list, err := selection.Parse(ctx, server, namespace, args)
+	ref, err := selection.Single(ctx, server, namespace, args, "nodeconfig/NAME or clusternodeconfig/NAME")
 	if err != nil {
 		return rolling{}, err
 	}
-	if len(list) != 1 || len(list[0].Names) != 1 {
-		return rolling{}, failure.Usage("read the arguments", "exactly one config is meant", "write nodeconfig/NAME or clusternodeconfig/NAME")
-	}
-	ref := list[0].Refs()[0]
-	all, err := fleet.Read(ctx, server, "")
+	all, err := fleet.Read(ctx, server, "", ref.Namespace)
 	if err != nil {
 		return rolling{}, err
 	}

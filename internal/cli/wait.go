@@ -8,9 +8,11 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
 
+	"tako.dev/tako/api/v1alpha1"
 	"tako.dev/tako/internal/cli/await"
 	"tako.dev/tako/internal/cli/failure"
 	"tako.dev/tako/internal/cli/follow"
+	"tako.dev/tako/internal/cli/remote"
 	"tako.dev/tako/internal/cli/selection"
 )
 
@@ -35,9 +37,10 @@ func (p *program) newWait() *cobra.Command {
 		Long: `It ends in one of three ways, each at once when it is known: reached (exit code 0), stalled, which
 means that it cannot come until somebody changes something (4), or the deadline is over (3).
 
-A node is Ready when its agent answers, whatever it has to say; it is converged when it answers, has the
-newest state that there is for it, and all of that is as declared. After an apply, wait for the config:
-it is Ready when all nodes that it selects have what was applied.`,
+A node is Ready when its agent answers, whatever it has to say; it is converged when it answers, has what
+every config that selects it declares now, and all of that is as declared. A config is Ready when all
+nodes that it selects have what was applied. Both count what was applied before the wait began; another
+value in a Secret or ConfigMap that a config takes is seen a moment later.`,
 		ValidArgsFunction: p.completeObjects,
 		RunE:              func(cmd *cobra.Command, args []string) error { return p.wait(cmd.Context(), f, args) },
 	}
@@ -76,9 +79,16 @@ func (p *program) wait(ctx context.Context, f *waitFlags, args []string) error {
 		}
 	}
 	group, ctx := errgroup.WithContext(ctx)
+	declared := follow.NewDeclared(server, p.warn)
 	for _, ref := range refs {
+		wait := follow.Wait
+		if goal.Converged() && ref.Kind.Kind == v1alpha1.KindNode {
+			wait = func(ctx context.Context, server *remote.Server, ref remote.Ref, goal await.Goal) error {
+				return follow.Converged(ctx, server, ref, goal, declared)
+			}
+		}
 		group.Go(func() error {
-			if err := follow.Wait(ctx, server, ref, goal); err != nil {
+			if err := wait(ctx, server, ref, goal); err != nil {
 				return err
 			}
 			p.say(fmt.Sprintf("%s: %s reached", ref, goal))

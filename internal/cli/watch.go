@@ -2,10 +2,13 @@ package cli
 
 import (
 	"context"
+	"reflect"
 	"time"
 
 	"tako.dev/tako/internal/cli/describe"
+	"tako.dev/tako/internal/cli/fleet"
 	"tako.dev/tako/internal/cli/follow"
+	"tako.dev/tako/internal/cli/live"
 	"tako.dev/tako/internal/cli/output"
 	"tako.dev/tako/internal/cli/remote"
 )
@@ -79,4 +82,37 @@ func (v *eventView) Flush() error {
 	err := v.program.writeEvents(v.happened, v.flags, !v.isBegun)
 	v.happened, v.isBegun = nil, true
 	return err
+}
+
+// watchStatus shows the fleet, and then what becomes of it: on a terminal in the same place, elsewhere below.
+func (p *program) watchStatus(ctx context.Context, server *remote.Server, home string, f *statusFlags) error {
+	if f.timeout > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, f.timeout)
+		defer cancel()
+	}
+	var before *fleet.Status
+	screen := live.Screen{Width: p.style().Width}
+	show := func(ctx context.Context) error {
+		all, err := fleet.Read(ctx, server, p.flags.Namespace, home)
+		if err != nil {
+			return err
+		}
+		s, was, now := all.Status(), before, time.Now()
+		if was != nil && reflect.DeepEqual(s, was) {
+			return nil
+		}
+		before = s
+		return p.write(f.output, s, func() string {
+			switch {
+			case screen.Width > 0 && p.Getenv("TERM") != "dumb":
+				return screen.Page(s.Text(now, p.style()) + "\nas of " + now.Format(time.TimeOnly) + "; Ctrl-C ends\n")
+			case was == nil:
+				return s.Text(now, p.style())
+			}
+			return s.Changes(was, now, p.style())
+		})
+	}
+	source := live.Source{Server: server, Resources: fleet.Watched(), Namespace: p.flags.Namespace, Show: show, Say: p.warn}
+	return source.Follow(ctx)
 }

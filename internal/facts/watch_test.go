@@ -44,7 +44,7 @@ func watchInside(t *testing.T) {
 		case <-told:
 		case err := <-ended:
 			t.Fatalf("watch ended: %v", err)
-		case <-time.After(10 * time.Second):
+		case <-time.After(time.Minute):
 			t.Fatalf("not told of %s", what)
 		}
 	}
@@ -84,7 +84,7 @@ func watchInside(t *testing.T) {
 		if err != nil {
 			t.Errorf("ended with %v", err)
 		}
-	case <-time.After(10 * time.Second):
+	case <-time.After(time.Minute):
 		t.Error("does not end with its context")
 	}
 }

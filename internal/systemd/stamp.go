@@ -4,6 +4,7 @@ import (
 	"os"
 	"strings"
 	"sync"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -58,3 +59,15 @@ var bootID = sync.OnceValues(func() (string, error) {
 	}
 	return strings.TrimSpace(string(b)), nil
 })
+
+// Uptime is which run of the kernel this is, and for how long it has been running, sleep included.
+func Uptime() (boot string, since time.Duration, err error) {
+	if boot, err = BootID(); err != nil {
+		return "", 0, err
+	}
+	var ts unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &ts); err != nil {
+		return "", 0, &reason.Error{Code: reason.SystemCallFailed, Doing: "read the time since the host was started", Cause: err}
+	}
+	return boot, time.Duration(ts.Nano()), nil
+}

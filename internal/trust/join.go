@@ -54,7 +54,7 @@ func ParseJoinLine(s string) (JoinLine, error) {
 	if len(parts) != 3 {
 		return bad(errors.New("want HOST:PORT/TRUST/TOKEN"))
 	}
-	if err := checkAddress(parts[0]); err != nil {
+	if err := CheckAddress(parts[0]); err != nil {
 		return bad(err)
 	}
 	hash, err := ParseHash(parts[1])
@@ -71,8 +71,8 @@ func ParseJoinLine(s string) (JoinLine, error) {
 	return JoinLine{Address: parts[0], Trust: hash, Token: token}, nil
 }
 
-// checkAddress wants HOST:PORT, with a name or an IP address.
-func checkAddress(s string) error {
+// CheckAddress wants HOST:PORT, with a name or an IP address, as a join line has it. The error is words for a coded one.
+func CheckAddress(s string) error {
 	host, port, err := net.SplitHostPort(s)
 	if err != nil {
 		return errors.New("its address is not HOST:PORT")

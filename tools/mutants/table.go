@@ -20,7 +20,7 @@ const (
 
 // table lists the mutants: each a line that somebody might write by mistake, and that a case or a scenario is there to prevent.
 func table() []Mutant {
-	return slices.Concat(ofCores(), ofTypes(), ofAgent(), ofCases(), ofScenarios())
+	return slices.Concat(ofCores(), ofTypes(), ofAgent(), ofHeads(), ofServer(), ofMembers(), ofFleet(), ofShares(), ofCases(), ofScenarios())
 }
 
 // ofCores breaks the decisions, which unit tests and the simulation watch over.
@@ -205,7 +205,7 @@ func ofScenarios() []Mutant {
 			"if a.kind != Notify && !e.states[i].ok {", "if false {",
 			alone, "Scenario7"},
 		{"a restart does not look at what was applied last", "internal/agent/adopt.go",
-			"if !l.opts.Watch || len(l.store.Active()) == 0 {", "if true {",
+			"if !l.opts.Watch || len(l.store.Active()) == 0 || l.joined != nil && reason.Is(err, reason.StateUnwritable) {", "if true {",
 			alone, "Scenario6"},
 		{"a preview opens what it would write", "cmd/tako-agent/converge.go",
 			"ReadOnly: readOnly}", "ReadOnly: false}",

@@ -60,6 +60,15 @@ func (l *Life) roots(mark catalog.Digest) []catalog.Digest {
 	return list
 }
 
+// On is the life when a state is taken on: the one before is what there is to go back to, where that was reached.
+func (l Life) On(m catalog.Mark, way Trial) Life {
+	if l.Settled && l.Try == nil {
+		l.Before = l.Enforced
+	}
+	l.Enforced, l.Settled, l.Trial = m, false, way
+	return l
+}
+
 // clone is a copy that shares nothing.
 func (l Life) clone() Life {
 	if l.Try != nil {
@@ -94,10 +103,13 @@ func (s *Store) changeLocked(r record) error {
 	if err == nil {
 		err = s.top.writeRecord(headsName, headsName, payload)
 	}
-	if err == nil {
-		s.record, s.counted = r, false
+	if s.unnoted = err; err != nil {
+		return err
 	}
-	return err
+	if s.record, s.counted = r, false; s.uncounted {
+		s.uncounted = s.top.remove(startsName) != nil // otherwise some numbers of starts are left out, which does no harm
+	}
+	return nil
 }
 
 // Kept is part of client.Heads.

@@ -220,12 +220,12 @@ func TestTornStage(t *testing.T) {
 		s = open(t, dir)
 		have, err := s.Begin(f)
 		must(t, err)
-		for i, c := range have {
+		for i, c := range have.Changes {
 			if c.Key != changes[i].Key {
 				rt.Fatalf("row %d is %s", i, c.Key)
 			}
 		}
-		must(t, s.Append(changes[len(have):]))
+		must(t, s.Append(changes[len(have.Changes):]))
 		must(t, s.Commit(trie))
 		if got, found, err := s.Trie(trie.Root()); err != nil || !found || got.Len() != 30 {
 			rt.Fatalf("committed: %v, %v", found, err)
@@ -338,8 +338,8 @@ func FuzzStage(f *testing.F) {
 		s := open(t, dir)
 		have, err := s.Begin(fetch)
 		must(t, err)
-		for i := 1; i < len(have); i++ {
-			if bytes.Compare(have[i-1].Key[:], have[i].Key[:]) >= 0 {
+		for i := 1; i < len(have.Changes); i++ {
+			if bytes.Compare(have.Changes[i-1].Key[:], have.Changes[i].Key[:]) >= 0 {
 				t.Error("what was resumed is not in order")
 			}
 		}

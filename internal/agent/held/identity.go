@@ -1,6 +1,7 @@
 package held
 
 import (
+	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/json"
@@ -62,7 +63,7 @@ func Prepare(stateDir string) (Keys, error) {
 	if joined, err := HasJoined(stateDir); err != nil || joined {
 		if joined {
 			err = &reason.Error{Code: reason.HostJoined, Doing: "join",
-				Hint: "to join another cluster, stop the agent and move " + disk.Shown(filepath.Join(stateDir, identityName)) + " away; what the old one has declared is then not kept any more"}
+				Hint: "to join another cluster, or this one again as another node, stop the agent and move " + disk.Shown(filepath.Join(stateDir, identityName)) + " away; what the old one has declared is then not kept any more"}
 		}
 		return Keys{}, err
 	}
@@ -117,19 +118,27 @@ func Join(stateDir string, m Membership, built time.Time) (*Identity, error) {
 	if id.certificate, err = id.accept(c.Certificate, chain); err != nil {
 		return nil, err
 	}
-	text, err := json.MarshalIndent(n, "", "  ")
+	text, err := n.encode()
 	if err != nil {
-		return nil, &reason.Error{Code: reason.InternalFault, Doing: "encode the node of this host", Cause: err}
+		return nil, err
 	}
 	for _, f := range []struct {
 		name    string
 		content []byte
-	}{{trustName, c.Trust}, {certificateName, encodeCertificate(c.Certificate)}, {nodeName, append(text, '\n')}} {
+	}{{trustName, c.Trust}, {certificateName, encodeCertificate(c.Certificate)}, {nodeName, text}} {
 		if err := trust.WritePrivate(filepath.Join(dir, f.name), f.content); err != nil {
 			return nil, err
 		}
 	}
 	return id, nil
+}
+
+func (n *node) encode() ([]byte, error) {
+	text, err := json.MarshalIndent(n, "", "  ")
+	if err != nil {
+		return nil, &reason.Error{Code: reason.InternalFault, Doing: "encode the node of this host", Cause: err}
+	}
+	return append(text, '\n'), nil
 }
 
 func loadKeys(dir string) (k Keys, err error) {
@@ -300,4 +309,27 @@ func (id *Identity) Renewed(certificate []byte) error {
 	}
 	id.certificate = accepted
 	return nil
+}
+
+// Readdress stores another address of the servers of a host that has joined, after a server of its cluster has answered there. Keys,
+// certificate and what is believed stay. Nothing may use the identity meanwhile. The errors are HostNotJoined, InvalidValue for what is no
+// HOST:PORT, and those of client.Reach and of the disk: then the address is the old one.
+func Readdress(ctx context.Context, stateDir, address string, built time.Time) (catalog.Node, error) {
+	id, err := LoadIdentity(stateDir, built)
+	if err != nil {
+		return catalog.Node{}, err
+	}
+	if err := trust.CheckAddress(address); err != nil {
+		return catalog.Node{}, &reason.Error{Code: reason.InvalidValue, Doing: "read the address " + reason.Clip([]byte(address)), Cause: err, Hint: "write HOST:PORT"}
+	}
+	if err := client.Reach(ctx, id, address, nil); err != nil {
+		return catalog.Node{}, err
+	}
+	n := id.node
+	n.Servers = []string{address}
+	text, err := n.encode()
+	if err != nil {
+		return catalog.Node{}, err
+	}
+	return id.Node(), trust.WritePrivate(filepath.Join(id.dir, nodeName), text)
 }

@@ -19,6 +19,7 @@ type authority struct {
 	ca    *trust.CA
 	root  *trust.SigningKey
 	chain *trust.Chain
+	later []byte // documents that a server has; nil: those of chain
 }
 
 func newAuthority(t *testing.T) *authority {

@@ -27,7 +27,7 @@ func step(t *testing.T, s *Store, version uint64, text string) {
 	must(t, s.PutList(encoded))
 	have, err := s.Begin(core.Fetch{Layer: "a", Target: trie.Root()})
 	must(t, err)
-	must(t, s.Append(changes[len(have):]))
+	must(t, s.Append(changes[len(have.Changes):]))
 	must(t, s.Commit(trie))
 	must(t, s.SetLife(Life{Starts: version, Enforced: mark(version, catalog.ListRoot(encoded))}))
 }

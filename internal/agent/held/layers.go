@@ -67,11 +67,15 @@ func (s *Store) Body(root, key catalog.Digest) ([]byte, error) {
 	if l == nil {
 		return nil, err
 	}
-	i, found := slices.BinarySearchFunc(l.rows, key, func(p place, key catalog.Digest) int { return bytes.Compare(p.key[:], key[:]) })
+	i, found := placeOf(l.rows, key)
 	if !found {
 		return nil, nil
 	}
 	return s.bodyLocked(l, l.rows[i])
+}
+
+func placeOf(rows []place, key catalog.Digest) (at int, found bool) {
+	return slices.BinarySearchFunc(rows, key, func(p place, key catalog.Digest) int { return bytes.Compare(p.key[:], key[:]) })
 }
 
 // bodyLocked reads one body again. One that has changed since the layer was verified takes the layer with it; then it is nil.

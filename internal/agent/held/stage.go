@@ -33,30 +33,32 @@ type staged struct {
 	catalog.Change
 	at     int64 // of the frame of the change
 	length int64 // of it
+	body   int   // length of the body
 }
 
 // Begin is part of client.Stage.
-func (s *Store) Begin(f core.Fetch) ([]catalog.Change, error) {
+func (s *Store) Begin(f core.Fetch) (core.Staged, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err := s.endStageLocked(); err != nil {
-		return nil, err
+		return core.Staged{}, err
 	}
 	file, err := s.top.root.OpenFile(stageName, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
-		return nil, unwritable("open", s.stagePath(), err)
+		return core.Staged{}, unwritable("open", s.stagePath(), err)
 	}
 	st := &stage{fetch: f, file: file}
 	if err := st.resume(); err != nil {
 		file.Close()
-		return nil, unwritable("write", s.stagePath(), err)
+		return core.Staged{}, unwritable("write", s.stagePath(), err)
 	}
 	s.stage = st
-	changes := make([]catalog.Change, len(st.rows))
+	staged := core.Staged{Changes: make([]catalog.Change, len(st.rows))}
 	for i := range st.rows {
-		changes[i] = st.rows[i].Change
+		staged.Changes[i] = st.rows[i].Change
+		staged.Bytes += uint64(st.rows[i].body)
 	}
-	return changes, nil
+	return staged, nil
 }
 
 func (s *Store) stagePath() string { return filepath.Join(s.state, stageName) }
@@ -116,7 +118,7 @@ func (st *stage) note(frame []byte) error {
 	if err := wire.Decode(frame[frameHead:], &c); err != nil {
 		return err
 	}
-	row := staged{Change: catalog.Change{Key: c.Key, Deleted: c.Deleted}, at: st.size, length: int64(len(frame))}
+	row := staged{Change: catalog.Change{Key: c.Key, Deleted: c.Deleted}, at: st.size, length: int64(len(frame)), body: len(c.Body)}
 	if !c.Deleted {
 		row.Digest = sha256.Sum256(c.Body)
 	}
@@ -153,6 +155,10 @@ func (s *Store) Append(changes []wire.Change) error {
 			return &reason.Error{Code: reason.StateCorrupt, Doing: "stage changes of layer " + st.fetch.Layer, Cause: err}
 		}
 	}
+	if err := s.spare(uint64(len(frames)), uint64(st.size)); err != nil {
+		st.size, st.rows = size, st.rows[:rows]
+		return err
+	}
 	if _, err := st.file.WriteAt(frames, size); err != nil {
 		st.size, st.rows = size, st.rows[:rows]
 		return unwritable("write", s.stagePath(), errors.Join(err, st.file.Truncate(size)))
@@ -183,6 +189,10 @@ func (s *Store) Commit(target catalog.Trie) error {
 		if base, err = s.layerLocked(st.fetch.Base); err == nil && base == nil {
 			err = &reason.Error{Code: reason.StateCorrupt, Doing: doing, Cause: errors.New("the layer that it is made out of is not here")}
 		}
+	}
+	if err == nil {
+		need := s.targetLocked(base)
+		err = s.spare(need, need)
 	}
 	if err == nil {
 		err = s.layers.write(root.String(), func(w io.Writer) error { return s.mergeLocked(w, base, target) })

@@ -21,6 +21,8 @@ const (
 	layersName = "layers"
 	stageName  = "stage"
 	comingName = "coming"
+	// startsName is a file without content: its length is how many starts are not in the record.
+	startsName = "starts"
 )
 
 // troublesMax bounds what is told of damage; the newest count.
@@ -32,13 +34,16 @@ type Store struct {
 	top    *directory
 	lists  *directory
 	layers *directory
+	room   func(path string) (room, error) // roomAt, but for tests
 
-	mu       sync.Mutex // guards what follows, and the files
-	record   record
-	counted  bool     // something in record that is not durable
-	open     []*layer // layers whose rows are known: the one that was used last comes last
-	stage    *stage   // nil where nothing is staged
-	troubles []*reason.Error
+	mu        sync.Mutex // guards what follows, and the files
+	record    record
+	counted   bool     // something in record that is not durable
+	uncounted bool     // there is a file of starts
+	unnoted   error    // why the record could not be written last; nil where it could
+	open      []*layer // layers whose rows are known: the one that was used last comes last
+	stage     *stage   // nil where nothing is staged
+	troubles  []*reason.Error
 }
 
 var _ client.Store = (*Store)(nil)
@@ -46,7 +51,7 @@ var _ client.Store = (*Store)(nil)
 // Open opens what is held in a state directory, which must be there and belong to the caller alone. What is damaged is set aside and
 // told of by Troubles. The errors are StateNewer, StateUnwritable and InputOutput.
 func Open(stateDir string, now time.Time) (*Store, error) {
-	s := &Store{state: stateDir}
+	s := &Store{state: stateDir, room: roomAt}
 	if err := s.openAll(now); err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
@@ -94,11 +99,15 @@ func (s *Store) Release() error {
 	return s.closeLayersLocked()
 }
 
-// Troubles returns what was found damaged, the oldest first.
+// Troubles returns what was found damaged, the oldest first, and last why the record cannot be written at the moment.
 func (s *Store) Troubles() []*reason.Error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return slices.Clone(s.troubles)
+	list := slices.Clone(s.troubles)
+	if s.unnoted != nil {
+		list = append(list, reason.Of(s.unnoted))
+	}
+	return list
 }
 
 // damagedLocked sets a damaged file aside and tells of it. Whoever reads goes on as if it had not been there.

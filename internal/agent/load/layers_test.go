@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -110,6 +111,27 @@ func hasText(t testing.TB, dir, text string) bool {
 		return err
 	}))
 	return found
+}
+
+// TestSecretsDoNotStay: a file from a Secret that leaves is deleted unless something else was said; others stay unless something was. The
+// key to it, which the host has no more then, is not needed for that.
+func TestSecretsDoNotStay(t *testing.T) {
+	st := open(t, t.TempDir())
+	said := func(name string, how declare.OnRemove) declare.Resource {
+		r := secretFile(name)
+		r.OnRemove = how
+		return r
+	}
+	takes(t, st, 1, vault{"k1": true}.open, layer(t, "NodeConfig/a", 1, seal("k1", password), said("unsaid", ""), said("kept", declare.OnRemoveKeep), said("restored", declare.OnRemoveRestore),
+		plainFile("f"), plainFile("stays")))
+	next := takes(t, st, 2, vault{}.open, layer(t, "NodeConfig/b", 1, nil, plainFile("stays")))
+	got := map[string]declare.OnRemove{}
+	for _, r := range next.Removals {
+		got[r.Title] = r.OnRemove
+	}
+	if want := map[string]declare.OnRemove{"file/unsaid": declare.OnRemoveDelete, "file/restored": declare.OnRemoveRestore}; !maps.Equal(got, want) {
+		t.Errorf("removed are %v, want %v", got, want)
+	}
 }
 
 func TestSecretIsOpenedInMemoryOnly(t *testing.T) {

@@ -120,6 +120,12 @@ func LastGood(st *store.Store, lookup declare.Lookup, lane Lane) (*State, error)
 	return d, d.compile(lane)
 }
 
+// Nothing is the state of a host that was never told anything, or nothing that can be enforced. Committing it changes nothing.
+func Nothing(lookup declare.Lookup, lane Lane) (*State, error) {
+	d := &State{Lookup: lookup}
+	return d, d.compile(lane)
+}
+
 // leave finds what is active and not declared any more.
 func (d *State) leave(st *store.Store) error {
 	stays := make(map[declare.Claim]bool, len(d.claims))

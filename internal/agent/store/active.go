@@ -271,16 +271,16 @@ func (s *Store) SetActive(root converge.Digest, entries []Entry) error {
 		_, err = write(s.root, activeName, activeChunks(root, entries, refs))
 	}
 	if err != nil {
-		return s.unwritable("write", activeName, err)
+		return s.unwritableLocked("write", activeName, err)
 	}
 	f, err := os.Open(s.path(activeName))
 	if err != nil {
-		return s.unwritable("open", activeName, err)
+		return s.unwritableLocked("open", activeName, err)
 	}
 	info, err := f.Stat()
 	if err != nil {
 		f.Close()
-		return s.unwritable("open", activeName, err)
+		return s.unwritableLocked("open", activeName, err)
 	}
 	s.active.swap(root, refs, f, info)
 	if err := s.commitLocked(s.ledger.forget(s.strangersLocked()), false); err != nil {

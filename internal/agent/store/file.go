@@ -179,7 +179,7 @@ func (s *Store) replace(name string, file []byte) error {
 	if err == nil {
 		err = replace(s.root, name, bytes.NewReader(file), int64(len(file)))
 	}
-	return s.unwritable("write", name, err)
+	return s.unwritableLocked("write", name, err)
 }
 
 // tooLarge refuses what is more than a limit in bytes.

@@ -75,7 +75,10 @@ func (s *Store) Append(h Happening) error {
 	if err == nil {
 		err = s.history.append(h)
 	}
-	return s.unwritable("write", historyName, err)
+	if err != nil {
+		err = unwritable("write", s.path(historyName), err)
+	}
+	return err
 }
 
 // History returns what happened to a subject, newest first, at most limit of it; limit 0 is all. The subject is a claim, the

@@ -72,16 +72,18 @@ func (s *Store) loadJournal(now time.Time, at host.Stamp) error {
 		if !errors.Is(err, fs.ErrNotExist) {
 			s.damaged(journalName, err, now)
 		}
-		return s.unwritable("write", journalName, s.rewriteLocked())
+		// What cannot be written now is in memory, and nothing can be promised until it is written: see presentLocked.
+		_ = s.unwritableLocked("write", journalName, s.rewriteLocked())
+		return nil
 	}
 	if err := s.openJournal(size); err != nil {
-		return s.unwritable("open", journalName, err)
+		return s.unwritableLocked("open", journalName, err)
 	}
 	if len(settled) > 0 {
 		if err := s.appendLocked(settled, true); err != nil {
 			// It is settled in memory, and will be again at the next start.
 			s.journal.stale = true
-			s.troubleLocked(reason.Of(s.unwritable("write", journalName, err)))
+			_ = s.unwritableLocked("write", journalName, err)
 		}
 	}
 	return nil
@@ -166,7 +168,7 @@ func (s *Store) commitLocked(events []event, durable bool) error {
 	}
 	if err != nil {
 		s.journal.stale = true
-		return s.unwritable("write", journalName, err)
+		return s.unwritableLocked("write", journalName, err)
 	}
 	s.compactLocked()
 	return nil
@@ -220,6 +222,26 @@ func (s *Store) syncLocked() error {
 	return nil
 }
 
+// noteBytes is room for the notes about one thing that is done.
+const noteBytes = 4096
+
+// Ready says whether what is done next can be noted. Then everything before it is durable, and there is room for the note.
+func (s *Store) Ready() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	err := s.presentLocked()
+	if err == nil {
+		err = s.flushLocked()
+	}
+	if err == nil {
+		err = unix.Fallocate(int(s.journal.file.Fd()), unix.FALLOC_FL_KEEP_SIZE, s.journal.size, noteBytes)
+	}
+	if errors.Is(err, unix.EOPNOTSUPP) {
+		err = nil // of a file system that cannot keep room free
+	}
+	return s.unwritableLocked("write", journalName, err)
+}
+
 // flushLocked makes everything that the ledger has durable.
 func (s *Store) flushLocked() error {
 	if s.journal.stale {
@@ -244,7 +266,7 @@ func (s *Store) compactLocked() {
 		return
 	}
 	if err := s.rewriteLocked(); err != nil {
-		s.troubleLocked(reason.Of(s.unwritable("compact", journalName, err)))
+		_ = s.unwritableLocked("compact", journalName, err)
 	}
 }
 
@@ -278,6 +300,7 @@ func (s *Store) rebuildLocked() error {
 		s.root.Close()
 		s.lock, s.root = l, root
 	}
+	deleted := s.journal.info != nil // rather than never written, for want of room
 	// The journal comes last: as long as it is missing, this is tried again.
 	if err := s.active.rewrite(s.root, s.path(activeName)); err != nil {
 		return err
@@ -285,17 +308,20 @@ func (s *Store) rebuildLocked() error {
 	if err := s.rewriteLocked(); err != nil {
 		return err
 	}
-	s.troubleLocked(rebuilt(s.dir))
+	if deleted {
+		s.troubleLocked(rebuilt(s.dir))
+	}
 	return nil
 }
 
 // path is the path of an entry of the directory.
 func (s *Store) path(name string) string { return filepath.Join(s.dir, name) }
 
-// unwritable is the error of writing a file of the directory; nil stays nil.
-func (s *Store) unwritable(what, name string, err error) error {
-	if err == nil {
-		return nil
+// unwritableLocked is the error of writing a file of the directory; nil stays nil. The last one is a trouble until something can be written.
+func (s *Store) unwritableLocked(what, name string, err error) error {
+	if err != nil {
+		err = unwritable(what, s.path(name), err)
 	}
-	return unwritable(what, s.path(name), err)
+	s.unwrote = reason.Of(err)
+	return err
 }

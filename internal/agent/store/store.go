@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -34,6 +35,7 @@ type Store struct {
 	journal  journal
 	ledger   ledger
 	troubles []*reason.Error
+	unwrote  *reason.Error // why a file could not be written last; nil where it could
 }
 
 var (
@@ -200,7 +202,7 @@ func (s *Store) Close() error {
 	if s.journal.file != nil {
 		// Where the directory was deleted there is nothing to keep, and somebody else's must not be written in.
 		if inPlace(s.path(lockName), s.lock.info) && inPlace(s.path(journalName), s.journal.info) {
-			errs = append(errs, s.unwritable("write", journalName, s.flushLocked()))
+			errs = append(errs, s.unwritableLocked("write", journalName, s.flushLocked()))
 		}
 		errs = append(errs, s.journal.file.Close())
 		s.journal.file = nil
@@ -217,11 +219,21 @@ func (s *Store) Close() error {
 }
 
 // Troubles returns what was found wrong with the state directory, oldest first; an old trouble that came again counts as
-// new.
+// new. The last one is why it cannot be written at the moment.
 func (s *Store) Troubles() []*reason.Error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return slices.Clone(s.troubles)
+	list := slices.Clone(s.troubles)
+	if s.unwrote != nil {
+		list = append(list, s.unwrote)
+	}
+	return list
+}
+
+// Writes reports whether an error is of writing one of the files of the store.
+func (s *Store) Writes(e *reason.Error) bool {
+	names := []string{activeName, journalName, convergedName, reportName, historyName}
+	return e.Code == reason.StateUnwritable && slices.ContainsFunc(names, func(name string) bool { return strings.Contains(e.Doing, disk.Shown(s.path(name))) })
 }
 
 func (s *Store) troubleLocked(e *reason.Error) {

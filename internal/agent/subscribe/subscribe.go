@@ -326,10 +326,18 @@ func (s *Subscriptions) Writer(watches []host.Watch) string {
 		}
 		dir, name := filepath.Split(w.Name)
 		if by, known := s.writers.Last(strings.TrimSuffix(dir, "/"), name); known {
-			return fmt.Sprintf("uid %d, pid %d (%s)", by.UID, by.PID, by.Comm)
+			return writerText(by)
 		}
 	}
 	return ""
+}
+
+// writerText names a writer for people. Of one that had ended before anybody could look, its number is all that is known.
+func writerText(by watch.Writer) string {
+	if by.Comm == "" {
+		return fmt.Sprintf("pid %d, which had ended at once", by.PID)
+	}
+	return fmt.Sprintf("uid %d, pid %d (%s)", by.UID, by.PID, by.Comm)
 }
 
 // watchers lists the watchers, one or two.

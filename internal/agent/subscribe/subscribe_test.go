@@ -97,7 +97,7 @@ func listen(t *testing.T, s *Subscriptions) {
 // hear takes news until enough says that what was waited for is there, and returns the vertices that were touched by all.
 func hear(t *testing.T, s *Subscriptions, enough func(News, []converge.ID) bool) []converge.ID {
 	t.Helper()
-	deadline := time.After(10 * time.Second)
+	deadline := time.After(time.Minute)
 	var touched []converge.ID
 	for {
 		select {
@@ -320,3 +320,13 @@ type broken struct{ err error }
 
 func (b broken) Watch(context.Context, []string) error          { return b.err }
 func (b broken) Run(context.Context, func(systemd.Event)) error { return b.err }
+
+// A process that has ended leaves its number: of the user nothing is known then, and nothing is said.
+func TestWriterText(t *testing.T) {
+	if got, want := writerText(watch.Writer{PID: 7, UID: 1000, Comm: "vim"}), "uid 1000, pid 7 (vim)"; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+	if got, want := writerText(watch.Writer{PID: 7}), "pid 7, which had ended at once"; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+}

@@ -90,6 +90,12 @@ func decide(h host, node *v1alpha1.Node, s shown) (step, error) {
 		if node.Status.Identity.Key == h.key {
 			differs = errors.New("the host that has joined as that node has the same key, and another sealing key")
 		}
+		if node.Spec.RejectedKey == h.key {
+			return refuse, &reason.Error{
+				Code: reason.NameTaken, Doing: "join as node " + h.name, Cause: fmt.Errorf("%w; somebody has rejected it", differs),
+				Hint: "give it another name: `tako-agent join --name NAME`",
+			}
+		}
 		return note, &reason.Error{
 			Code: reason.NameTaken, Doing: "join as node " + h.name, Cause: differs,
 			Hint: fmt.Sprintf("if this machine is to take its place: `tako node approve %s`, then join again; otherwise give it another name: `tako-agent join --name NAME`", h.name),

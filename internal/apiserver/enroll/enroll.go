@@ -116,9 +116,10 @@ func (nobody) Joined(Attempt) {}
 type Members struct {
 	opts     Options
 	index    *index
-	failures *failures
-	counting chan struct{} // holds one while a use is counted: only other servers get into the way of that then
-	asking   chan struct{} // holds one for each question that Identify has for the store
+	failures *failures[netip.Addr] // by site
+	again    *failures[string]     // certificates for who a host is already, by its key
+	counting chan struct{}         // holds one while a use is counted: only other servers get into the way of that then
+	asking   chan struct{}         // holds one for each question that Identify has for the store
 }
 
 var _ server.Members = (*Members)(nil)
@@ -132,7 +133,7 @@ func New(o Options) (*Members, error) {
 	if err := o.validate(); err != nil {
 		return nil, err
 	}
-	return &Members{opts: o, index: newIndex(), failures: newFailures(), counting: make(chan struct{}, 1), asking: make(chan struct{}, askingMax)}, nil
+	return &Members{opts: o, index: newIndex(), failures: newFailures[netip.Addr](), again: newFailures[string](), counting: make(chan struct{}, 1), asking: make(chan struct{}, askingMax)}, nil
 }
 
 // Run follows the Nodes until the context ends.

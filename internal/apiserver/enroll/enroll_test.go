@@ -149,9 +149,22 @@ func testReplaced(t *testing.T, f *fleet) {
 	}
 	f.shift = 0
 	n := f.node("p-1")
+	n.Spec.RejectedKey = asked.Key
+	f.must(f.store.local.Update(t.Context(), n))
+	if n = f.node("p-1"); n.Status.JoinRequest != nil || n.Status.Identity == nil {
+		t.Errorf("after it was rejected a person sees %+v, and the node is %+v", n.Status.JoinRequest, n.Status.Identity)
+	}
+	f.refuses("the rejected one", fresh.request(t, "p-1", token), reason.NameTaken, "rejected")
+	if n = f.node("p-1"); n.Status.JoinRequest != nil {
+		t.Errorf("it was rejected, and is shown again: %+v", n.Status.JoinRequest)
+	}
+	f.refuses("a third one", newArm().request(t, "p-1", token), reason.NameTaken)
+	if n = f.node("p-1"); n.Status.JoinRequest == nil || n.Status.JoinRequest.Key == asked.Key {
+		t.Errorf("a third one is not shown: %+v", n.Status.JoinRequest)
+	}
 	n.Status.AppliedHead, n.Status.Agent = &v1alpha1.AppliedHead{Epoch: 1, Version: 1 << 60}, &v1alpha1.NodeAgent{Session: "old"}
 	f.must(f.store.local.UpdateStatus(t.Context(), n))
-	n.Spec.ApprovedKey = asked.Key
+	n.Spec.ApprovedKey, n.Spec.RejectedKey = asked.Key, ""
 	f.must(f.store.local.Update(t.Context(), n))
 	cert, after := f.joins(fresh, "p-1", "")
 	if after.UID != before.UID || f.last().Outcome != OutcomeReplaced {
@@ -244,8 +257,8 @@ func testDeleted(t *testing.T, f *fleet) {
 		return reason.Is(err, reason.IdentityGone)
 	})
 	f.opts.Objects = nil
-	if _, err := f.Identify(cert); !reason.Is(err, reason.IdentityGone) {
-		t.Errorf("without the store: %v", err)
+	if who, err := f.Identify(cert); !reason.Is(err, reason.IdentityGone) || who.Name != "d-1" || who.UID != string(uid) {
+		t.Errorf("without the store: %+v, %v", who, err)
 	}
 	f.opts.Objects = f.store.local
 	// The same machine with the same key joins again, as another node.
@@ -307,5 +320,22 @@ func testRate(t *testing.T, f *fleet) {
 	}
 	if _, err := f.Join(t.Context(), netip.MustParseAddr("192.0.2.8"), r); err != nil {
 		t.Errorf("from elsewhere: %v", err)
+	}
+	// A host that has joined, and joins again in a loop, from wherever it likes: each time would be a certificate, and a line in the audit log.
+	again := 0
+	for i := range 2 * failuresAtOnce {
+		from := netip.AddrFrom4([4]byte{198, 51, 100, byte(i)})
+		if _, err = f.Join(t.Context(), from, r); err == nil {
+			again++
+		} else if e := reason.Of(err); e.Code != reason.RateLimited || e.After <= 0 {
+			t.Error(err)
+		}
+	}
+	if again < failuresAtOnce || again == 2*failuresAtOnce {
+		t.Errorf("%d certificates are given again, the last time with %v", again, err)
+	}
+	other := newArm().request(t, "q-2", f.token("q-two", v1alpha1.JoinToken{}).Token)
+	if _, err := f.Join(t.Context(), netip.MustParseAddr("192.0.2.9"), other); err != nil {
+		t.Errorf("another host: %v", err)
 	}
 }

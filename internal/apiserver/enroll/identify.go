@@ -19,7 +19,7 @@ import (
 const askMax = 2 * time.Second
 
 // Identify says whose certificate that is. Errors: CertificateRefused when it is not a node's of this cluster, IdentityGone when the
-// node is gone or has another key by now, StoreUnreachable when that cannot be found out.
+// node is gone or has another key by now, StoreUnreachable when that cannot be found out; with these two it says whose it was.
 func (m *Members) Identify(cert *x509.Certificate) (server.Identity, error) {
 	shown, err := trust.ParseNode(cert)
 	if err != nil {
@@ -34,7 +34,7 @@ func (m *Members) Identify(cert *x509.Certificate) (server.Identity, error) {
 	case known == member{name: who.Name, key: who.Key}:
 		return who, nil
 	case gone:
-		return server.Identity{}, unknown(who)
+		return who, unknown(who)
 	}
 	return who, m.ask(who)
 }
@@ -70,7 +70,7 @@ func is(node *v1alpha1.Node, who server.Identity) bool {
 func unknown(who server.Identity) error {
 	return &reason.Error{
 		Code: reason.IdentityGone, Doing: "identify node " + who.Name, Cause: errors.New("the node was deleted, or another host has joined as it"),
-		Hint: "to have this host in the fleet, join it again with a line of `tako token create join`",
+		Hint: "to have this host in the fleet, stop its agent, move the folder identity of its state directory away, and join it again with a line of `tako token create join`; see TK1031",
 	}
 }
 

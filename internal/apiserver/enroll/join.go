@@ -35,7 +35,7 @@ func (m *Members) Join(ctx context.Context, from netip.Addr, r wire.JoinRequest)
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), joinMax)
 	defer cancel()
 	from = from.Unmap()
-	if wait := m.failures.wait(from, m.opts.Now()); wait > 0 {
+	if wait := m.failures.wait(site(from), m.opts.Now()); wait > 0 {
 		// Not in the audit log: those that have led to this are.
 		return wire.Credentials{}, &reason.Error{Code: reason.RateLimited, Doing: "join", Cause: errors.New("too many attempts from this address have failed"), After: wait}
 	}
@@ -44,7 +44,7 @@ func (m *Members) Join(ctx context.Context, from netip.Addr, r wire.JoinRequest)
 	if e := reason.Of(err); e != nil {
 		a.Code, a.Reason = e.Code, e.Error()
 		if e.Code != reason.StoreUnreachable && e.Code != reason.InternalFault {
-			m.failures.note(from, m.opts.Now())
+			m.failures.note(site(from), m.opts.Now())
 		}
 	}
 	m.opts.Audit.Joined(a)
@@ -88,6 +88,10 @@ func (m *Members) enter(ctx context.Context, h host, s shown, a *Attempt) (node 
 		do, refusal := decide(h, node, s)
 		switch do {
 		case give:
+			if wait := m.again.wait(h.key, m.opts.Now()); wait > 0 {
+				return nil, &reason.Error{Code: reason.RateLimited, Doing: "join as node " + h.name, Cause: errors.New("this host has joined already, and was told so several times"), After: wait}
+			}
+			m.again.note(h.key, m.opts.Now())
 			a.Outcome = OutcomeAgain
 			return node, nil
 		case replace:
@@ -152,7 +156,7 @@ func (m *Members) identify(ctx context.Context, node *v1alpha1.Node, h host, t *
 	}
 	node.Status.JoinRequest = nil
 	// What the host before has said of itself says nothing of this one.
-	node.Status.AppliedHead, node.Status.Verdict, node.Status.Problems, node.Status.Agent = nil, nil, nil, nil
+	node.Status.AppliedHead, node.Status.Verdict, node.Status.Problems, node.Status.Disbelieved, node.Status.Agent = nil, nil, nil, nil, nil
 	return m.written("make a host node "+h.name, m.opts.Objects.UpdateStatus(ctx, node))
 }
 

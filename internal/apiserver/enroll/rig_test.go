@@ -236,7 +236,7 @@ func (f *fleet) refuses(what string, r wire.JoinRequest, code reason.Code, words
 	if a := f.last(); a.Outcome != OutcomeRefused || a.Code != code || a.Reason == "" || a.From != home {
 		f.t.Errorf("%s: the audit log has %+v", what, a)
 	}
-	f.failures = newFailures()
+	f.failures = newFailures[netip.Addr]()
 }
 
 func (f *fleet) eventually(what string, is func() bool) {

@@ -170,6 +170,7 @@ func GetOpenAPIDefinitions(ref common.ReferenceCallback) map[string]common.OpenA
 		v1alpha1.ClusterRevision{}.OpenAPIModelName():                          schema_takodev_tako_api_v1alpha1_ClusterRevision(ref),
 		v1alpha1.ClusterRevisionList{}.OpenAPIModelName():                      schema_takodev_tako_api_v1alpha1_ClusterRevisionList(ref),
 		v1alpha1.ConfigConflict{}.OpenAPIModelName():                           schema_takodev_tako_api_v1alpha1_ConfigConflict(ref),
+		v1alpha1.Disbelieved{}.OpenAPIModelName():                              schema_takodev_tako_api_v1alpha1_Disbelieved(ref),
 		v1alpha1.JoinRequest{}.OpenAPIModelName():                              schema_takodev_tako_api_v1alpha1_JoinRequest(ref),
 		v1alpha1.JoinToken{}.OpenAPIModelName():                                schema_takodev_tako_api_v1alpha1_JoinToken(ref),
 		v1alpha1.Node{}.OpenAPIModelName():                                     schema_takodev_tako_api_v1alpha1_Node(ref),
@@ -7648,6 +7649,47 @@ func schema_takodev_tako_api_v1alpha1_ConfigConflict(ref common.ReferenceCallbac
 	}
 }
 
+func schema_takodev_tako_api_v1alpha1_Disbelieved(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "Disbelieved counts, since the agent was installed, what it was sent and did not believe: it has done nothing with it.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"forged": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Forged counts signed states with a wrong signature, or for somebody else.",
+							Type:        []string{"integer"},
+							Format:      "int64",
+						},
+					},
+					"old": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Old counts signed states that are older than what the host had.",
+							Type:        []string{"integer"},
+							Format:      "int64",
+						},
+					},
+					"equivocation": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Equivocation counts signed states that say something else under the same version.",
+							Type:        []string{"integer"},
+							Format:      "int64",
+						},
+					},
+					"content": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Content counts parts of a state that are not what was asked for.",
+							Type:        []string{"integer"},
+							Format:      "int64",
+						},
+					},
+				},
+			},
+		},
+	}
+}
+
 func schema_takodev_tako_api_v1alpha1_JoinRequest(ref common.ReferenceCallback) common.OpenAPIDefinition {
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
@@ -8219,6 +8261,13 @@ func schema_takodev_tako_api_v1alpha1_NodeSpec(ref common.ReferenceCallback) com
 							Format:      "",
 						},
 					},
+					"rejectedKey": {
+						SchemaProps: spec.SchemaProps{
+							Description: "RejectedKey ends the status's joinRequest of the host that has this key. What it asks for later is refused as before, and not shown any more. Left out or changed, it is shown again when it asks.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
 					"allowDeletions": {
 						SchemaProps: spec.SchemaProps{
 							Description: "AllowDeletions is the root of a state that was withheld because it deletes much, as the status's verdict names it: with it, the host may go there.",
@@ -8320,6 +8369,12 @@ func schema_takodev_tako_api_v1alpha1_NodeStatus(ref common.ReferenceCallback) c
 							Format:      "int32",
 						},
 					},
+					"disbelieved": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Disbelieved counts what the host was sent and did not believe. Left out while it is nothing.",
+							Ref:         ref(v1alpha1.Disbelieved{}.OpenAPIModelName()),
+						},
+					},
 					"agent": {
 						SchemaProps: spec.SchemaProps{
 							Description: "Agent is the program that was heard last.",
@@ -8334,7 +8389,7 @@ func schema_takodev_tako_api_v1alpha1_NodeStatus(ref common.ReferenceCallback) c
 					},
 					"joinRequest": {
 						SchemaProps: spec.SchemaProps{
-							Description: "JoinRequest waits for a person to decide, by spec.approvedKey: a host with another key wants to have the name of this node.",
+							Description: "JoinRequest waits for a person to decide, by spec.approvedKey or spec.rejectedKey: a host with another key wants to have the name of this node.",
 							Ref:         ref(v1alpha1.JoinRequest{}.OpenAPIModelName()),
 						},
 					},
@@ -8378,7 +8433,7 @@ func schema_takodev_tako_api_v1alpha1_NodeStatus(ref common.ReferenceCallback) c
 			},
 		},
 		Dependencies: []string{
-			resource.Quantity{}.OpenAPIModelName(), metav1.Condition{}.OpenAPIModelName(), metav1.Time{}.OpenAPIModelName(), v1alpha1.AppliedHead{}.OpenAPIModelName(), v1alpha1.JoinRequest{}.OpenAPIModelName(), v1alpha1.NodeAgent{}.OpenAPIModelName(), v1alpha1.NodeIdentity{}.OpenAPIModelName(), v1alpha1.PromiseCounts{}.OpenAPIModelName(), v1alpha1.ResourceProblem{}.OpenAPIModelName(), v1alpha1.Verdict{}.OpenAPIModelName()},
+			resource.Quantity{}.OpenAPIModelName(), metav1.Condition{}.OpenAPIModelName(), metav1.Time{}.OpenAPIModelName(), v1alpha1.AppliedHead{}.OpenAPIModelName(), v1alpha1.Disbelieved{}.OpenAPIModelName(), v1alpha1.JoinRequest{}.OpenAPIModelName(), v1alpha1.NodeAgent{}.OpenAPIModelName(), v1alpha1.NodeIdentity{}.OpenAPIModelName(), v1alpha1.PromiseCounts{}.OpenAPIModelName(), v1alpha1.ResourceProblem{}.OpenAPIModelName(), v1alpha1.Verdict{}.OpenAPIModelName()},
 	}
 }
 
@@ -10518,7 +10573,7 @@ func schema_takodev_tako_declare_Resource(ref common.ReferenceCallback) common.O
 					},
 					"onRemove": {
 						SchemaProps: spec.SchemaProps{
-							Description: "OnRemove says what happens when the resource leaves the declaration. Default keep.\n\nPossible enum values:\n - `\"delete\"` removes it.\n - `\"keep\"` leaves it as it is, unmanaged.\n - `\"restore\"` puts back what was there before tako first changed it.",
+							Description: "OnRemove says what happens when the resource leaves the declaration. Default keep; of a file with a content from a Secret, delete.\n\nPossible enum values:\n - `\"delete\"` removes it.\n - `\"keep\"` leaves it as it is, unmanaged.\n - `\"restore\"` puts back what was there before tako first changed it.",
 							Type:        []string{"string"},
 							Format:      "",
 							Enum:        []interface{}{"delete", "keep", "restore"},

@@ -30,9 +30,10 @@ const (
 )
 
 // Asker asks a host something, and returns its answer as it comes. Whoever reads it closes it; it ends with the context. The error
-// is a reason.Error: HostNotConnected, or what the host has against the question.
+// is a reason.Error: HostNotConnected, or what the host has against the question. uid is that of the Node: the host of an earlier one by
+// its name is not asked.
 type Asker interface {
-	Ask(ctx context.Context, node string, q wire.Question) (io.ReadCloser, error)
+	Ask(ctx context.Context, node, uid string, q wire.Question) (io.ReadCloser, error)
 }
 
 // questions are the subresources of a node that are questions to its host, and the forms of the answers.
@@ -68,9 +69,11 @@ func (*answers) NewConnectOptions() (runtime.Object, bool, string) { return nil,
 
 // Connect checks that there is such a node, and returns what asks its host.
 func (a *answers) Connect(ctx context.Context, name string, _ runtime.Object, responder rest.Responder) (http.Handler, error) {
-	if _, err := a.nodes.Get(ctx, name, &metav1.GetOptions{}); err != nil {
+	o, err := a.nodes.Get(ctx, name, &metav1.GetOptions{})
+	if err != nil {
 		return nil, err
 	}
+	node := o.(*v1alpha1.Node)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		q, err := readQuestion(a.what, r.URL.Query(), time.Now())
 		if err != nil {
@@ -79,7 +82,7 @@ func (a *answers) Connect(ctx context.Context, name string, _ runtime.Object, re
 		}
 		ctx, cancel := context.WithTimeout(r.Context(), askMax)
 		defer cancel()
-		if err := a.ask(ctx, name, q, w); err != nil {
+		if err := a.ask(ctx, node, q, w); err != nil {
 			responder.Error(err)
 		}
 	}), nil
@@ -117,11 +120,11 @@ func readQuestion(what string, query url.Values, now time.Time) (wire.Question, 
 
 // ask sends the answer of a host as it comes. The error is one of the API; after the first byte there is no other way left to tell of
 // one than to end the connection.
-func (a *answers) ask(ctx context.Context, node string, q wire.Question, w http.ResponseWriter) error {
+func (a *answers) ask(ctx context.Context, node *v1alpha1.Node, q wire.Question, w http.ResponseWriter) error {
 	if a.live.asker == nil {
 		return apierrors.NewServiceUnavailable("this server asks no hosts")
 	}
-	answer, err := a.live.asker.Ask(ctx, node, q)
+	answer, err := a.live.asker.Ask(ctx, node.Name, string(node.UID), q)
 	if err != nil {
 		return refused(err)
 	}

@@ -9,7 +9,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation/field"
-	"k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/apiserver/pkg/registry/rest"
 
 	"tako.dev/tako/api/v1alpha1"
@@ -78,7 +77,7 @@ var errDerived = errors.New("tako works it out from nodes and configs, and nobod
 
 // own refuses everybody but the server.
 func (s derivedStore) own(ctx context.Context, name string) error {
-	if who, known := request.UserFrom(ctx); known && who.GetName() == itself.Name {
+	if byItself(ctx) {
 		return nil
 	}
 	return apierrors.NewForbidden(s.kind.Resource(), name, errDerived)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strconv"
 
 	coordination "k8s.io/api/coordination/v1"
 	core "k8s.io/api/core/v1"
@@ -14,6 +15,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"tako.dev/tako/internal/fleet/exposed"
 )
 
 const (
@@ -92,7 +95,9 @@ func secrets() *Kind {
 	k.Columns = []Column{
 		{Name: "Type", Type: "string", Description: "what the keys mean", Value: func(o runtime.Object) any { return string(o.(*core.Secret).Type) }},
 		{Name: "Data", Type: "integer", Description: "number of keys", Value: func(o runtime.Object) any { return len(o.(*core.Secret).Data) }},
+		{Name: "Exposed", Type: "integer", Wide: true, Description: "number of keys with a value that a host could read which is none any more, or another", Value: exposedKeys},
 	}
+	k.Prepare = keepExposed
 	k.Default = func(o runtime.Object) {
 		s := o.(*core.Secret)
 		if s.Type == "" {
@@ -124,7 +129,10 @@ func secrets() *Kind {
 		}
 		return errs
 	}
-	k.Fields = func(o runtime.Object) fields.Set { return fields.Set{"type": string(o.(*core.Secret).Type)} }
+	k.Fields = func(o runtime.Object) fields.Set {
+		s := o.(*core.Secret)
+		return fields.Set{"type": string(s.Type), "exposed": strconv.FormatBool(s.Annotations[exposed.Annotation] != "")}
+	}
 	return k
 }
 

@@ -183,10 +183,11 @@ type host struct {
 	answer io.Reader
 	err    error
 	asked  wire.Question
+	uid    string
 }
 
-func (h *host) Ask(_ context.Context, node string, q wire.Question) (io.ReadCloser, error) {
-	if h.asked = q; node != "asked-1" {
+func (h *host) Ask(_ context.Context, node, uid string, q wire.Question) (io.ReadCloser, error) {
+	if h.asked, h.uid = q, uid; node != "asked-1" {
 		return nil, fmt.Errorf("asked %s", node)
 	}
 	return io.NopCloser(h.answer), h.err
@@ -203,7 +204,8 @@ func testAnswers(t *testing.T, objects *Registry) {
 	nodes := objects.Store(v1alpha1.Resource(v1alpha1.ResourceNodes))
 	ctx := request.WithNamespace(t.Context(), "")
 	node := &v1alpha1.Node{ObjectMeta: metav1.ObjectMeta{Name: "asked-1"}}
-	if _, err := nodes.Create(ctx, node, rest.ValidateAllObjectFunc, &metav1.CreateOptions{}); err != nil {
+	made, err := nodes.Create(ctx, node, rest.ValidateAllObjectFunc, &metav1.CreateOptions{})
+	if err != nil {
 		t.Fatal(err)
 	}
 	get := func(h Asker, what, name, query string) (*httptest.ResponseRecorder, error) {
@@ -222,6 +224,9 @@ func testAnswers(t *testing.T, objects *Registry) {
 	want := wire.Question{What: wire.AskLogs, Subject: "nginx.service", Lines: 9, Since: 60, Seconds: 30}
 	if err != nil || w.Code != http.StatusOK || w.Body.String() != "one\ntwo\n" || h.asked != want || w.Header().Get("Content-Type") != "text/plain; charset=utf-8" {
 		t.Errorf("%v: %+v, asked %+v", err, w, h.asked)
+	}
+	if uid := string(made.(*v1alpha1.Node).UID); uid == "" || h.uid != uid {
+		t.Errorf("asked is the host of node %q, and it is %q", h.uid, uid)
 	}
 	if w, err := get(&host{answer: strings.NewReader("")}, v1alpha1.NodeHistory, "asked-1", ""); err != nil || w.Code != http.StatusOK || w.Body.Len() != 0 {
 		t.Errorf("an empty answer: %v, %+v", err, w)

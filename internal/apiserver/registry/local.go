@@ -137,8 +137,17 @@ func (l *Local) kindOf(o runtime.Object) (*Kind, error) {
 	return nil, fmt.Errorf("%T is not stored here", o)
 }
 
-// itself is who writes.
-var itself = &user.DefaultInfo{Name: user.APIServerUser, Groups: []string{user.SystemPrivilegedGroup}}
+// itself is who writes. It is known by its address: somebody with the right to act as others may take its name, and never is this value.
+var itself = &user.DefaultInfo{Name: user.APIServerUser, Groups: []string{user.AllAuthenticated, user.SystemPrivilegedGroup}}
+
+// Itself is the server, as who makes requests to itself. Whoever is to be taken for it has to be this very value.
+func Itself() user.Info { return itself }
+
+// byItself reports whether a request is the server's own.
+func byItself(ctx context.Context) bool {
+	who, known := request.UserFrom(ctx)
+	return known && who == user.Info(itself)
+}
 
 // as is the context of a call of the server's own. The namespace is empty for what is in none.
 func as(ctx context.Context, namespace string) context.Context {

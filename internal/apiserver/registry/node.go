@@ -18,6 +18,7 @@ func nodes() *Kind {
 		Names{Plural: v1alpha1.ResourceNodes, Short: []string{"no"}, Categories: []string{category}})
 	// Who could write the sealing key of a host could have its secrets sealed to a key of his own.
 	k.HasStatus, k.SealedStatus = true, true
+	k.Prepare = func(_ context.Context, obj, _ runtime.Object) { dismissRejected(obj.(*v1alpha1.Node)) }
 	k.Columns = nodeColumns(func(o runtime.Object) *v1alpha1.Node { return o.(*v1alpha1.Node) })
 	k.Validate = func(_ context.Context, obj, old runtime.Object) field.ErrorList {
 		before, _ := old.(*v1alpha1.Node)
@@ -27,6 +28,13 @@ func nodes() *Kind {
 		return fields.Set{"spec.environment": o.(*v1alpha1.Node).Spec.Environment}
 	}
 	return k
+}
+
+// dismissRejected ends a request to join that a person does not want to see any more, with the very write that says so.
+func dismissRejected(n *v1alpha1.Node) {
+	if r := n.Status.JoinRequest; r != nil && r.Key == n.Spec.RejectedKey {
+		n.Status.JoinRequest = nil
+	}
 }
 
 func nodeColumns(node func(runtime.Object) *v1alpha1.Node) []Column {

@@ -60,7 +60,7 @@ func TestCells(t *testing.T) {
 		{"tokens", `{"spec":{"type":"user","user":{"name":"ann"},"expires":"2026-05-01T12:00:00+02:00"}}`, []any{"user", "ann", int32(0), "2026-05-01T10:00:00Z"}},
 		{"tokens", `{"spec":{"type":"join","join":{"pattern":"web-*"}},"status":{"uses":2}}`, []any{"join", "web-*", int32(2), "never"}},
 		{"tokens", `{"spec":{"type":"join","join":{"name":"web-1"}}}`, []any{"join", "web-1", int32(0), "never"}},
-		{"secrets", `{"type":"Opaque","data":{"a":"AA=="}}`, []any{"Opaque", 1}},
+		{"secrets", `{"type":"Opaque","data":{"a":"AA=="}}`, []any{"Opaque", 1, 0}},
 		{"configmaps", `{"data":{"a":"1"},"binaryData":{"b":"AA=="}}`, []any{2}},
 		{"events", `{"type":"Warning","reason":"Full","involvedObject":{"kind":"Node","name":"a"},"count":3,"message":"m"}`, []any{"<unknown>", "Warning", "Full", "Node/a", int32(3), "m"}},
 		{"rolebindings", `{"roleRef":{"kind":"Role","name":"r"},"subjects":[{"kind":"User","name":"a"},{"kind":"Group","name":"b"}]}`, []any{"Role/r", "User/a, Group/b"}},

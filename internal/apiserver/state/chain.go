@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"io/fs"
-	"runtime/debug"
 	"slices"
 	"time"
 
@@ -37,7 +36,7 @@ func Chain(ctx context.Context, etcd *clientv3.Client, d *Dir, keys *trust.Keys,
 	if err != nil {
 		return nil, false, err
 	}
-	c, err = trust.NewChain(trust.Genesis{Cluster: keys.Cluster(), CA: keys.CA(), Root: root, Heads: keys.Heads().Public()}, now, built())
+	c, err = trust.NewChain(trust.Genesis{Cluster: keys.Cluster(), CA: keys.CA(), Root: root, Heads: keys.Heads().Public()}, now, trust.Built())
 	if err != nil {
 		return nil, false, err
 	}
@@ -104,7 +103,7 @@ func decodeChain(b, sealedPin []byte, keys *trust.Keys) (*trust.Chain, error) {
 	if err != nil {
 		return nil, err
 	}
-	c, err := trust.Verify(documents, pin, built())
+	c, err := trust.Verify(documents, pin, trust.Built())
 	if e := new(reason.Error); errors.As(err, &e) {
 		e.Hint = notOurs
 		return nil, e
@@ -146,20 +145,4 @@ func writeChain(ctx context.Context, etcd *clientv3.Client, c *trust.Chain, revi
 		return &reason.Error{Code: reason.ConcurrentEdit, Doing: "store the trust documents", Hint: "somebody else has changed them: look again, then repeat"}
 	}
 	return nil
-}
-
-// built is when this program's source was committed, where the build noted it: no clock that says less is believed.
-func built() time.Time {
-	info, ok := debug.ReadBuildInfo()
-	if !ok {
-		return time.Time{}
-	}
-	for _, s := range info.Settings {
-		if s.Key == "vcs.time" {
-			if t, err := time.Parse(time.RFC3339, s.Value); err == nil {
-				return t
-			}
-		}
-	}
-	return time.Time{}
 }

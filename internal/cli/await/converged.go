@@ -2,6 +2,7 @@ package await
 
 import (
 	"fmt"
+	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -46,7 +47,12 @@ func lookConverged(object *unstructured.Unstructured) Verdict {
 	assigned := s.AssignedHead
 	if v := s.Verdict; v != nil && v.Version == assigned.Version {
 		switch v.Type {
-		case v1alpha1.VerdictRejected, v1alpha1.VerdictQuarantined, v1alpha1.VerdictWithheld:
+		case v1alpha1.VerdictWithheld:
+			if strings.TrimPrefix(v.Root, "sha256:") == n.Spec.AllowDeletions && v.Root != "" {
+				return Verdict{Pending, verdictWords(v) + "; it was allowed since"}
+			}
+			return Verdict{Stalled, verdictWords(v)}
+		case v1alpha1.VerdictRejected, v1alpha1.VerdictQuarantined:
 			return Verdict{Stalled, verdictWords(v)}
 		case v1alpha1.VerdictPartial:
 			return Verdict{Pending, problemWords(&n)}

@@ -37,7 +37,8 @@ func Object(object *unstructured.Unstructured, happened []Happening, now time.Ti
 		line("Generation", fmt.Sprint(generation))
 	}
 	writePairs(&b, "Labels", object.GetLabels())
-	writePairs(&b, "Annotations", object.GetAnnotations())
+	writePairs(&b, "Annotations", withoutExposed(object.GetAnnotations()))
+	writeExposed(&b, object, now)
 	for _, owner := range object.GetOwnerReferences() {
 		line("Owner", owner.Kind+"/"+owner.Name)
 	}

@@ -89,3 +89,13 @@ func TestObject(t *testing.T) {
 		t.Errorf("%v\n%s", err, text)
 	}
 }
+
+// TestExposed: who has had values of a Secret is written in words, and not once more as an annotation.
+func TestExposed(t *testing.T) {
+	now := time.Date(2026, 1, 2, 5, 0, 0, 0, time.UTC)
+	text, err := Object(object(t, `{"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "tls", "annotations": {"mine": "1",
+		"tako.dev/exposed": "[{\"node\":\"web-1\",\"uid\":\"u\",\"why\":\"was deleted\",\"at\":\"2026-01-02T04:00:00Z\",\"keys\":[\"a\",\"b\"]}]"}}}`), nil, now, present.Style{})
+	if err != nil || !strings.Contains(text, "Annotations:  mine=1\nExposed:      a, b, to node/web-1, which was deleted 2026-01-02T04:00:00Z (1h ago)\n") || strings.Contains(text, "uid") {
+		t.Errorf("%v\n%s", err, text)
+	}
+}

@@ -65,7 +65,9 @@ func (f *Fleet) OfNode(n *v1alpha1.Node) []Finding {
 		list = append(list, x)
 	}
 	if r := n.Status.JoinRequest; r != nil && r.Key != n.Spec.ApprovedKey {
-		add(Finding{Weight: Broken, What: "Join refused", Since: r.At, Text: "a host at " + r.From + " wants to join under this name and has another key: " + r.Key,
+		add(Finding{Weight: Broken, What: joinRefused, Since: r.At, Text: "a host at " + r.From + " wants to join under this name and has another key: " + r.Key,
+			Evidence: "it gets nothing as long as nobody approves it; approve it only if that key is of a host of yours, which then takes the place of this one;\n" +
+				"tako node reject " + n.Name + " dismisses it",
 			Next: "tako node approve " + n.Name})
 	}
 	if n.Status.Identity == nil {
@@ -80,6 +82,9 @@ func (f *Fleet) OfNode(n *v1alpha1.Node) []Finding {
 		add(x)
 	}
 	list = append(list, problemsOf(n, "")...)
+	if d := n.Status.Disbelieved; d != nil {
+		add(Finding{Weight: Note, What: "Disbelieved", Text: disbeliefText(d), Next: "tako events --for node/" + n.Name})
+	}
 	for i := range n.Spec.Holds {
 		h := &n.Spec.Holds[i]
 		add(Finding{Weight: Note, What: "Held", Text: holdText(h), Next: "tako resume " + subject})
@@ -116,6 +121,20 @@ func problemText(p *v1alpha1.ResourceProblem) string {
 	return text
 }
 
+// disbeliefText says what a host was sent that it has done nothing with.
+func disbeliefText(d *v1alpha1.Disbelieved) string {
+	var parts []string
+	for _, part := range []struct {
+		count int64
+		words string
+	}{{d.Forged, "forged states"}, {d.Old, "states older than its own"}, {d.Equivocation, "states that contradict another one"}, {d.Content, "parts that were not what it had asked for"}} {
+		if part.count > 0 {
+			parts = append(parts, fmt.Sprintf("%d %s", part.count, part.words))
+		}
+	}
+	return strings.Join(parts, ", ") + " were sent to it since its agent was installed, and changed nothing"
+}
+
 func holdText(h *v1alpha1.NodeHold) string {
 	return fmt.Sprintf("%s is looked at and not changed, by %s until %s: %s", cmp.Or(h.Resource, h.Config, "everything"), h.Owner, h.Until.UTC().Format(time.RFC3339), h.Reason)
 }
@@ -130,15 +149,23 @@ func weightOf(outcome string) Weight {
 	return Broken
 }
 
+// joinRefused is about another host than the one that is the node.
+const joinRefused = "Join refused"
+
 // ofConditions is whether the host is there, and whether it is the one that it says.
 func ofConditions(n *v1alpha1.Node) []Finding {
 	var list []Finding
 	if c := meta.FindStatusCondition(n.Status.Conditions, node.Ready); c != nil && c.Status != metav1.ConditionTrue && c.Reason != node.Cloned {
-		list = append(list, Finding{Weight: Unclear, What: "Unknown", Text: c.Reason + ": " + c.Message, Since: c.LastTransitionTime})
+		list = append(list, Finding{Weight: Unclear, What: "Unknown", Text: c.Reason + ": " + c.Message, Since: c.LastTransitionTime,
+			Next: "on " + n.Name + " itself: systemctl status tako-agent, and tako-agent status"})
 	}
 	for _, kind := range []string{node.Cloned, node.RollbackSuspected, node.Stale} {
 		if c := meta.FindStatusCondition(n.Status.Conditions, kind); c != nil && c.Status == metav1.ConditionTrue {
-			list = append(list, Finding{Weight: Broken, What: kind, Text: c.Message, Since: c.LastTransitionTime})
+			found := Finding{Weight: Broken, What: kind, Text: c.Message, Since: c.LastTransitionTime}
+			if c.Reason == node.ReasonStoreBehind {
+				found.Next = bumpEpoch
+			}
+			list = append(list, found)
 		}
 	}
 	return list
@@ -196,6 +223,9 @@ func (f *Fleet) OfConfig(c *Config) []Finding {
 	if stalled != nil && stalled.Status == metav1.ConditionTrue && (r == nil || rollout.Phase(r.Phase) != rollout.Halted) {
 		add(Finding{Weight: Broken, What: "Stalled", Text: stalled.Message, Code: codeIn(stalled.Reason), Since: stalled.LastTransitionTime})
 	}
+	if c.Spec.Rollout.Pause && r != nil && rollout.Phase(r.Phase) != rollout.Paused {
+		add(Finding{Weight: Note, What: "Paused", Text: "the next change waits until it is resumed", Next: "tako rollout resume " + subject})
+	}
 	if c.Spec.Rollout.Try != "" && r != nil && r.Target != "" {
 		add(Finding{Weight: Waiting, What: "Tried", Text: "hosts go back " + c.Spec.Rollout.Try + " after they took it up, unless it is confirmed",
 			Next: "tako rollout confirm " + subject})
@@ -219,7 +249,7 @@ func ofRollout(c *Config, r *v1alpha1.RolloutStatus) (Finding, bool) {
 	}
 	var evidence []string
 	for _, culprit := range r.Culprits {
-		evidence = append(evidence, strings.TrimSpace(fmt.Sprintf("node/%s: %s %s", culprit.Node, culprit.Code, culprit.Message)))
+		evidence = append(evidence, "node/"+culprit.Node+": "+strings.TrimSpace(culprit.Code+" "+culprit.Message))
 	}
 	x.Evidence = strings.Join(evidence, "\n")
 	switch rollout.Phase(r.Phase) {
@@ -227,6 +257,13 @@ func ofRollout(c *Config, r *v1alpha1.RolloutStatus) (Finding, bool) {
 		return x, false
 	case rollout.Halted:
 		x.Weight, x.Next = Broken, "tako rollout undo "+c.Argument()
+		if r.Proven == "" { // nothing to go back to
+			x.Next = "tako edit " + c.Argument()
+		}
+		if ofOtherValue(r) {
+			x.Text += "; a value that it takes from a Secret or a ConfigMap is another: put the old one back, and the hosts that have the new one get it"
+			x.Next = "tako why " + c.Argument()
+		}
 	case rollout.Paused:
 		x.Weight, x.Next = Note, "tako rollout resume "+c.Argument()
 	case rollout.Empty:
@@ -364,7 +401,7 @@ func (f *Fleet) About(ref remote.Ref) (title string, found []Finding, err error)
 		}
 	case v1alpha1.KindNodeConfig, v1alpha1.KindClusterNodeConfig:
 		if c := f.ConfigOf(ref); c != nil {
-			return c.Argument(), f.OfConfig(c), nil
+			return c.Argument(), sorted(slices.Concat(f.OfConfig(c), f.sharedBy(c), f.heldOf(c))), nil
 		}
 	case v1alpha1.KindRevision, v1alpha1.KindClusterRevision:
 		title, found = f.OfRevision(ref.Namespace, ref.Name)

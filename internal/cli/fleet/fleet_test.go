@@ -79,7 +79,7 @@ func TestWhatIsSaidOfANode(t *testing.T) {
 		}, "", "", ""},
 		"silent": {func(n *v1alpha1.Node) {
 			n.Status.Conditions = []metav1.Condition{condition(node.Ready, metav1.ConditionUnknown, node.ReasonAgentSilent, "two heartbeats unanswered")}
-		}, "Unknown", "AgentSilent: two heartbeats", ""},
+		}, "Unknown", "AgentSilent: two heartbeats", "on web-1 itself: systemctl status tako-agent, and tako-agent status"},
 		"cloned": {func(n *v1alpha1.Node) {
 			n.Status.Conditions = []metav1.Condition{condition(node.Ready, metav1.ConditionFalse, node.Cloned, "two"), condition(node.Cloned, metav1.ConditionTrue, node.ReasonTwoSessions, "two agents")}
 		}, "Cloned", "two agents", ""},
@@ -95,6 +95,8 @@ func TestWhatIsSaidOfANode(t *testing.T) {
 				{Resource: "service/b", Config: "NodeConfig/prod/web", Outcome: "blocked", Message: "waits for service/nginx"},
 				{Resource: "service/nginx", Config: "NodeConfig/prod/web", Outcome: "failed", Code: "TK0903", Message: "exit-code"}}
 		}, "Failed, Blocked", "service/nginx of NodeConfig/prod/web: exit-code", "tako why service/nginx --node web-1"},
+		"was lied to": {func(n *v1alpha1.Node) { n.Status.Disbelieved = &v1alpha1.Disbelieved{Forged: 2, Content: 1} },
+			"Disbelieved", "2 forged states, 1 parts that were not what it had asked for were sent to it", "tako events --for node/web-1"},
 		"held": {func(n *v1alpha1.Node) {
 			n.Spec.Holds = []v1alpha1.NodeHold{{Resource: "path:/etc/motd", Reason: "mine", Owner: "ann", Until: ago(-time.Hour)}}
 		}, "Held", "path:/etc/motd is looked at and not changed, by ann until 2026-03-04T16:00:00Z: mine", "tako resume node/web-1"},
@@ -126,8 +128,13 @@ func TestWhatIsSaidOfAConfig(t *testing.T) {
 		"complete":      {func(*Config) {}, "", "", ""},
 		"not looked at": {func(c *Config) { c.Meta.Generation = 3 }, "Not looked at", "", ""},
 		"halted":        {halted, "Halted", `node/web-1: TK0903 service/nginx: unknown directive "sendfil"`, "tako rollout undo nodeconfig/web -n prod"},
-		"paused":        {func(c *Config) { c.Status.Rollout.Phase = string(rollout.Paused) }, "Paused", "", "tako rollout resume nodeconfig/web -n prod"},
-		"rolling":       {func(c *Config) { c.Status.Rollout.Phase = string(rollout.Rolling) }, "Rolling", "", ""},
+		"halted, and nothing was before": {func(c *Config) { halted(c); c.Status.Rollout.Proven = "" }, "Halted", "node/web-1",
+			"tako edit nodeconfig/web -n prod"},
+		"waiting for a silent node": {func(c *Config) {
+			c.Status.Rollout.Phase, c.Status.Rollout.Culprits = string(rollout.Waiting), []v1alpha1.RolloutCulprit{{Node: "web-1", Message: "silent"}}
+		}, "Waiting", "node/web-1: silent", ""},
+		"paused":  {func(c *Config) { c.Status.Rollout.Phase = string(rollout.Paused) }, "Paused", "", "tako rollout resume nodeconfig/web -n prod"},
+		"rolling": {func(c *Config) { c.Status.Rollout.Phase = string(rollout.Rolling) }, "Rolling", "", ""},
 		"stalled for another reason": {func(c *Config) {
 			c.Status.Conditions = []metav1.Condition{condition(v1alpha1.ConditionStalled, metav1.ConditionTrue, "TK1070", "secret app has no key token")}
 		}, "Stalled", "", ""},
@@ -199,12 +206,16 @@ func TestPage(t *testing.T) {
 	}
 	want := `Nodes      4 · 1 as declared · 1 on the way · 1 not as declared · 1 unknown
 Configs    2 · 1 complete · 1 halted
-Resources  ✔ Kept 160 · ↻ Repaired 4 · ✗ Failed 1
+Resources  ✔ Kept 120 · ↻ Repaired 3 · ✗ Failed 1 · 41 unknown
 
 ✗ Failed       node/web-4: service/nginx of NodeConfig/prod/web: exit-code …
 ✗ Halted       nodeconfig/web -n prod: 0 of 2 nodes have web-2, 1 failed, 1 left; 1 node failed, and haltOnFailed is 1 (2m ago)
+✗ Join refused node/web-1: a host at 10.0.0.9 wants to join under this name and has another key: sha256:bb (1m ago)
 ? Unknown      node/web-3: HostGone: host or link are lost (14m ago)
 `
+	// That somebody else wants the name says nothing of the host that has it, and of what is not reached nobody knows how it is.
+	f.Nodes[0].Status.JoinRequest = &v1alpha1.JoinRequest{Key: "sha256:bb", From: "10.0.0.9", At: ago(time.Minute)}
+	f.Nodes[2].Status.Promises = v1alpha1.PromiseCounts{Unknown: 41}
 	s := f.Status()
 	got := s.Text(now, present.Style{})
 	if !strings.HasPrefix(got, want) {
@@ -216,6 +227,22 @@ Resources  ✔ Kept 160 · ↻ Repaired 4 · ✗ Failed 1
 	quiet := (&Fleet{Nodes: []v1alpha1.Node{aNode("web-1")}}).Status()
 	if text := quiet.Text(now, present.Style{}); !quiet.Healthy() || !strings.HasSuffix(text, "nothing needs attention\n") {
 		t.Errorf("a quiet fleet:\n%s", text)
+	}
+}
+
+// TestStoreBehindComesFirst: that the store may be an old copy is the first that a person reads, with what ends it.
+func TestStoreBehindComesFirst(t *testing.T) {
+	n := aNode("web-1", func(n *v1alpha1.Node) {
+		n.Status.Conditions = append(n.Status.Conditions, condition(node.RollbackSuspected, metav1.ConditionTrue, node.ReasonStoreBehind, "its host has accepted version 9"))
+	})
+	f := &Fleet{Nodes: []v1alpha1.Node{n, aNode("web-2")}}
+	s := f.Status()
+	want := "✗ The store of the server is older than what 1 nodes have: web-1. Nothing new is signed for them; what is declared may be an old copy\n  next: tako trust bump-epoch"
+	if text := s.Text(now, present.Style{}); s.Healthy() || !strings.HasPrefix(text, want) {
+		t.Errorf("healthy %v:\n%s", s.Healthy(), text)
+	}
+	if found := f.OfNode(&n); words(found) != "RollbackSuspected" || found[0].Next != bumpEpoch {
+		t.Errorf("%+v", found)
 	}
 }
 

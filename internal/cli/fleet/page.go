@@ -20,6 +20,8 @@ const attentionMax = 12
 
 // Status is the fleet on one page, for programs too.
 type Status struct {
+	// Store says that the server's store is not the one that hosts know; empty: nothing says so.
+	Store     string       `json:"store,omitempty"`
 	Nodes     NodeCounts   `json:"nodes"`
 	Configs   ConfigCounts `json:"configs"`
 	Resources Resources    `json:"resources"`
@@ -52,6 +54,7 @@ type Resources struct {
 	Kept     int64 `json:"kept"`
 	Repaired int64 `json:"repaired"`
 	Failed   int64 `json:"failed"`
+	Unknown  int64 `json:"unknown"` // of hosts that are not reached, or not looked at yet
 	Other    int64 `json:"other"`
 	Held     int64 `json:"held"`
 }
@@ -95,6 +98,10 @@ func (f *Fleet) Status() *Status {
 		s.Resources.add(n)
 		add(list)
 	}
+	s.Store = f.storeBehind()
+	for i := range f.Exposed {
+		add(f.OfSecret(&f.Exposed[i]))
+	}
 	sorted(s.Attention)
 	return s
 }
@@ -120,7 +127,7 @@ func (c *NodeCounts) count(n *v1alpha1.Node, list []Finding) {
 	ready := meta.FindStatusCondition(n.Status.Conditions, node.Ready)
 	heaviest := Note
 	for i := range list {
-		if list[i].Subject == "node/"+n.Name {
+		if list[i].Subject == "node/"+n.Name && list[i].What != joinRefused {
 			heaviest = max(heaviest, list[i].Weight)
 		}
 	}
@@ -141,7 +148,8 @@ func (r *Resources) add(n *v1alpha1.Node) {
 	r.Kept += int64(p.Kept)
 	r.Repaired += int64(p.Repaired)
 	r.Failed += int64(p.Failed)
-	r.Other += int64(p.Blocked) + int64(p.Deferred) + int64(p.Contended) + int64(p.NotApplicable) + int64(p.Unknown)
+	r.Other += int64(p.Blocked) + int64(p.Deferred) + int64(p.Contended) + int64(p.NotApplicable)
+	r.Unknown += int64(p.Unknown)
 	r.Held += int64(n.Status.Held)
 }
 
@@ -157,15 +165,22 @@ func (s *Status) Text(now time.Time, style present.Style) string {
 		}
 		fmt.Fprintf(&b, "%-11s%s\n", name, strings.Join(shown, " · "))
 	}
+	if s.Store != "" {
+		fmt.Fprintf(&b, "%s\n  next: %s\n", present.Escape(s.Store), bumpEpoch)
+	}
 	n, c, r := &s.Nodes, &s.Configs, &s.Resources
 	line("Nodes", fmt.Sprint(n.All), some(n.Converged, "as declared"), some(n.OnTheWay, "on the way"), some(n.Broken, "not as declared"), some(n.Unknown, "unknown"))
 	line("Configs", fmt.Sprint(c.All), some(c.Complete, "complete"), some(c.Rolling, "rolling out"), some(c.Halted, "halted"), some(c.Empty, "without nodes"))
 	line("Resources", outcome(reason.Kept, r.Kept, style), outcome(reason.Repaired, r.Repaired, style), outcome(reason.Failed, r.Failed, style),
-		some(int(r.Other), "other"), some(int(r.Held), "held"))
+		some(int(r.Unknown), "unknown"), some(int(r.Other), "other"), some(int(r.Held), "held"))
 	for _, kind := range s.Unseen {
 		fmt.Fprintf(&b, "! you may not see %s\n", kind)
 	}
 	if len(s.Attention) == 0 {
+		if len(s.Unseen) > 0 {
+			b.WriteString("nothing that you may see needs attention\n")
+			return b.String()
+		}
 		b.WriteString("nothing needs attention\n")
 		return b.String()
 	}

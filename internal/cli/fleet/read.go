@@ -26,6 +26,8 @@ type Fleet struct {
 	Configs     []Config          // by ID
 	Sources     []v1alpha1.Source // by namespace and name
 	Assignments map[string]*v1alpha1.Assignment
+	// Exposed are the Secrets that have values which a host could read that is none any more, or another.
+	Exposed []Secret
 	// Unseen are kinds that the reader may not see, in words.
 	Unseen []string
 }
@@ -51,33 +53,42 @@ func (c *Config) Argument() string {
 func (c *Config) Ref() remote.Ref { return c.ref }
 
 // Read asks for everything of a namespace, of all where it is empty; nodes and what is for the whole cluster always. A kind that may
-// not be seen is left out and said.
-func Read(ctx context.Context, server *remote.Server, namespace string) (*Fleet, error) {
+// not be seen is left out and said. Who may not see a kind in all namespaces sees what is in that of home, and is told so.
+func Read(ctx context.Context, server *remote.Server, namespace, home string) (*Fleet, error) {
 	f := &Fleet{Assignments: map[string]*v1alpha1.Assignment{}}
 	steps := []struct {
-		resource string
+		resource string // with its group
+		fields   string // selector
 		take     func(remote.Kind, *unstructured.Unstructured) error
 	}{
-		{v1alpha1.ResourceNodes, f.takeNode},
-		{v1alpha1.ResourceNodeConfigs, f.takeConfig},
-		{v1alpha1.ResourceClusterNodeConfigs, f.takeClusterConfig},
-		{v1alpha1.ResourceAssignments, f.takeAssignment},
-		{v1alpha1.ResourceSources, f.takeSource},
+		{v1alpha1.ResourceNodes + "." + v1alpha1.GroupName, "", f.takeNode},
+		{v1alpha1.ResourceNodeConfigs + "." + v1alpha1.GroupName, "", f.takeConfig},
+		{v1alpha1.ResourceClusterNodeConfigs + "." + v1alpha1.GroupName, "", f.takeClusterConfig},
+		{v1alpha1.ResourceAssignments + "." + v1alpha1.GroupName, "", f.takeAssignment},
+		{v1alpha1.ResourceSources + "." + v1alpha1.GroupName, "", f.takeSource},
+		{"secrets", "exposed=true", f.takeSecret},
 	}
 	for _, step := range steps {
-		kind, err := server.Find(ctx, step.resource+"."+v1alpha1.GroupName)
+		kind, err := server.Find(ctx, step.resource)
 		var unknown *remote.UnknownKind
-		if errors.As(err, &unknown) && step.resource == v1alpha1.ResourceSources {
+		if errors.As(err, &unknown) && strings.HasPrefix(step.resource, v1alpha1.ResourceSources+".") {
 			continue // an older server has none
 		}
 		if err != nil {
 			return nil, failure.Of(err, "ask which kinds there are")
 		}
-		query := remote.Query{Kind: kind}
+		query := remote.Query{Kind: kind, Fields: step.fields}
 		if kind.Namespaced {
 			query.Namespace = namespace
 		}
-		_, err = server.List(ctx, query, func(o *unstructured.Unstructured) error { return step.take(kind, o) })
+		take := func(o *unstructured.Unstructured) error { return step.take(kind, o) }
+		_, err = server.List(ctx, query, take)
+		if apierrors.IsForbidden(err) && kind.Namespaced && namespace == "" && home != "" {
+			query.Namespace = home
+			if _, err = server.List(ctx, query, take); err == nil {
+				f.Unseen = append(f.Unseen, kind.Resource+" outside of namespace "+home)
+			}
+		}
 		if err == nil {
 			continue
 		}
@@ -92,6 +103,22 @@ func Read(ctx context.Context, server *remote.Server, namespace string) (*Fleet,
 	})
 	slices.SortFunc(f.Configs, func(a, b Config) int { return cmp.Compare(a.ID, b.ID) })
 	return f, nil
+}
+
+// CheckNamespace is the error that there is no such namespace, which is a mistyped one as a rule; empty is none. Who may not see it is
+// told nothing.
+func (f *Fleet) CheckNamespace(ctx context.Context, server *remote.Server, name string) error {
+	if name == "" || slices.ContainsFunc(f.Configs, func(c Config) bool { return c.Meta.Namespace == name }) {
+		return nil
+	}
+	kind, err := server.Find(ctx, "namespaces")
+	if err != nil {
+		return failure.Of(err, "ask which kinds there are")
+	}
+	if _, err = server.Get(ctx, remote.Ref{Kind: kind, Name: name}); apierrors.IsNotFound(err) {
+		return failure.NotFound("show namespace "+name, "there is none", "tako get namespaces")
+	}
+	return nil
 }
 
 // Node finds a node by its name.

@@ -123,6 +123,10 @@ func Undo(ctx context.Context, server *remote.Server, c *Config, to string) (str
 		to = s.Proven
 	}
 	doing := "undo the rollout of " + c.ref.Long()
+	if s := c.Status.Rollout; s != nil && to == c.Status.Revision && ofOtherValue(s) {
+		return "", failure.Stalled(doing, "all hosts had converged on this revision; a value that it takes is another, and no revision brings that back",
+			"tako why "+c.Argument()+" names the value: put the old one back, and the hosts that have the new one get it")
+	}
 	if to == "" || to == c.Status.Revision {
 		return "", failure.Stalled(doing, "there is no earlier state that all hosts had converged on", "tako rollout history "+c.Argument()+" lists what there is; name one with --to-revision")
 	}

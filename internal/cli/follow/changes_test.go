@@ -72,7 +72,7 @@ func (v *told) Show(c Change) error {
 
 func (v *told) Flush() error { return nil }
 
-func play(t *testing.T, s *scene) *remote.Server {
+func play(t *testing.T, s http.Handler) *remote.Server {
 	t.Helper()
 	h := httptest.NewServer(s)
 	t.Cleanup(h.Close)

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"slices"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -41,6 +42,12 @@ func Wait(ctx context.Context, server *remote.Server, ref remote.Ref, goal await
 	return (&waiting{ref: ref, goal: goal}).wait(ctx, server)
 }
 
+// Converged is Wait for a node that is to converge. By itself a node says nothing of what was declared a moment ago: what was read says
+// whether it has that too.
+func Converged(ctx context.Context, server *remote.Server, ref remote.Ref, goal await.Goal, read *Declared) error {
+	return (&waiting{ref: ref, goal: goal, read: read}).wait(ctx, server)
+}
+
 // Gone waits until one object is gone; another one of its name counts as that. It returns what Wait does.
 func Gone(ctx context.Context, server *remote.Server, ref remote.Ref, uid types.UID) error {
 	return (&waiting{ref: ref, goal: await.Gone(), uid: uid}).wait(ctx, server)
@@ -71,6 +78,7 @@ type waiting struct {
 	ref  remote.Ref
 	goal await.Goal
 	uid  types.UID // of the object that is to go; empty before it was seen
+	read *Declared // of a node that is to converge: what is declared; nil otherwise
 	last await.Verdict
 	seen bool
 }
@@ -86,7 +94,7 @@ func (w *waiting) once(ctx context.Context, server *remote.Server) error {
 	if err != nil {
 		return err
 	}
-	if err := w.look(now); err != nil {
+	if err := w.look(ctx, now); err != nil {
 		return err
 	}
 	watching := ctx
@@ -99,7 +107,7 @@ func (w *waiting) once(ctx context.Context, server *remote.Server) error {
 		if t == remote.Deleted {
 			o = nil
 		}
-		return w.look(o)
+		return w.look(ctx, o)
 	})
 	if watching.Err() != nil && ctx.Err() == nil {
 		return errAgain
@@ -107,7 +115,7 @@ func (w *waiting) once(ctx context.Context, server *remote.Server) error {
 	return err
 }
 
-func (w *waiting) look(object *unstructured.Unstructured) error {
+func (w *waiting) look(ctx context.Context, object *unstructured.Unstructured) error {
 	if w.goal.Deletion() && object != nil {
 		if w.uid == "" {
 			w.uid = object.GetUID()
@@ -117,6 +125,12 @@ func (w *waiting) look(object *unstructured.Unstructured) error {
 		}
 	}
 	w.last = w.goal.Look(object)
+	if w.read != nil && object != nil && w.last.State != await.Pending {
+		var err error
+		if w.last, err = w.read.judge(ctx, w.ref, w.goal); err != nil {
+			return err
+		}
+	}
 	switch {
 	case w.last.State == await.Reached:
 		return errDone
@@ -135,7 +149,7 @@ func (w *waiting) look(object *unstructured.Unstructured) error {
 
 // more is a command that says more of the object.
 func (w *waiting) more() string {
-	if w.goal.Converged() || w.ref.Kind.Kind == v1alpha1.KindSource && w.ref.Kind.Group == v1alpha1.GroupName {
+	if k := w.ref.Kind; k.Group == v1alpha1.GroupName && slices.Contains([]string{v1alpha1.KindNode, v1alpha1.KindNodeConfig, v1alpha1.KindClusterNodeConfig, v1alpha1.KindSource}, k.Kind) {
 		return "tako why " + w.ref.Argument()
 	}
 	return "tako describe " + w.ref.Argument()

@@ -100,6 +100,7 @@ func refusal(changes []*Change, source *documents.Source) error {
 type batch struct {
 	namespaces map[string]bool
 	kinds      map[schema.GroupKind]newKind
+	roles      map[string]bool // and whatever else there is about rights, as Ref.Long says
 }
 
 // newKind is a kind that a CustomResourceDefinition among the documents defines.
@@ -109,7 +110,7 @@ type newKind struct {
 }
 
 func newBatch(list []documents.Document) batch {
-	b := batch{namespaces: map[string]bool{}, kinds: map[schema.GroupKind]newKind{}}
+	b := batch{namespaces: map[string]bool{}, kinds: map[schema.GroupKind]newKind{}, roles: map[string]bool{}}
 	for i := range list {
 		object := list[i].Object
 		switch list[i].Kind().GroupKind() {
@@ -137,6 +138,9 @@ func place(ctx context.Context, server *remote.Server, source *documents.Source,
 			return nil, b, err
 		}
 		changes[i] = c
+		if c.Ref.Kind.Group == rbacGroup {
+			b.roles[c.Ref.Long()] = true
+		}
 	}
 	return changes, b, nil
 }
@@ -205,10 +209,24 @@ func (c *Change) ask(ctx context.Context, server *remote.Server, options Options
 		c.faults, c.exit = c.document.Locate([]declare.Fault{*fault}), row.Exit
 		return nil
 	}
-	c.After, err = server.Apply(ctx, c.Ref, c.document.Object, remote.ApplyOptions{DryRun: true, Force: options.Force, Manager: options.Manager})
+	role, warning, err := c.roleIn(ctx, server, b)
+	if err != nil {
+		return failure.Of(err, "ask which kinds there are")
+	}
+	asking := ctx
+	if warning != "" {
+		asking = remote.WithoutWarning(ctx, warning)
+	}
+	c.After, err = server.Apply(asking, c.Ref, c.document.Object, remote.ApplyOptions{DryRun: true, Force: options.Force, Manager: options.Manager})
 	if apierrors.IsNotFound(err) && b.namespaces[c.Ref.Namespace] {
 		c.Unchecked = "its namespace is declared in the same run"
 		return nil
+	}
+	if apierrors.IsForbidden(err) && warning != "" {
+		if _, missing := server.Get(ctx, role); apierrors.IsNotFound(missing) { // nobody may give what is not there
+			c.Unchecked = "its role is declared in the same run"
+			return nil
+		}
 	}
 	if err != nil {
 		return c.refuse(ctx, server, err, "check "+c.Ref.Long())

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"strings"
 	"sync"
 	"time"
 
@@ -80,6 +81,14 @@ func New(config *rest.Config, options Options) (*Server, error) {
 	return &Server{client: client, discovery: discovery.NewDiscoveryClient(client), options: options}, nil
 }
 
+// unwarned is the key of how warnings begin that are not handed on.
+type unwarned struct{}
+
+// WithoutWarning is for requests of which it is known why the server warns so, and that it is not so for long.
+func WithoutWarning(ctx context.Context, start string) context.Context {
+	return context.WithValue(ctx, unwarned{}, start)
+}
+
 // warner hands the text of each warning on, once. Requests run at once.
 type warner struct {
 	warn func(text string)
@@ -89,8 +98,11 @@ type warner struct {
 }
 
 // HandleWarningHeaderWithContext is called for each Warning header of an answer. 299 is the only code of the API.
-func (w *warner) HandleWarningHeaderWithContext(_ context.Context, code int, _ string, text string) {
+func (w *warner) HandleWarningHeaderWithContext(ctx context.Context, code int, _ string, text string) {
 	if code != 299 || text == "" {
+		return
+	}
+	if start, ok := ctx.Value(unwarned{}).(string); ok && strings.HasPrefix(text, start) {
 		return
 	}
 	w.mutex.Lock()

@@ -2,6 +2,7 @@ package selection
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 
@@ -10,6 +11,7 @@ import (
 
 	"tako.dev/tako/internal/cli/failure"
 	"tako.dev/tako/internal/cli/remote"
+	"tako.dev/tako/internal/reason"
 )
 
 // Target is a kind and, if names are given, the objects of it that are meant.
@@ -74,6 +76,22 @@ func Parse(ctx context.Context, server *remote.Server, namespace string, args []
 		}
 	}
 	return list, nil
+}
+
+// Single reads the arguments of a command that is about one object. form is how that is written, for whoever wrote something else.
+func Single(ctx context.Context, server *remote.Server, namespace string, args []string, form string) (remote.Ref, error) {
+	const doing = "read the arguments"
+	list, err := Parse(ctx, server, namespace, args)
+	var unknown *failure.Error
+	switch {
+	case errors.As(err, &unknown) && unknown.Code == reason.UnknownKind && len(args) == 1 && !strings.Contains(args[0], "/"):
+		return remote.Ref{}, failure.Usage(doing, fmt.Sprintf("%q says no kind", args[0]), "write "+form)
+	case err != nil:
+		return remote.Ref{}, err
+	case len(list) != 1 || len(list[0].Names) != 1:
+		return remote.Ref{}, failure.Usage(doing, "exactly one object is meant", "write "+form)
+	}
+	return list[0].Refs()[0], nil
 }
 
 func slashed(ctx context.Context, server *remote.Server, namespace string, args []string) ([]Target, error) {

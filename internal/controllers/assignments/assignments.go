@@ -42,6 +42,8 @@ type Layers interface {
 	At(config string, root catalog.Digest) (*layers.Layer, bool)
 	// WrapFor seals a key to a node.
 	WrapFor(to layers.Recipient, key layers.KeyUse) ([]byte, error)
+	// KeyID names the key to a value of a Secret.
+	KeyID(secretUID, key string, value []byte) string
 }
 
 // Changes tells which configs have other layers than before. *layers.Changes is one.

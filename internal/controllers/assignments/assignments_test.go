@@ -213,6 +213,12 @@ func TestConsentToOneState(t *testing.T) {
 		return unless(r.assignment("a").Spec.AllowDeletions == 100, fmt.Sprint(r.assignment("a").Spec))
 	})
 	r.settles("qa", "web", two, "Complete")
+	// What the Node says is of a state that is past: it is no consent to the next one.
+	three := r.declare("qa", "web", "three", allAtOnce)
+	r.settles("qa", "web", three, "Complete")
+	if a := r.assignment("a"); a.Spec.AllowDeletions != 0 || !slices.Contains(r.assigned("a"), three) {
+		t.Errorf("the next state may delete %d %%: %+v", a.Spec.AllowDeletions, a.Spec)
+	}
 }
 
 func unless(ok bool, words string) string {
@@ -515,6 +521,37 @@ func TestHostThatLostWhatIsGone(t *testing.T) {
 		g.enforce = nil
 	}
 	r.settles("qa", "web", one, "Complete")
+}
+
+// A host that is busy with one config is not on the way again with its others: nothing is told of these, also where it has joined after they
+// were proven.
+func TestBusyHostOpensNoRollout(t *testing.T) {
+	r := newRig(t)
+	r.join("n0", "qa")
+	quiet := r.declare("qa", "quiet", "one", allAtOnce)
+	r.settles("qa", "quiet", quiet, "Complete")
+	r.join("n1", "qa")
+	r.eventually("n1 has it", func() string { return unless(len(r.assigned("n1")) == 1, "not yet") })
+	r.settles("qa", "quiet", quiet, "Complete")
+	since := r.config("qa", "quiet").Status.Rollout.Since
+	r.recorder.reset()
+	r.busy.Store(true)
+	for round := range 3 {
+		slow := r.declare("qa", "slow", fmt.Sprint(round), allAtOnce)
+		r.eventually("it is busy", func() string {
+			s := r.config("qa", "slow").Status.Rollout
+			return unless(s != nil && s.Target == slow && s.OnTheWay == 2, fmt.Sprintf("%+v", s))
+		})
+		if s := r.config("qa", "quiet").Status.Rollout; s.Phase != "Complete" || s.Done != 2 || s.OnTheWay != 0 {
+			t.Errorf("round %d: %+v", round, s)
+		}
+		r.busy.Store(false)
+		r.settles("qa", "slow", slow, "Complete")
+		r.busy.Store(true)
+	}
+	if r.recorder.about("quiet") || r.config("qa", "quiet").Status.Rollout.Since != since {
+		t.Errorf("told of the other one: %v", r.recorder.all)
+	}
 }
 
 // Two configs that give up what the other takes change together on each node, and within the bounds of both.

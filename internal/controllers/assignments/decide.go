@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"tako.dev/tako/api/v1alpha1"
 	"tako.dev/tako/internal/catalog"
 	"tako.dev/tako/internal/controllers/layers"
 	"tako.dev/tako/internal/fleet/assign"
@@ -37,7 +38,7 @@ func (a *Assignments) round(ctx context.Context, w *world) time.Time {
 		w.thought = time.Since(now)
 		return w.wakeAt()
 	}
-	jobs := append(a.assignmentJobs(ctx, w, now), a.statusJobs(w, now)...)
+	jobs := slices.Concat(a.assignmentJobs(ctx, w, now), a.releaseJobs(w), a.statusJobs(w, now))
 	w.thought = time.Since(now)
 	write(ctx, jobs)
 	return w.wakeAt()
@@ -335,7 +336,7 @@ func (c *config) view(began time.Time) rollout.View {
 			if h.tries(c.id) {
 				n.Since = n.Since.Add(time.Duration(h.assigned.Spec.Try.Seconds) * time.Second) // until then nothing is late
 			}
-			n.Report = h.report(c.id, n.Assigned)
+			n.Report = h.remembered(l, h.report(c.id, n.Assigned))
 		}
 		v.Nodes = append(v.Nodes, n)
 	}
@@ -389,6 +390,37 @@ func (h *host) report(config string, of rollout.Target) rollout.Report {
 		}
 	}
 	return rollout.Report{}
+}
+
+// reached is what a host has converged on, and since when it has had it.
+type reached struct {
+	target rollout.Target
+	since  time.Time
+}
+
+// remembered is what a host says of a config, and where it says nothing yet what it has said before, if that was that it has converged and it
+// was given nothing else since: it is busy, most often with another config in the same Assignment.
+func (h *host) remembered(l *v1alpha1.AssignedLayer, is rollout.Report) rollout.Report {
+	was := reached{rollout.Target{Revision: l.Revision, Priority: int(l.Priority), Root: l.Root}, l.Since.Time}
+	switch {
+	case is.Verdict == rollout.Converged:
+		if h.reached == nil {
+			h.reached = map[string]reached{}
+		}
+		h.reached[l.Config] = was
+		return is
+	case is == rollout.Report{} && h.reached[l.Config] == was && !h.tries(l.Config) && h.busyWith(l.Config):
+		return rollout.Report{Of: was.target, Verdict: rollout.Converged}
+	}
+	delete(h.reached, l.Config)
+	return is
+}
+
+// busyWith reports whether the host knows a config, and says nothing against it.
+func (h *host) busyWith(config string) bool {
+	return h.seen.Report != nil && slices.ContainsFunc(h.seen.Report.Configs, func(x wire.ConfigReport) bool {
+		return x.ID == config && (x.Converged || !x.Settled)
+	})
 }
 
 // tries reports whether the host goes back from what it has of a config unless that is confirmed.

@@ -31,6 +31,7 @@ type plan struct {
 	wakeAt    time.Time // when another one follows by itself; zero: not
 	partial   bool      // something could not be compiled or sealed now; what was there stays
 	retry     bool      // and nobody will tell when it can be
+	leaver    leaver    // who loses keys by it
 }
 
 // planner plans the Assignment of one host.
@@ -50,6 +51,9 @@ func (p *planner) plan(ctx context.Context) (*plan, error) {
 	}
 	next := &plan{spec: v1alpha1.AssignmentSpec{NodeUID: p.host.uid, Environment: p.host.environment}}
 	uses := p.planLayers(ctx, next)
+	next.leaver = p.leaver(func(id string) bool {
+		return slices.ContainsFunc(uses, func(use layers.KeyUse) bool { return use.ID == id })
+	})
 	if err := p.planOwn(next, uses); err != nil {
 		return nil, err
 	}
@@ -71,6 +75,7 @@ func (p *planner) plan(ctx context.Context) (*plan, error) {
 // planLayers takes over the rows that were decided, and returns the keys that they need.
 func (p *planner) planLayers(ctx context.Context, next *plan) []layers.KeyUse {
 	var uses []layers.KeyUse
+	compiled := map[string]*layers.Layer{}
 	for _, row := range p.host.rows {
 		old := layerOf(p.was.Layers, row.Config)
 		layer, err := layerAt(ctx, p.layers, row.Config, row.Revision, row.Root)
@@ -86,16 +91,13 @@ func (p *planner) planLayers(ctx context.Context, next *plan) []layers.KeyUse {
 			is.Since = old.Since
 		}
 		next.spec.Layers = append(next.spec.Layers, is)
-		next.spec.Entries += int64(layer.Entries)
-		next.spec.Bytes += layer.Bytes
+		compiled[row.Config] = layer
 		uses = append(uses, layer.Keys...)
 	}
 	slices.SortFunc(next.spec.Layers, func(a, b v1alpha1.AssignedLayer) int { // an old row may have another priority than the one in whose place it stays
 		return cmp.Or(-cmp.Compare(a.Priority, b.Priority), cmp.Compare(a.Config, b.Config))
 	})
-	if next.partial {
-		next.spec.Entries, next.spec.Bytes = p.was.Entries, p.was.Bytes
-	}
+	next.spec.Entries, next.spec.Bytes = p.size(ctx, next.spec.Layers, compiled)
 	return uses
 }
 
@@ -168,8 +170,7 @@ func (p *planner) planKeys(next *plan, own *v1alpha1.OwnLayer, uses []layers.Key
 	if len(p.host.sealingKey) == 0 {
 		return
 	}
-	digest := sha256.Sum256(p.host.sealingKey)
-	to := hex.EncodeToString(digest[:len(digest)/2])
+	to := sealedTo(p.host.sealingKey)
 	sealed := map[string]v1alpha1.WrappedKey{}
 	if p.was.Own != nil && p.host.assigned.Annotations[sealedFor] == to {
 		for _, k := range p.was.Own.Keys {
@@ -204,6 +205,12 @@ func (p *planner) planKeys(next *plan, own *v1alpha1.OwnLayer, uses []layers.Key
 	}
 }
 
+// sealedTo is what the annotation says of a key of a node.
+func sealedTo(sealingKey []byte) string {
+	digest := sha256.Sum256(sealingKey)
+	return hex.EncodeToString(digest[:len(digest)/2])
+}
+
 // planTry keeps the way back while a config is tried. The first one counts: what is changed while one tries goes back with it. A node
 // that had nothing yet has nothing to go back to.
 func (p *planner) planTry(next *plan, to catalog.Digest) error {
@@ -220,7 +227,7 @@ func (p *planner) planTry(next *plan, to catalog.Digest) error {
 	for i := range next.spec.Layers {
 		l := &next.spec.Layers[i]
 		seconds := tried(p.configs[l.Config])
-		if was := layerOf(p.was.Layers, l.Config); seconds == 0 || was != nil && was.Revision == l.Revision && was.Priority == l.Priority {
+		if was := layerOf(p.was.Layers, l.Config); seconds == 0 || was != nil && sameLayer(*was, *l) {
 			continue
 		}
 		list, err := layers.ListOf(p.was.Layers, ownRoot(p.was.Own))

@@ -3,12 +3,15 @@ package assignments
 import (
 	"context"
 	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"log/slog"
 	"os"
 	"slices"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -104,8 +107,23 @@ type rig struct {
 	bad      map[string]string // revisions that do not work, with what is wrong
 	badRoots func(string) bool // roots that do not work
 	path     map[string]string // of the file of a config; default its own
+	full     atomic.Bool       // the store takes no Secrets
+	busy     atomic.Bool       // hosts take everything up, and have not looked at it yet
 	stop     func()
 	begun    *Assignments
+}
+
+// refusing is a store that takes no Secrets for a while.
+type refusing struct {
+	*registry.Local
+	full *atomic.Bool
+}
+
+func (r refusing) Update(ctx context.Context, o runtime.Object) error {
+	if _, is := o.(*core.Secret); is && r.full.Load() {
+		return errors.New("there is no room")
+	}
+	return r.Local.Update(ctx, o)
 }
 
 // agent is what would be a host.
@@ -113,6 +131,7 @@ type agent struct {
 	name    string
 	deaf    bool // it takes nothing up
 	enforce *v1alpha1.Assignment
+	busy    bool // it has said that it is
 }
 
 func newRig(t *testing.T) *rig {
@@ -131,8 +150,14 @@ func newRig(t *testing.T) *rig {
 // begin is a server that begins to lead.
 func (r *rig) begin() {
 	r.Helper()
+	r.beginOn(refusing{local, &r.full})
+}
+
+// beginOn is one with a store of its own.
+func (r *rig) beginOn(store Objects) {
+	r.Helper()
 	a, err := New(Options{
-		Objects: local, Layers: r.layers, Changes: r.layers, Presence: r.presence, Recorder: r.recorder,
+		Objects: store, Layers: r.layers, Changes: r.layers, Presence: r.presence, Recorder: r.recorder,
 		Log: slog.New(slog.NewTextHandler(r.Output(), &slog.HandlerOptions{Level: slog.LevelInfo})),
 	})
 	r.must(err)
@@ -161,7 +186,24 @@ func (r *rig) clear() {
 			if err := local.Delete(context.Background(), o, nil); err != nil && !apierrors.IsNotFound(err) {
 				r.Errorf("clear: %v", err)
 			}
+			r.unfinished(o)
 		}
+	}
+}
+
+// unfinished lets an Assignment go that waits for what has ended.
+func (r *rig) unfinished(o runtime.Object) {
+	a, is := o.(*v1alpha1.Assignment)
+	if !is || len(a.Finalizers) == 0 {
+		return
+	}
+	left := &v1alpha1.Assignment{}
+	if err := local.Get(context.Background(), keyOf(a.Name), left); apierrors.IsNotFound(err) {
+		return
+	}
+	left.Finalizers = nil
+	if err := local.Update(context.Background(), left); err != nil && !apierrors.IsNotFound(err) {
+		r.Errorf("clear: %v", err)
 	}
 }
 
@@ -229,10 +271,10 @@ func (r *rig) workOne(g *agent) {
 	if g.deaf || local.Get(r.Context(), types.NamespacedName{Name: g.name}, a) != nil || local.Get(r.Context(), types.NamespacedName{Name: g.name}, n) != nil || a.Spec.NodeUID != n.UID {
 		return
 	}
-	if g.enforce != nil && g.enforce.ResourceVersion == a.ResourceVersion && g.enforce.UID == a.UID {
+	if g.enforce != nil && g.enforce.ResourceVersion == a.ResourceVersion && g.enforce.UID == a.UID && g.busy == r.busy.Load() {
 		return
 	}
-	g.enforce = a
+	g.enforce, g.busy = a, r.busy.Load()
 	report := &wire.Report{Enforced: catalog.Mark{Version: versionOf(a)}, Have: catalog.Mark{Version: versionOf(a)}}
 	for _, l := range a.Spec.Layers {
 		c := wire.ConfigReport{ID: l.Config, Settled: true, Converged: r.bad[l.Revision] == ""}
@@ -240,6 +282,9 @@ func (r *rig) workOne(g *agent) {
 			c.Converged, c.Code, c.Message = false, reason.CheckRejected, "wrong value"
 		} else if !c.Converged {
 			c.Code, c.Message = reason.CheckRejected, r.bad[l.Revision]
+		}
+		if g.busy {
+			c = wire.ConfigReport{ID: l.Config}
 		}
 		report.Configs = append(report.Configs, c)
 	}
@@ -465,6 +510,11 @@ func (f *fakeLayers) WrapFor(to layers.Recipient, key layers.KeyUse) ([]byte, er
 	return fmt.Appendf(nil, "%s for %s, %d", key.ID, to.SealingKey, f.sealed), nil
 }
 
+func (f *fakeLayers) KeyID(secretUID, key string, value []byte) string {
+	id := sha256.Sum256([]byte(secretUID + "/" + key + "/" + string(value)))
+	return hex.EncodeToString(id[:16])
+}
+
 func (f *fakeLayers) C() <-chan struct{} { return f.changed }
 
 func (f *fakeLayers) Take() []string {
@@ -500,6 +550,19 @@ func (f *fakeRecorder) has(text string) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return slices.Contains(f.all, text)
+}
+
+// about tells whether anything is told of an object.
+func (f *fakeRecorder) about(name string) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return slices.ContainsFunc(f.all, func(told string) bool { return strings.HasPrefix(told, name+": ") })
+}
+
+func (f *fakeRecorder) reset() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.all = nil
 }
 
 func keyOf(name string) types.NamespacedName { return types.NamespacedName{Name: name} }

@@ -1,6 +1,7 @@
 package assignments
 
 import (
+	"bytes"
 	"cmp"
 	"encoding/json"
 	"maps"
@@ -31,6 +32,7 @@ type world struct {
 	stale     map[*config]bool   // those whose status may have to be written
 	releasing map[*config]bool   // those that let something go on
 	placed    map[string]*v1alpha1.Assignment
+	leaving   map[string]*v1alpha1.Assignment // whose nodes were deleted
 	revisions *revisions
 	again     bool // assign.Decide is to be asked, whatever the rollouts say
 	released  bool // in the last decision something was let go on
@@ -41,7 +43,7 @@ type world struct {
 
 func newWorld(now time.Time) *world {
 	return &world{
-		began: now, hosts: map[string]*host{}, configs: map[string]*config{}, placed: map[string]*v1alpha1.Assignment{},
+		began: now, hosts: map[string]*host{}, configs: map[string]*config{}, placed: map[string]*v1alpha1.Assignment{}, leaving: map[string]*v1alpha1.Assignment{},
 		chosen: map[*config]bool{}, dirty: map[*config]bool{}, stale: map[*config]bool{}, releasing: map[*config]bool{},
 		revisions: newRevisions(), again: true,
 	}
@@ -80,6 +82,7 @@ type host struct {
 	seen     presence.Seen
 	assigned *v1alpha1.Assignment // what is stored of this very node; nil: nothing
 	placedAt time.Time            // when that became known
+	reached  map[string]reached   // by config; not of others than those that it has
 	rows     []assign.Row         // what was decided last
 	dirty    bool                 // its Assignment is to be planned
 	wakeAt   time.Time            // when it is by itself: a hold ends
@@ -249,6 +252,9 @@ func (w *world) absorbHosts(news map[string]*hostSpec, from Presence) {
 			w.hosts[name] = h
 			w.attach(h)
 		default:
+			if !bytes.Equal(h.sealingKey, spec.sealingKey) {
+				h.reached = nil // another machine
+			}
 			h.hostSpec = *spec
 		}
 		w.reselect(h, true)
@@ -260,6 +266,7 @@ func (w *world) attach(h *host) {
 	h.assigned, h.placedAt = nil, time.Now()
 	if p := w.placed[h.name]; p != nil && p.Spec.NodeUID == h.uid && p.DeletionTimestamp == nil {
 		h.assigned = p
+		maps.DeleteFunc(h.reached, func(config string, _ reached) bool { return layerOf(p.Spec.Layers, config) == nil })
 	}
 	h.dirty = true
 }
@@ -388,6 +395,7 @@ func (w *world) absorbPlaced(news map[string]*v1alpha1.Assignment) {
 		if old := w.placed[name]; p != nil && old != nil && old.UID == p.UID && versionOf(p) <= versionOf(old) {
 			continue // what was written here is told late
 		}
+		w.notice(name, p)
 		if p == nil {
 			delete(w.placed, name)
 		} else {

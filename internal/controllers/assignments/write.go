@@ -83,9 +83,19 @@ func (a *Assignments) assignmentJob(w *world, h *host, next *plan) job {
 	if next.sealedFor != "" {
 		metav1.SetMetaDataAnnotation(&o.ObjectMeta, sealedFor, next.sealedFor)
 	}
+	o.Finalizers = slices.DeleteFunc(o.Finalizers, func(f string) bool { return f == finalizer })
+	if next.spec.Own != nil && len(next.spec.Own.Keys) > 0 {
+		o.Finalizers = append(o.Finalizers, finalizer)
+	}
 	o.Spec = next.spec
 	return job{
-		do: func(ctx context.Context) error { return write(ctx, o) },
+		do: func(ctx context.Context) error {
+			// Before what says so is overwritten: a server that dies here finds it again.
+			if err := a.expose(ctx, next.leaver); err != nil {
+				return err
+			}
+			return write(ctx, o)
+		},
 		done: func(err error) {
 			if err != nil {
 				a.notWritten(w, h, err)

@@ -33,8 +33,8 @@ type Content struct {
 	OwnRoot  catalog.Digest
 	Fallback []byte // encoded list; nil when nothing is tried
 	Try      *catalog.Try
-	Entries  uint64
-	Bytes    uint64
+	Entries  uint64 // in all layers, the own one too
+	Bytes    uint64 // of their bodies
 	Consent  uint8
 }
 
@@ -47,6 +47,10 @@ func ContentOf(spec *v1alpha1.AssignmentSpec) (*Content, error) {
 			return nil, err
 		}
 		ownRoot = spec.Own.Root
+		for i := range c.Own {
+			c.Entries++
+			c.Bytes += uint64(len(c.Own[i].Body))
+		}
 	}
 	var err error
 	if c.List, c.Encoded, err = listOf(spec.Layers, ownRoot); err != nil {

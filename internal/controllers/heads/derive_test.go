@@ -98,6 +98,13 @@ func TestContentOf(t *testing.T) {
 			if back, err := catalog.DecodeList(got.Encoded); err != nil || len(back) != len(got.List) || catalog.ListRoot(got.Encoded) != got.Root || got.Consent > 100 {
 				t.Errorf("%v: content %+v", err, got)
 			}
+			entries, bytes := spec.Entries, spec.Bytes
+			for _, item := range got.Own {
+				entries, bytes = entries+1, bytes+int64(len(item.Body))
+			}
+			if got.Entries != uint64(entries) || got.Bytes != uint64(bytes) || name == "full" && got.Entries != 9 {
+				t.Errorf("it says %d entries and %d bytes, and has %d and %d", got.Entries, got.Bytes, entries, bytes)
+			}
 		})
 	}
 }
@@ -123,7 +130,7 @@ func TestDerive(t *testing.T) {
 		t.Fatal(err)
 	}
 	root, _ := back.Root()
-	if root != c.Root || back.Version != 42 || back.Epoch != 3 || back.Entries != 7 || back.Bytes != 70 || back.Consent != 30 || back.Try == nil || back.Try.Seconds != 600 {
+	if root != c.Root || back.Version != 42 || back.Epoch != 3 || back.Entries != c.Entries || back.Bytes != c.Bytes || c.Entries != 8 || c.Bytes <= 70 || back.Consent != 30 || back.Try == nil || back.Try.Seconds != 600 {
 		t.Errorf("head %+v", back)
 	}
 	if standing, mark := (catalog.Mark{}).Judge(&back, now); standing != catalog.HeadNews || mark.Stale(now.Add(lifetime-period)) || !mark.Stale(now.Add(lifetime)) {

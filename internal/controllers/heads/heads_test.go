@@ -86,14 +86,14 @@ func TestNodeGoes(t *testing.T) {
 	_, changed, err := r.Head(who)
 	r.must(err)
 	r.must(r.store.Delete(t.Context(), &v1alpha1.Node{ObjectMeta: metav1.ObjectMeta{Name: who.Name}}, nil))
-	<-changed
+	r.told(changed)
 	if _, _, err := r.Head(who); codeOf(err) != reason.ObjectUnknown {
 		t.Errorf("error %v", err)
 	}
 	// Who is no node is told so as soon as that is certain.
 	_, changed, err = r.Head(server.Identity{Name: "nobody", UID: "none"})
 	r.must(err)
-	<-changed
+	r.told(changed)
 	if _, _, err := r.Head(server.Identity{Name: "nobody", UID: "none"}); codeOf(err) != reason.ObjectUnknown {
 		t.Errorf("error %v", err)
 	}
@@ -288,7 +288,7 @@ func TestOldViewSignsNothing(t *testing.T) {
 	_, changed, err := r.Head(who)
 	r.must(err)
 	second := r.assign(who, one(2))
-	<-changed
+	r.told(changed)
 	b, changed, err := r.Head(who)
 	r.must(err)
 	if h := r.verify(who, b); h.Version != first {
@@ -298,7 +298,7 @@ func TestOldViewSignsNothing(t *testing.T) {
 		t.Error("the metric says that it is fresh")
 	}
 	r.disturb(nil, 0)
-	<-changed
+	r.told(changed)
 	r.head(who, atVersion(second))
 	if testutil.ToFloat64(r.metrics.fresh) != 1 {
 		t.Error("the metric says that it is not fresh")
@@ -406,7 +406,10 @@ func TestRollback(t *testing.T) {
 		t.Errorf("version %d was signed", h.Version)
 	}
 	r.head(other, atVersion(r.assign(other, one(1)))) // of others nothing is known to be wrong
-	r.bump()
+	r.sign(trust.BumpEpoch())
+	if err := r.Shown(t.Context(), who, mark); err != nil {
+		t.Errorf("right after the bump: %v", err)
+	}
 	if h := r.head(who, atVersion(next)); h.Epoch != 2 {
 		t.Errorf("head %+v", h)
 	}

@@ -266,7 +266,15 @@ func (r *rig) bump() {
 	r.edit(trust.BumpEpoch())
 }
 
+// edit makes the next trust document, and has it read.
 func (r *rig) edit(edits ...trust.Edit) {
+	r.Helper()
+	r.sign(edits...)
+	r.must(r.readTrust(r.Context()))
+}
+
+// sign makes the next trust document, which nobody has read yet.
+func (r *rig) sign(edits ...trust.Edit) {
 	r.Helper()
 	chain := r.chain.Load()
 	next, err := chain.Next(time.Now(), edits...)
@@ -276,7 +284,6 @@ func (r *rig) edit(edits ...trust.Edit) {
 	chain, err = chain.Extend([]trust.Signed{next})
 	r.must(err)
 	r.chain.Store(chain)
-	r.must(r.readTrust(r.Context()))
 }
 
 // join makes a Node with a name of its own, and returns who speaks for it.
@@ -326,6 +333,16 @@ func (r *rig) head(who server.Identity, want func(*catalog.Head) bool) catalog.H
 		case <-late:
 			r.Fatalf("the head is %+v", last)
 		}
+	}
+}
+
+// told waits until there may be another head.
+func (r *rig) told(changed <-chan struct{}) {
+	r.Helper()
+	select {
+	case <-changed:
+	case <-time.After(within):
+		r.Fatal("nobody is told that there may be another head")
 	}
 }
 

@@ -28,15 +28,18 @@ const (
 // another server may have signed it. Errors: RollbackSuspected when the store has never had such a state, and StoreUnreachable when that
 // is not known; After says when to come again.
 func (h *Heads) Shown(ctx context.Context, who server.Identity, mark catalog.Mark) error {
-	standing := h.view.judge(who, mark, h.epoch())
-	if standing == shownSuspect {
-		return suspected(who, mark, "somebody has to look at that first")
-	}
-	if standing == shownKnown {
-		return nil
-	}
 	ctx, cancel := context.WithTimeout(ctx, catchUpMax)
 	defer cancel()
+	standing := h.view.judge(who, mark, h.epoch())
+	if standing == shownSuspect && h.readTrust(ctx) == nil {
+		standing = h.view.judge(who, mark, h.epoch()) // somebody may have looked at that, and begun another epoch just now
+	}
+	switch standing {
+	case shownSuspect:
+		return suspected(who, mark, "somebody has to look at that first")
+	case shownKnown:
+		return nil
+	}
 	if mark.Epoch > h.epoch() {
 		if err := h.readTrust(ctx); err != nil {
 			return behind(who, err)

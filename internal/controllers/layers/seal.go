@@ -17,3 +17,10 @@ func (c *compilation) seal(uid string, ref reference, key string, value []byte) 
 func (l *Layers) WrapFor(to Recipient, key KeyUse) ([]byte, error) {
 	return trust.SealKey(to.SealingKey, trust.Envelope{Cluster: l.keys.Cluster(), NodeUID: to.UID, KeyID: key.ID}, key.key)
 }
+
+// KeyID names the key to a value of a Secret, as KeyUse and WrappedKey do: who knows which key a host has had learns with it whether
+// that was to this very value.
+func (l *Layers) KeyID(secretUID, key string, value []byte) string {
+	id, _ := l.keys.Delivery().DataKey(secretUID, key, value)
+	return id
+}

@@ -13,5 +13,7 @@
 // Ready is that the agent answers, as it is of a Node in Kubernetes; whether everything is as declared there is told by the counts and
 // the verdict beside it, and for all nodes together by the Ready of a config.
 //
+// A host that says something else each time is heard, and shown as it is; others are told, and the store and people, at a bounded pace (calm.go).
+//
 // Memory for a node is that of its last report, which package wire bounds: some two KiB as a rule.
 package presence

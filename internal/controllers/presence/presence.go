@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	core "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -46,6 +47,8 @@ type Options struct {
 	Assigned func(node types.UID) (v1alpha1.AppliedHead, bool)
 	// Log takes what is worth knowing. Default nothing is logged.
 	Log *slog.Logger
+	// Metrics is where the metrics tako_presence_* are registered, while Run runs. Default nowhere.
+	Metrics prometheus.Registerer
 }
 
 // Register is what is known of all nodes. Use New. It is safe for concurrent use.
@@ -100,11 +103,21 @@ type entry struct {
 	report   *wire.Report // the last one; nil: none yet
 	enforced time.Time    // since when it is about that state; zero: that was so when it was heard first
 	host     *wire.Host   // what changes seldom, of the last report that had it
+	doubts   doubts
 	isNoted  bool
 	wake     time.Time // zero: not by itself
 	place    int       // in wakes; -1: not in it
 	saving   saving
 	relevant bool // what was noted may matter to others
+	changing calm // how often it did
+	telling  calm // how often people were told
+}
+
+// doubts are about a host, and of the host.
+type doubts struct {
+	judged      bool   // whether the store knows what the host has accepted was found out
+	suspect     string // and it does not
+	disbelieves bool   // the host has disbelieved something since people were told
 }
 
 // Opened is told of a watch that a host has opened.
@@ -123,7 +136,7 @@ func (r *Register) Opened(who server.Identity, conn uint64) {
 // forgetHost lets go what is known of the host. Where none was heard since this server began, what is stored of the node stays: it may
 // be the same one.
 func (e *entry) forgetHost() {
-	e.life, e.report, e.host = node.Life{}, nil, nil
+	e.life, e.report, e.host, e.doubts = node.Life{}, nil, nil, doubts{}
 	if e.key == "" {
 		return
 	}
@@ -149,6 +162,18 @@ func (r *Register) Heard(who server.Identity, conn uint64, report *wire.Report) 
 		reply.Cloned = e.known && !e.said.Believed && len(e.said.Conditions) > 0
 	})
 	return reply
+}
+
+// Judged is told whether the store knows the highest state that a host says it has accepted; wrong is why not, for people, and empty
+// where it does.
+func (r *Register) Judged(who server.Identity, wrong string) {
+	r.mu.Lock()
+	e := r.nodes[types.UID(who.UID)]
+	same := e != nil && e.doubts.judged && e.doubts.suspect == wrong
+	r.mu.Unlock()
+	if !same {
+		r.note(who, func(e *entry, _ time.Time) { e.doubts.judged, e.doubts.suspect = true, wrong })
+	}
 }
 
 // note changes the entry of a node, and has it decided about.
@@ -191,6 +216,9 @@ func (e *entry) hear(conn uint64, report *wire.Report, now time.Time) {
 	old := e.report
 	if old != nil && (conn < e.conn || conn == e.conn && report.Session == old.Session && report.Number <= old.Number) {
 		return
+	}
+	if old != nil {
+		e.doubts.disbelieves = e.doubts.disbelieves || disbelieved(report.Refused) > disbelieved(old.Refused)
 	}
 	if old != nil && (old.Enforced.Epoch != report.Enforced.Epoch || old.Enforced.Version != report.Enforced.Version) {
 		e.enforced = now

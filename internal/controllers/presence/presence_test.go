@@ -322,6 +322,88 @@ func TestCloned(t *testing.T) {
 	})
 }
 
+// TestDisbelieved: what a host did not believe is shown at its Node and measured, and told when it becomes more.
+func TestDisbelieved(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		a, b := r.make("a", "1"), r.make("b", "2")
+		r.Opened(b, 1)
+		r.Heard(b, 1, report("y", 1, 1, 7))
+		r.Opened(a, 1)
+		x := report("x", 5, 1, 7)
+		x.Refused = wire.Refused{Forged: 2, Content: 1}
+		r.Heard(a, 1, x)
+		after(3 * time.Second)
+		told := func() (n int) {
+			for _, text := range r.store.told {
+				if strings.HasSuffix(text, "Disbelieved") {
+					n++
+				}
+			}
+			return n
+		}
+		n := r.store.node("a")
+		r.Decorate(n)
+		if d := n.Status.Disbelieved; d == nil || *d != (v1alpha1.Disbelieved{Forged: 2, Content: 1}) || told() != 0 {
+			t.Errorf("%+v, told %d times of what was so before", d, told())
+		}
+		for i := range uint64(3) {
+			x := report("x", 5, 2+i, 7)
+			x.Refused = wire.Refused{Forged: 2 + min(i, 1), Content: 1}
+			r.Heard(a, 1, x)
+			after(time.Second)
+		}
+		if told() != 1 || r.sum(func(x wire.Refused) uint64 { return x.Forged }) != 3 {
+			t.Errorf("told %d times, %v forged: %v", told(), r.sum(func(x wire.Refused) uint64 { return x.Forged }), r.store.told)
+		}
+		n = r.store.node("b")
+		r.Decorate(n)
+		if n.Status.Disbelieved != nil {
+			t.Errorf("of who was not lied to: %+v", n.Status.Disbelieved)
+		}
+	})
+}
+
+// TestStoreBehind: a host that has accepted what the store does not know says so at its Node at once, over a restart too, until it was
+// compared again.
+func TestStoreBehind(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		a := r.make("a", "1")
+		is := func(when string, want metav1.ConditionStatus) {
+			t.Helper()
+			n := r.store.node("a")
+			r.Decorate(n)
+			c := meta.FindStatusCondition(n.Status.Conditions, node.RollbackSuspected)
+			if c == nil || c.Status != want || want == metav1.ConditionTrue && c.Message != "a copy" {
+				t.Errorf("%s: %+v", when, c)
+			}
+		}
+		comes := func(conn uint64) {
+			r.Opened(a, conn)
+			r.Heard(a, conn, report("x", 5, conn, 7))
+		}
+		comes(1)
+		r.Judged(a, "")
+		after(3 * time.Second)
+		is("in order", metav1.ConditionFalse)
+		for conn := uint64(2); conn < 5; conn++ {
+			comes(conn)
+			r.Judged(a, "a copy")
+			r.Closed(a, conn, false)
+			after(0)
+			is("refused", metav1.ConditionTrue)
+			after(30 * time.Second)
+		}
+		r.stop()
+		r.begin()
+		comes(1)
+		after(time.Second)
+		is("heard by another server", metav1.ConditionTrue)
+		r.Judged(a, "")
+		after(0)
+		is("in another epoch", metav1.ConditionFalse)
+	})
+}
+
 // What was stored is what a node is measured by after a restart, and stays until it was heard.
 func TestRestart(t *testing.T) {
 	inBubble(t, func(r *rig) {
@@ -413,8 +495,32 @@ func TestFickleHost(t *testing.T) {
 		if n := r.store.written() - before; n < 5 || n > 12 {
 			t.Errorf("%d writes in 10 s", n)
 		}
-		r.Heard(a, 1, report("x", 5, 2000, 100))
-		after(2 * time.Second)
+		// And so on for as long as it likes: the writes, Events and decisions that it causes come at a bounded pace.
+		before, told, changes := r.store.written(), len(r.store.told), 0
+		r.Changes()
+		const long = 10 * time.Minute
+		for i := range uint64(long / (50 * time.Millisecond)) {
+			x := report("x", 5, i+1001, 100-i%2*50)
+			x.Have.Expires = time.Now().Unix() + 1000 - int64(i%3)*1000 // valid and expired in turn
+			r.Heard(a, 1, x)
+			after(50 * time.Millisecond)
+			changes += len(r.Changes())
+		}
+		if n, most := r.store.written()-before, writing().atOnce+int(long/writing().pause); n < most/2 || n > most+1 {
+			t.Errorf("%d writes in %s", n, long)
+		}
+		if n, most := len(r.store.told)-told, telling().atOnce+2*int(long/telling().pause); n < 5 || n > most {
+			t.Errorf("%d events in %s", n, long)
+		}
+		if most := changing().atOnce + int(long/changing().pause); changes < most/2 || changes > most+1 {
+			t.Errorf("%d changes in %s", changes, long)
+		}
+		r.Heard(a, 1, report("x", 5, 200_000, 100))
+		after(changing().pause)
+		if len(r.Changes()) != 1 || r.Changes() == nil {
+			t.Error("others are not told of its last word")
+		}
+		after(writing().pause)
 		if c := meta.FindStatusCondition(r.store.node("a").Status.Conditions, node.RollbackSuspected); c == nil || c.Status != metav1.ConditionFalse {
 			t.Errorf("the last word is not stored: %+v", c)
 		}
@@ -539,4 +645,28 @@ func TestMemory(t *testing.T) {
 		t.Errorf("%d bytes for each node", each)
 	}
 	runtime.KeepAlive(r)
+}
+
+// TestOvertakenReport: of what a host has said the newest counts, in whatever order it comes: a report that a newer one of its session has
+// overtaken, one over a watch before the newest, and one that is repeated change nothing.
+func TestOvertakenReport(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		a := r.make("a", "1")
+		r.Opened(a, 1)
+		r.Opened(a, 2)
+		for _, c := range []struct {
+			conn, number, version, want uint64
+		}{{2, 5, 7, 7}, {2, 4, 6, 7}, {1, 6, 5, 7}, {2, 5, 4, 7}, {2, 6, 8, 8}, {2, 2, 3, 8}} {
+			r.Heard(a, c.conn, report("x", 1, c.number, c.version))
+			synctest.Wait()
+			if seen, _ := r.Of("1"); seen.Report.Enforced.Version != c.want {
+				t.Errorf("after report %d over watch %d version %d counts, want %d", c.number, c.conn, seen.Report.Enforced.Version, c.want)
+			}
+		}
+		r.Opened(a, 3)
+		r.Heard(a, 3, report("y", 2, 1, 9)) // a session that begins
+		if seen, _ := r.Of("1"); seen.Report.Enforced.Version != 9 {
+			t.Errorf("of the next session %d counts", seen.Report.Enforced.Version)
+		}
+	})
 }

@@ -13,6 +13,7 @@ import (
 	"tako.dev/tako/api/v1alpha1"
 	"tako.dev/tako/internal/catalog"
 	"tako.dev/tako/internal/fleet/node"
+	"tako.dev/tako/internal/reason"
 	"tako.dev/tako/internal/transfer/wire"
 )
 
@@ -22,6 +23,14 @@ const unknownMax = time.Minute
 
 // Run decides and stores until ctx is done. It returns nil then.
 func (r *Register) Run(ctx context.Context) error {
+	if r.options.Metrics != nil {
+		for _, m := range r.metrics() {
+			if err := r.options.Metrics.Register(m); err != nil {
+				return &reason.Error{Code: reason.InternalFault, Doing: "register the metrics of the presence", Cause: err}
+			}
+			defer r.options.Metrics.Unregister(m)
+		}
+	}
 	ctx, cancel := context.WithCancel(ctx)
 	var all sync.WaitGroup
 	defer func() {
@@ -109,17 +118,28 @@ func (r *Register) decide(now time.Time) (events []event, next time.Time) {
 
 func (r *Register) decideOneLocked(e *entry, now time.Time) []event {
 	was := e.said
-	e.life, e.said = node.Decide(e.life, node.View{Began: r.began, Created: e.created, High: was.High, Was: was.Conditions}, now)
+	e.life, e.said = node.Decide(e.life, node.View{Began: r.began, Created: e.created, High: was.High, Was: was.Conditions, Judged: e.doubts.judged, Suspected: e.doubts.suspect}, now)
 	r.wakeLocked(e, e.said.WakeAt)
-	if e.relevant || e.said.Presence != was.Presence || e.said.Believed != was.Believed {
+	e.relevant = e.relevant || e.said.Presence != was.Presence || e.said.Believed != was.Believed
+	if wait := e.changing.wait(changing(), now); e.relevant && wait > 0 {
+		r.wakeLocked(e, earlier(e.said.WakeAt, now.Add(wait)))
+	} else if e.relevant {
 		e.relevant = false
+		e.changing.note(changing(), now)
 		r.changedLocked(e.name)
 	}
 	if e.said.Store {
 		e.saving.want(!sameConditions(was.Conditions, e.said.Conditions), len(was.Conditions) == 0, e.uid, now)
 		r.stores[e] = struct{}{}
 	}
-	return eventsOf(e, was.Conditions)
+	events := append(eventsOf(e, was.Conditions), e.disbeliefLocked()...)
+	if len(events) > 0 && e.telling.wait(telling(), now) > 0 {
+		return nil // people have been told that it goes up and down
+	}
+	for range events {
+		e.telling.note(telling(), now)
+	}
+	return events
 }
 
 func sameConditions(a, b []node.Condition) bool {

@@ -51,6 +51,7 @@ func (r *Register) Decorate(n *v1alpha1.Node) {
 	s.Verdict = verdictOf(&e.report.Verdict)
 	s.Problems = problemsOf(e.report.Problems)
 	s.Held = int32(e.report.Counts.Held)
+	s.Disbelieved = disbelievedOf(e.report.Refused)
 	s.Agent = &v1alpha1.NodeAgent{Session: e.report.Session.ID, Starts: int64(e.report.Session.Start)}
 	if e.host != nil {
 		s.Agent.Version = e.host.Version
@@ -168,7 +169,7 @@ func parseRoot(text string) (catalog.Digest, error) {
 // eventsOf are what people are told when conditions have changed.
 func eventsOf(e *entry, was []node.Condition) []event {
 	var all []event
-	about := core.ObjectReference{APIVersion: v1alpha1.SchemeGroupVersion.String(), Kind: v1alpha1.KindNode, Name: e.name, UID: e.uid}
+	about := e.reference()
 	for _, c := range e.said.Conditions {
 		before := node.Condition{}
 		if i := slices.IndexFunc(was, func(b node.Condition) bool { return b.Type == c.Type }); i >= 0 {
@@ -181,12 +182,19 @@ func eventsOf(e *entry, was []node.Condition) []event {
 	return all
 }
 
+// reference names the Node.
+func (e *entry) reference() core.ObjectReference {
+	return core.ObjectReference{APIVersion: v1alpha1.SchemeGroupVersion.String(), Kind: v1alpha1.KindNode, Name: e.name, UID: e.uid}
+}
+
 // worthTelling says whether a change of a condition is told, and as what.
 func worthTelling(was, is node.Condition) (kind, why string) {
 	changed := was.Status != is.Status || was.Reason != is.Reason
 	switch {
 	case !changed:
 		return "", ""
+	case is.Reason == node.ReasonStoreBehind:
+		return "", "" // told where it was found out
 	case is.Type != node.Ready && is.Status == node.True:
 		return core.EventTypeWarning, is.Type
 	case is.Type != node.Ready && is.Status == node.False && was.Status == node.True:

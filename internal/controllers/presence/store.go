@@ -19,7 +19,7 @@ const (
 	// hosts at once must not cost a write for each in the same second. A server that ends meanwhile knows a lower mark, which only
 	// means that a host which goes back by these few states is not suspected.
 	markDelay = 5 * time.Second
-	// conditionPause is the shortest between two writes of one Node: a host that says something else each time is no load for the others.
+	// conditionPause is the shortest between two writes of one Node: what changes faster is written together.
 	conditionPause = time.Second
 	// The pause after a failed write, doubled each time.
 	retryMin = 200 * time.Millisecond
@@ -38,6 +38,7 @@ type saving struct {
 	wanted  uint64    // counts what was wanted
 	stored  time.Time // the last time that a write went well
 	retries int
+	often   calm // writes
 }
 
 // spread tells nodes apart, for waits that are not to end together. The seed is the process's.
@@ -51,12 +52,22 @@ func (s *saving) want(conditions, first bool, uid types.UID, now time.Time) {
 		at = now.Add(firstDelay)
 	case conditions:
 		at = now
-		if soonest := s.stored.Add(conditionPause); soonest.After(at) {
-			at = soonest
-		}
 	}
+	at = later(at, s.soonest(now))
 	s.wanted++
 	s.due = earlier(s.due, at)
+}
+
+// soonest is when the next write may come.
+func (s *saving) soonest(now time.Time) time.Time {
+	return later(s.stored.Add(conditionPause), now.Add(s.often.wait(writing(), now)))
+}
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
 }
 
 // task is one Node to write.
@@ -126,7 +137,8 @@ func (r *Register) wasStored(results []result, now time.Time) {
 		switch {
 		case x.err == nil || apierrors.IsNotFound(x.err):
 			s.retries, s.stored = 0, now
-			s.due = now.Add(conditionPause)
+			s.often.note(writing(), now)
+			s.due = s.soonest(now)
 			if s.wanted == x.wanted {
 				s.due = time.Time{}
 				delete(r.stores, x.entry)

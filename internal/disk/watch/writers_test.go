@@ -19,7 +19,7 @@ import (
 // eventually waits for a state, with a deadline; look says what it is when it is not the one that is wanted.
 func eventually(t *testing.T, look func() string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	tick := time.NewTicker(2 * time.Millisecond)
 	defer tick.Stop()

@@ -101,6 +101,7 @@ func (o Options) validate() error {
 type entry struct {
 	Stored
 	written  time.Time // when its count was last written
+	admitted time.Time // when Admit made it; zero once it was seen stored
 	due      bool      // its count is not written
 	queued   bool      // it is in the list of what is due
 	evicting bool      // Evict has named it
@@ -155,7 +156,7 @@ func (b *Bounds) Admit(now time.Time, e Stored) Decision {
 	if e.First.IsZero() || e.First.After(now) {
 		e.First = now
 	}
-	known := &entry{Stored: e, written: now}
+	known := &entry{Stored: e, written: now, admitted: now}
 	d := known.decision(Create)
 	if d.New = b.byID[e.ID] == nil; d.New {
 		b.insertLocked(known)
@@ -267,7 +268,11 @@ func (b *Bounds) Forget(id ID) {
 	}
 }
 
-// Sync tells of all objects that are stored: there are no others.
+// unseenMax is for how long an object that was admitted may be missing in a listing, which may have begun before it was stored. A
+// listing takes seconds.
+const unseenMax = time.Minute
+
+// Sync tells of all objects that are stored: there are no others, but those that Admit made a moment ago.
 func (b *Bounds) Sync(now time.Time, all []Stored) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -277,7 +282,7 @@ func (b *Bounds) Sync(now time.Time, all []Stored) {
 		b.observeLocked(now, s)
 	}
 	for id, e := range b.byID {
-		if !there[id] {
+		if !there[id] && now.Sub(e.admitted) >= unseenMax {
 			b.removeLocked(e)
 		}
 	}
@@ -293,6 +298,7 @@ func (b *Bounds) observeLocked(now time.Time, s Stored) {
 		b.insertLocked(&entry{Stored: s, written: s.Last})
 		return
 	}
+	e.admitted = time.Time{}
 	// What is counted here and not written yet is more than what is stored.
 	e.Count = max(e.Count, s.Count)
 	if !e.evicting && !future {

@@ -191,6 +191,30 @@ func TestObserveAndSync(t *testing.T) {
 	}
 }
 
+// A listing that began before an object was stored does not make the next event of its key another object.
+func TestSyncAfterAdmit(t *testing.T) {
+	b, err := New(Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	key := Key{Kind: "Node", Name: "a", Reason: "Broken"}
+	first := b.Admit(start, Stored{ID: ID{"x", "first"}, Key: key})
+	b.Sync(start.Add(time.Second), nil)
+	if d := b.Admit(start.Add(2*time.Second), Stored{ID: ID{"x", "second"}, Key: key}); d.Do != Merge || d.ID != first.ID || d.Count != 2 {
+		t.Errorf("after a listing without it: %+v", d)
+	}
+	b.Observe(start.Add(3*time.Second), Stored{ID: first.ID, Key: key, Count: 1, First: start, Last: start})
+	b.Sync(start.Add(4*time.Second), nil)
+	if n := b.Len(); n != 0 {
+		t.Errorf("%d objects, after one that was seen has gone", n)
+	}
+	b.Admit(start.Add(5*time.Second), Stored{ID: ID{"x", "third"}, Key: key})
+	b.Sync(start.Add(5*time.Second+unseenMax), nil)
+	if n := b.Len(); n != 0 {
+		t.Errorf("%d objects, a minute after one was made that nobody has seen", n)
+	}
+}
+
 // What other servers have stored may be more than this one admits: it is evicted too.
 func TestEvictBringsDownWhatOthersMade(t *testing.T) {
 	b, err := New(Options{ObjectsMax: 100})

@@ -59,6 +59,7 @@ const (
 	ReasonTwoSessions = "TwoSessions"
 	ReasonInOrder     = "InOrder"
 	ReasonWentBack    = "WentBack"
+	ReasonStoreBehind = "StoreBehind"
 )
 
 // Condition is one of a node's status.
@@ -76,6 +77,10 @@ type View struct {
 	Created time.Time    // when the node was made
 	High    catalog.Mark // the highest mark stored; zero: none
 	Was     []Condition  // the conditions stored
+	// Judged says that the highest state which the host says it has accepted was compared with the store; Suspected is what is wrong
+	// with that: the store does not know it. Empty: nothing.
+	Judged    bool
+	Suspected string
 }
 
 // Decision is what is to be said of a node.
@@ -187,15 +192,31 @@ func (l *Life) ready(v *View, p Presence, cloned Condition) Condition {
 	case p == Unheard, p == Gone && l.heard.IsZero() && (c.Status == "" || c.Reason == ReasonNeverHeard):
 		c.Status, c.Reason, c.Message = Unknown, ReasonNeverHeard, last
 	case p == Gone:
-		c.Status, c.Reason, c.Message = Unknown, ReasonHostGone, "host or link are lost; "+last
+		c.Status, c.Reason, c.Message = Unknown, ReasonHostGone, last+l.lossText(p)
 	case p == Silent:
-		c.Status, c.Reason, c.Message = Unknown, ReasonAgentSilent, fmt.Sprintf("the host answers, and its agent left %d heartbeats unanswered; %s", unansweredMax, last)
+		c.Status, c.Reason, c.Message = Unknown, ReasonAgentSilent, last+l.lossText(p)
 	case cloned.Status == True:
 		c.Status, c.Reason, c.Message = False, Cloned, cloned.Message
 	default:
 		c.Status, c.Reason, c.Message = True, ReasonAnswering, "the agent answers"
 	}
 	return c
+}
+
+// lossText goes on after when a node was heard last: which end of it has gone, or that it only has to prove that it stays.
+func (l *Life) lossText(p Presence) string {
+	switch {
+	case l.heard.IsZero():
+		return ""
+	case l.shown.raw == Here:
+		return fmt.Sprintf("; it is connected again, but was lost %d times shortly after one another, and counts as there if it stays until %s",
+			l.shown.losses, l.shown.back.Add(l.shown.hold()).UTC().Format(time.RFC3339))
+	case p == Silent:
+		return fmt.Sprintf("; the host answers, and its agent left %d heartbeats unanswered", unansweredMax)
+	case l.dead:
+		return "; host or link are lost"
+	}
+	return "; its agent has ended the connection and opened no other"
 }
 
 // stale is about the highest head that the node has taken up. Before that is known the stored condition stays.
@@ -229,6 +250,9 @@ func (l *Life) clonedNow(v *View, alarm *alarms) Condition {
 func (l *Life) regressed(v *View, high catalog.Mark) Condition {
 	c := conditionOf(v.Was, RollbackSuspected)
 	switch order := compareMarks(l.have, high); {
+	case v.Suspected != "":
+		c.Status, c.Reason, c.Message = True, ReasonStoreBehind, v.Suspected
+	case !v.Judged && c.Status == True && c.Reason == ReasonStoreBehind: // a host says that before it is compared
 	case l.accepted.IsZero() && c.Status != "":
 	case !l.accepted.IsZero() && (order < 0 || l.have.Root != high.Root):
 		c.Status, c.Reason = True, ReasonWentBack

@@ -65,6 +65,32 @@ func TestConnectionClosed(t *testing.T) {
 	want(t, d, Here, True, ReasonAnswering)
 }
 
+// What is said of a node that is not there says what is known, and no more.
+func TestLossInWords(t *testing.T) {
+	say := func(d Decision, words string) {
+		t.Helper()
+		if c := conditionOf(d.Conditions, Ready); !strings.Contains(c.Message, words) {
+			t.Errorf("it is said %q of a node that is %s; want %q in it", c.Message, d.Presence, words)
+		}
+	}
+	l, v := living(t)
+	l.Closed(1, false, at(20))
+	l, d := Decide(l, v, at(30))
+	say(d, "its agent has ended the connection")
+	l.Opened(2, at(31))
+	l, d = Decide(l, v, at(31))
+	want(t, d, Here, True, ReasonAnswering)
+	l.Closed(2, true, at(40))
+	l, d = Decide(l, v, at(40))
+	say(d, "host or link are lost")
+	l.Opened(3, at(50))
+	l, d = Decide(l, v, at(50))
+	want(t, d, Gone, Unknown, ReasonHostGone)
+	say(d, "it is connected again, but was lost 2 times shortly after one another, and counts as there if it stays until 2030-01-01T00:01:05Z")
+	_, d = Decide(l, v, at(65))
+	want(t, d, Here, True, ReasonAnswering)
+}
+
 func TestAgentSilent(t *testing.T) {
 	l, v := living(t)
 	l.Asked(1, at(30))
@@ -143,6 +169,27 @@ func TestRollback(t *testing.T) {
 	if _, d := Decide(l, v, at(6)); conditionOf(d.Conditions, RollbackSuspected).Status != False {
 		t.Errorf("an old report makes it %+v", d)
 	}
+}
+
+// TestStoreBehind: what the store does not know is said for as long as that is so, whatever the host reports; and what an earlier leader has
+// found out stays until this one has looked.
+func TestStoreBehind(t *testing.T) {
+	l, v := living(t)
+	say := func(judged bool, suspected string, want ConditionStatus, why string) {
+		t.Helper()
+		v.Judged, v.Suspected = judged, suspected
+		var d Decision
+		if l, d = Decide(l, v, at(1)); conditionOf(d.Conditions, RollbackSuspected).Status != want || conditionOf(d.Conditions, RollbackSuspected).Reason != why {
+			t.Errorf("judged %v, %q: %+v", judged, suspected, d.Conditions)
+		}
+		v.Was = d.Conditions
+	}
+	say(true, "", False, ReasonInOrder)
+	say(true, "the store is a copy", True, ReasonStoreBehind)
+	l.Heard(Report{Session{"a", 6}, 9, 1, mark(8)}, at(1))
+	say(false, "", True, ReasonStoreBehind)
+	say(true, "", False, ReasonInOrder)
+	say(false, "", False, ReasonInOrder)
 }
 
 // An agent that was put back from an old disk is no copy once the other one is not heard any more.

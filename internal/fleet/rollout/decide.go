@@ -108,7 +108,11 @@ func (r *rollout) stateOf(s *stop) state {
 		return left
 	case s.Report.Of == s.Assigned && s.Report.Verdict == Converged:
 		return right
-	case s.Report.Of == s.Assigned && s.Report.Verdict != Pending, s.late:
+	case s.Report.Of == s.Assigned && s.Report.Verdict != Pending:
+		return wrong
+	case r.settled(s):
+		return right // it is busy with what it has, or with something else
+	case s.late:
 		return wrong
 	}
 	return moving
@@ -121,8 +125,13 @@ func (r *rollout) settled(s *stop) bool {
 }
 
 // prove notes the target as proven, when all selected nodes that are heard have converged on it, but for those where it is kept out.
-// Silent nodes get it when they are back; a node that was not heard yet may be one that it broke.
+// Silent nodes get it when they are back; a node that was not heard yet may be one that it broke. Nodes that have got what is proven only
+// later, and have converged, are settled from then on like the others.
 func (r *rollout) prove() {
+	unsettled := func(s *stop) bool { return !r.settled(s) }
+	if r.proven == r.Target && r.complete() && slices.ContainsFunc(r.stops, unsettled) {
+		r.provenAt = r.now
+	}
 	anyDone := false
 	for _, s := range r.stops {
 		switch {

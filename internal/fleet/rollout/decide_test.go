@@ -246,7 +246,7 @@ func TestJoiningIsCountedApart(t *testing.T) {
 	all := nodes(10, r1)
 	for i := range 3 {
 		fresh := node(fmt.Sprint("new", i), r1)
-		fresh.Report = Report{}
+		fresh.Report, fresh.Since = Report{}, start.Add(30*time.Second)
 		all = append(all, fresh)
 	}
 	all = append(all, node("next", Target{}))
@@ -351,6 +351,47 @@ func TestCompleteStays(t *testing.T) {
 	all[1].Since = later
 	if d := Decide(v, later); d.Status.Phase != Halted {
 		t.Errorf("with a silent node that got it only now: %+v", d.Status)
+	}
+}
+
+// A node that is busy is not on the way again, however long: with the same target nothing begins anew, neither where it was proven nor on a
+// node that has joined since, also while another one is in a bad way.
+func TestBusyNodeOpensNothing(t *testing.T) {
+	for _, bad := range []bool{false, true} {
+		all := nodes(3, r1)
+		if bad {
+			all[0].Report.Verdict = Failed
+		}
+		fresh := node("new", r1)
+		fresh.Since = later.Add(-time.Minute)
+		fresh.Report = Report{}
+		v := view(append(all, fresh), declare.Rollout{})
+		v.Target, v.Was.Target = r1, r1
+		now := later
+		want := func(phase Phase, done, onTheWay int) {
+			t.Helper()
+			d := Decide(v, now)
+			if bad {
+				done--
+			}
+			if d.Status.Phase != phase || d.Status.Counts.Done != done || d.Status.Counts.OnTheWay != onTheWay || len(d.Moves) > 0 {
+				t.Fatalf("with a bad one %v: %+v", bad, d)
+			}
+			v.Was = d.Status
+			now = now.Add(20 * time.Minute)
+		}
+		want(Rolling, 3, 1)
+		v.Nodes[3].Report = Report{Of: r1, Verdict: Converged}
+		want(Complete, 4, 0)
+		since := v.Was.Since
+		v.Nodes[1].Report.Verdict, v.Nodes[3].Report = Pending, Report{}
+		want(Complete, 4, 0)
+		if v.Was.Since != since {
+			t.Errorf("it is complete since %s, and not since %s", v.Was.Since, since)
+		}
+		v.Nodes[3].Since = now // it was taken from it, and given again
+		now = now.Add(time.Second)
+		want(Rolling, 3, 1)
 	}
 }
 

@@ -9,6 +9,7 @@
 //	halted       = haltOnFailed nodes have the new revision, and failed, rejected, withheld or quarantined it, take too long, or are silent
 //	proven       = what all selected nodes that are heard had converged on at once: the way back
 //	  (a value that a revision takes from elsewhere cannot go back by itself: whoever puts the old one back makes it the target again)
+//	  a node that had it when it was proven, or has converged on it later with all others, is not on the way again while it is busy
 //	  a node that has nothing of the config gets it while the newer one is not on its way to it
 //	  when it is the target again, nodes that are broken get it at once: it cannot make them worse, and it has worked on them
 //

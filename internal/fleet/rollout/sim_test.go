@@ -68,6 +68,7 @@ type world struct {
 	calm   bool            // nothing fails any more
 	halted int
 	rescue int
+	over   int
 }
 
 func newWorld(t *testing.T, rng *rand.Rand) *world {
@@ -158,6 +159,8 @@ func (w *world) work(h *host) {
 		h.verdict = []Verdict{Failed, Rejected, Withheld, Quarantined}[w.rng.IntN(4)]
 	case w.oneIn(10) && !w.calm:
 		h.verdict = Failed
+	case w.oneIn(4) && h.verdict == Converged && h.assigned == w.view.Was.Proven && !h.since.After(w.view.Was.ProvenAt):
+		h.verdict = Pending // it is busy, most often with something else; before that, others remember that it has converged
 	default:
 		h.verdict = Converged
 	}
@@ -179,6 +182,7 @@ func (w *world) decide() Decision {
 		w.t.Fatalf("in another order it is\n%+v\nnot\n%+v", other, d)
 	}
 	w.check(d)
+	w.checkOver(d)
 	w.view.Was = d.Status
 	for _, m := range d.Moves {
 		h := w.host(m.Node)
@@ -211,7 +215,7 @@ func (w *world) check(d Decision) {
 	proven, target := d.Status.Proven, w.view.Target
 	unavailable, joining, disturbed, joined := 0, 0, 0, 0
 	for _, h := range w.hosts {
-		onTheWay := h.assigned != Target{} && !w.wrong(h) && !(h.has == h.assigned && h.verdict == Converged)
+		onTheWay := h.assigned != Target{} && !w.wrong(h) && !(h.has == h.assigned && h.verdict == Converged) && !w.busy(h)
 		old := h.assigned == proven && !h.since.After(d.Status.ProvenAt)
 		switch {
 		case !h.heard || !h.here, h.assigned == target && h.assigned != Target{} && w.wrong(h) && !old:
@@ -264,6 +268,12 @@ func (w *world) check(d Decision) {
 	w.checkHalt(d)
 }
 
+// busy: it had converged on what is proven, and has said nothing against it since.
+func (w *world) busy(h *host) bool {
+	was := w.view.Was
+	return h.assigned == was.Proven && !h.since.After(was.ProvenAt) && (h.has != h.assigned || h.verdict == Pending)
+}
+
 // checkHalt: who has the target and is in a bad way halts it.
 func (w *world) checkHalt(d Decision) {
 	bad := 0
@@ -282,6 +292,26 @@ func (w *world) checkHalt(d Decision) {
 	c := d.Status.Counts
 	if c.Selected != len(w.hosts) || c.Selected != c.Done+c.OnTheWay+c.Failed+c.Silent+c.Unheard+c.Refused+c.Left {
 		w.t.Fatalf("counts of %d hosts: %+v", len(w.hosts), c)
+	}
+}
+
+// checkOver: what is complete stays so for as long as all have the same, and nothing is wrong with anybody.
+func (w *world) checkOver(d Decision) {
+	over := w.view.Was.Phase == Complete && w.view.Was.Target == w.view.Target
+	for _, h := range w.hosts {
+		over = over && h.assigned == w.view.Target && !h.since.After(w.view.Was.ProvenAt)
+	}
+	if over && len(w.hosts) > 0 && (d.Status.Phase != Complete || d.Status.Since != w.view.Was.Since) {
+		w.t.Fatalf("it was complete, nobody got anything, and it is %+v", d.Status)
+	}
+	if d.Status.Phase != Complete || len(w.hosts) == 0 {
+		return
+	}
+	w.over++
+	for _, h := range w.hosts {
+		if h.assigned != w.view.Target || h.since.After(d.Status.ProvenAt) {
+			w.t.Fatalf("it is complete, and %s is not part of that: %+v", h.name, d.Status)
+		}
 	}
 }
 

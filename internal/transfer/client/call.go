@@ -113,9 +113,9 @@ func (s *server) get(ctx context.Context, path, query string, max int64) ([]byte
 	return data, nil
 }
 
-// stream makes a call whose answer is frames, and hands each to take until something ends it: the error of take, io.EOF at the end, or
-// why it broke. It is given up when nothing comes for the time of silence.
-func stream[M any](ctx context.Context, s *server, path string, message any, silence time.Duration, take func(*M) error) error {
+// stream makes a call whose answer is frames, says when it is answered, and hands each frame to take until something ends it: the error of
+// take, io.EOF at the end, or why it broke. It is given up when nothing comes for the time of silence.
+func stream[M any](ctx context.Context, s *server, path string, message any, silence time.Duration, opened func(), take func(*M) error) error {
 	data, err := wire.Encode(message)
 	if err != nil {
 		return err
@@ -131,6 +131,7 @@ func stream[M any](ctx context.Context, s *server, path string, message any, sil
 		return err
 	}
 	defer closeBody(answer)
+	opened()
 	watchdog.beat()
 	body := &beating{r: answer.Body, watchdog: watchdog}
 	for {

@@ -17,6 +17,7 @@ type Client struct {
 	tasks   sync.WaitGroup  // all other goroutines
 	lines   *lines
 	reports *reports
+	doubts  *doubts            // of Run's goroutine
 	answers chan struct{}      // a slot for each answer that may be open
 	fetch   context.CancelFunc // of the request that is open; of Run's goroutine
 
@@ -40,7 +41,7 @@ func New(opts Options) (*Client, error) {
 	c := &Client{
 		opts: opts, events: make(chan core.Event), answers: make(chan struct{}, answersMax), fetch: func() {},
 		trust: make(chan struct{}, 1), renewed: make(chan struct{}, 1), reports: newReports(opts.Host, opts.Session),
-		lines: newLines(opts.Dial, opts.Identity),
+		lines: newLines(opts.Dial, opts.Identity), doubts: newDoubts(opts.Log),
 	}
 	return c, nil
 }
@@ -60,6 +61,7 @@ func (c *Client) Run(ctx context.Context) error {
 	defer c.lines.hangUp()
 	defer c.tasks.Wait()
 	defer cancel()
+	c.opts.Links.began()
 	c.step(ctx, core.Began{})
 	watch, report, upkeep := c.random(), c.random(), c.random()
 	c.tasks.Go(func() { c.watch(ctx, watch) })
@@ -110,7 +112,9 @@ func (c *Client) loop(ctx context.Context) {
 func (c *Client) step(ctx context.Context, e core.Event) {
 	for e != nil && ctx.Err() == nil {
 		effects := c.machine.Step(time.Now(), e)
-		c.reports.set(c.machine.Status())
+		status := c.machine.Status()
+		c.reports.set(status)
+		c.opts.Links.set(status)
 		e = c.perform(ctx, effects)
 	}
 }
@@ -174,6 +178,8 @@ func (c *Client) tell(ctx context.Context, e core.Effect) {
 		poke(c.trust)
 	case core.Tell:
 		poke(c.reports.lazy)
+	case core.Disbelieve:
+		c.doubts.hear(time.Now(), e)
 	case core.Alarm:
 		c.opts.Log.Error("two signed states for one version", "err", e.Err, "first", e.Evidence[0], "second", e.Evidence[1])
 	}

@@ -398,6 +398,9 @@ func TestTrustIsExtended(t *testing.T) {
 		if n := s.identity.Trust().Current().Number; n != 2 {
 			t.Errorf("the host trusts number %d", n)
 		}
+		if log := s.log.String(); strings.Contains(log, "do not believe") {
+			t.Errorf("what it was not told of yet is a forgery: %s", log)
+		}
 		if got := s.host.versions(); got[len(got)-1] != 8 {
 			t.Errorf("the host was handed versions %v", got)
 		}

@@ -21,7 +21,7 @@ func (c *Client) sync(ctx context.Context, e core.Sync) {
 	limited, cancel := context.WithTimeout(ctx, syncMax)
 	defer cancel()
 	last := false
-	err := stream(limited, c.lines.at(e.Source), wire.PathSync, e.Request, silenceMax, func(p *wire.SyncPart) error {
+	err := stream(limited, c.lines.at(e.Source), wire.PathSync, e.Request, silenceMax, func() {}, func(p *wire.SyncPart) error {
 		last = p.Last || p.Kind == wire.SyncUnknownBase
 		if !c.send(limited, core.PartCame{ID: e.ID, Part: *p}) || last {
 			return io.EOF

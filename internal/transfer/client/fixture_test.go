@@ -179,6 +179,7 @@ type scene struct {
 	host     *host
 	store    client.Store
 	log      bytes.Buffer
+	links    client.Links
 	stop     context.CancelFunc
 	ended    chan error
 }
@@ -207,7 +208,7 @@ func play(t *testing.T, test func(t *testing.T, s *scene)) {
 func (s *scene) start() {
 	s.t.Helper()
 	c, err := client.New(client.Options{
-		Store: s.store, Host: s.host, Identity: s.identity, Session: wire.Session{ID: "s", Start: 1}, Dial: s.dial,
+		Store: s.store, Host: s.host, Identity: s.identity, Session: wire.Session{ID: "s", Start: 1}, Dial: s.dial, Links: &s.links,
 		Log: slog.New(slog.NewTextHandler(&s.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
 	})
 	if err != nil {

@@ -40,7 +40,7 @@ func TestOddFacts(t *testing.T) {
 	})
 }
 
-// Why a server refuses is said once.
+// Why a server refuses is said once, and kept for who asks until a server has something to say.
 func TestRefusalIsSaidOnce(t *testing.T) {
 	play(t, func(t *testing.T, s *scene) {
 		refusal := &reason.Error{Code: reason.IdentityGone, Doing: "identify node web-1", Cause: errors.New("the node was deleted")}
@@ -49,6 +49,15 @@ func TestRefusalIsSaidOnce(t *testing.T) {
 		pass(5 * time.Second)
 		if title := refusal.Entry().Title; strings.Count(s.log.String(), title) != 1 || !strings.Contains(s.log.String(), title+": the node was deleted") {
 			t.Errorf("it says: %s", s.log.String())
+		}
+		if l := s.links.State(); l.Trouble == nil || l.Trouble.Code != reason.IdentityGone || !strings.Contains(l.Trouble.Message, "the node was deleted") {
+			t.Errorf("the trouble of %+v is %+v", l, l.Trouble)
+		}
+		s.set(func() { s.refuse = nil })
+		s.publish(7, "one")
+		pass(2 * time.Minute)
+		if l := s.links.State(); l.Trouble != nil {
+			t.Errorf("it is over, and the trouble is %+v", l.Trouble)
 		}
 	})
 }

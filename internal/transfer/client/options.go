@@ -22,6 +22,8 @@ type Options struct {
 	Heartbeat time.Duration
 	// Dial makes connections. The default is TCP, with what lets the kernel find out that the other end is gone.
 	Dial Dial
+	// Links is told how the host stands to its servers. The default tells nobody.
+	Links *Links
 	// Random spreads pauses. The default is seeded at random.
 	Random *rand.Rand
 }
@@ -35,6 +37,9 @@ func (o Options) withDefaults() Options {
 	}
 	if o.Dial == nil {
 		o.Dial = tcp
+	}
+	if o.Links == nil {
+		o.Links = &Links{}
 	}
 	if o.Random == nil {
 		o.Random = rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64()))

@@ -84,31 +84,25 @@ func decided(host, here *wire.Verdict) bool {
 // readable bounds the texts of a report that come from the host, and makes them what can be read: one that cannot would cost the whole
 // report. What the host has given stays as it is.
 func readable(r *wire.Report) {
-	r.Verdict.Message = clip(r.Verdict.Message)
+	r.Verdict.Message = wire.Text(r.Verdict.Message)
 	r.Configs, r.Problems = slices.Clone(r.Configs), slices.Clone(r.Problems)
 	for i := range r.Configs {
-		r.Configs[i].Message = clip(r.Configs[i].Message)
+		r.Configs[i].Message = wire.Text(r.Configs[i].Message)
 	}
 	for i := range r.Problems {
 		p := &r.Problems[i]
-		p.Message, p.Title = clip(p.Message), strings.ToValidUTF8(p.Title, "\uFFFD")
+		p.Message, p.Title = wire.Text(p.Message), strings.ToValidUTF8(p.Title, "\uFFFD")
 	}
 	if r.Host == nil {
 		return
 	}
 	// What a host is called, and what its files say of it, is any bytes.
 	h := *r.Host
-	h.Version, h.Facts = clip(h.Version), make(map[string]string, len(r.Host.Facts))
+	h.Version, h.Facts = wire.Text(h.Version), make(map[string]string, len(r.Host.Facts))
 	for name, value := range r.Host.Facts {
-		h.Facts[name] = clip(value)
+		h.Facts[name] = wire.Text(value)
 	}
 	r.Host = &h
-}
-
-// clip bounds a text for people.
-func clip(s string) string {
-	s = strings.ToValidUTF8(s, "\uFFFD")
-	return strings.ToValidUTF8(s[:min(len(s), wire.MessageMax)], "") // it may have been cut in the middle of a letter
 }
 
 // report sends a report when the host has changed, and when the server asks, over the connection of the watch. While there is no watch

@@ -50,6 +50,9 @@ type Layers interface {
 	PutList(encoded []byte) error
 	// Trie is the trie of a layer that is there completely; false when it is not. All of it is verified.
 	Trie(root catalog.Digest) (catalog.Trie, bool, error)
+	// Room says whether there is room for what is not here of the layers of a list that is, when all of them together have so many bytes of
+	// bodies. The error is DiskFull where there is none, and those of the disk.
+	Room(root catalog.Digest, bytes uint64) error
 	// Body is what stands at a key of a layer that is there; nil when it is not. It has the digest that the trie says.
 	Body(root, key catalog.Digest) ([]byte, error)
 }
@@ -58,13 +61,15 @@ type Layers interface {
 type Stage interface {
 	// Begin opens the log of a fetch. What was staged for the same one is still there, is returned in order, and is appended to. What was
 	// staged for any other is thrown away. A torn end is cut off.
-	Begin(f core.Fetch) ([]catalog.Change, error)
-	// Append adds changes. Their keys ascend over the whole log. They need not be durable before Commit, but what is found after a crash
+	Begin(f core.Fetch) (core.Staged, error)
+	// Append adds changes. Their keys ascend over the whole log. The error is DiskFull where they would take room that the host needs to live
+	// on, and those of the disk; then nothing is added. They need not be durable before Commit, but what is found after a crash
 	// is a beginning of what was appended.
 	Append(changes []wire.Change) error
 	// Commit makes the target out of the base and the log, as a layer that is there completely, and ends the stage. It is durable when
 	// Commit returns. The trie is the target's, with the target's root: the store checks that what it writes are the rows of it, with
-	// bodies of their digests, and refuses with StateCorrupt otherwise; then the stage is dropped.
+	// bodies of their digests, and refuses with StateCorrupt otherwise; then the stage is dropped. After any other error, such as DiskFull, it
+	// is still there.
 	Commit(target catalog.Trie) error
 	// Drop throws the stage away. It is not an error when there is none.
 	Drop() error

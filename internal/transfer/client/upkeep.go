@@ -89,17 +89,18 @@ func (c *Client) extend(ctx context.Context, s *server) error {
 	return c.believe(ctx, documents)
 }
 
-// believe extends the chain by documents that follow it.
+// believe extends the chain by documents that follow it, and tells the machine, also when there are none.
 func (c *Client) believe(ctx context.Context, documents []trust.Signed) error {
 	chain := c.opts.Identity.Trust()
-	if len(documents) == 0 {
-		return nil
-	}
-	longer, err := chain.Extend(documents)
-	if err != nil {
-		return err
+	longer := chain
+	if len(documents) > 0 {
+		var err error
+		if longer, err = chain.Extend(documents); err != nil {
+			return err
+		}
 	}
 	if longer.Current().Number == chain.Current().Number {
+		c.send(ctx, core.Trusted{Chain: chain})
 		return nil
 	}
 	if err := c.opts.Identity.Extend(longer); err != nil {

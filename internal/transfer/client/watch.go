@@ -39,9 +39,10 @@ func (c *Client) watch(ctx context.Context, random *rand.Rand) {
 		if err != nil && ctx.Err() == nil {
 			e := reason.Of(err)
 			if e.Code != said {
-				c.opts.Log.Warn("watch a server", "err", err, "hint", e.Hint)
+				c.opts.Log.Warn("watch a server", warning(err, e)...)
 			}
 			said = e.Code
+			c.opts.Links.lost(e)
 			c.doubt(err)
 			if errors.Is(err, errSilent) {
 				c.lines.hangUp() // another watch would go over the same connection
@@ -57,6 +58,14 @@ func (c *Client) watch(ctx context.Context, random *rand.Rand) {
 		}
 		wait(ctx, pause, c.renewed)
 	}
+}
+
+// warning is an error as attributes of a line of the log, with what helps where that is known.
+func warning(err error, e *reason.Error) []any {
+	if e.Hint == "" {
+		return []any{"err", err}
+	}
+	return []any{"err", err, "hint", e.Hint}
 }
 
 // wait waits for a while, or until something comes.
@@ -90,7 +99,7 @@ func (c *Client) watchOnce(ctx context.Context, s *server) (pause time.Duration,
 	})
 	defer close(ended)
 	defer c.reports.watched(nil)
-	err = stream(ctx, s, wire.PathWatch, wire.WatchRequest{Protocol: wire.Protocol, Report: c.reports.next()}, c.opts.Heartbeat*5/2, func(f *wire.Frame) error {
+	err = stream(ctx, s, wire.PathWatch, wire.WatchRequest{Protocol: wire.Protocol, Report: c.reports.next()}, c.opts.Heartbeat*5/2, c.opts.Links.opened, func(f *wire.Frame) error {
 		c.reports.watched(s)
 		if f.Again != nil {
 			pause = min(max(time.Duration(*f.Again), 1)*time.Millisecond, againMax)
@@ -168,7 +177,7 @@ func (c *Client) answer(ctx context.Context, s *server, q wire.Question) error {
 // writeProblem writes why a host does not answer.
 func writeProblem(w io.Writer, err error) error {
 	e := reason.Of(err)
-	data, encodeErr := wire.Encode(wire.Problem{Code: e.Code.String(), Message: clip(e.Error()), Hint: clip(e.Hint)})
+	data, encodeErr := wire.Encode(wire.Problem{Code: e.Code.String(), Message: wire.Text(e.Error()), Hint: wire.Text(e.Hint)})
 	if encodeErr != nil {
 		return encodeErr
 	}

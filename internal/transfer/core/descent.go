@@ -76,6 +76,7 @@ func (m *Machine) stage(count int, bodies [][]byte) {
 		change := wire.Change{Key: c.Key, Deleted: c.Deleted}
 		if !c.Deleted {
 			change.Body, bodies = bodies[0], bodies[1:]
+			p.bytes += uint64(len(change.Body))
 		}
 		changes = append(changes, change)
 	}
@@ -94,7 +95,7 @@ func (m *Machine) nodesCame(e NodesCame) {
 	case m.goal.list == nil:
 		m.listCame(items)
 	case len(items) > len(p.hashes) || !areThose(items, p.hashes):
-		m.wrong()
+		m.wrong(errHash)
 	case p.target != nil:
 		m.bodiesCame(items)
 	default:

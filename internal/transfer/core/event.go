@@ -14,7 +14,7 @@ type Event interface{ event() }
 // Began begins: what is held is looked through, and the state that was accepted last is handed over, or fetched.
 type Began struct{}
 
-// Trusted says which chain is believed from now on.
+// Trusted says which chain is believed from now on. It is fed too when there are no later trust documents: then it is the same.
 type Trusted struct{ Chain *trust.Chain }
 
 // HeadCame is a head from anybody. The machine keeps the slice.
@@ -22,7 +22,7 @@ type HeadCame struct{ Signed []byte }
 
 // Stored ends an effect that stores something. Staged is for Begin alone.
 type Stored struct {
-	Staged []catalog.Change
+	Staged Staged
 	Err    error
 }
 
@@ -126,8 +126,29 @@ type Nodes struct {
 // Cancel ends a Sync or a Nodes. Nothing needs to come for it any more.
 type Cancel struct{ ID uint64 }
 
-// AskTrust asks for later trust documents. When there are some Trusted is fed.
+// AskTrust asks for later trust documents. Answered, at any time later, by Trusted.
 type AskTrust struct{}
+
+// Doubt is a kind of what came and is not believed.
+type Doubt string
+
+// The kinds.
+const (
+	DoubtOld          Doubt = "a head older than the one that was accepted"
+	DoubtNode         Doubt = "a head for another node"
+	DoubtCluster      Doubt = "a head of another cluster"
+	DoubtKey          Doubt = "a head signed with a key that may not sign heads"
+	DoubtEpoch        Doubt = "a head of an epoch that the trust documents do not know"
+	DoubtMalformed    Doubt = "a head that cannot be read"
+	DoubtEquivocation Doubt = "a head that contradicts another one of its version"
+	DoubtContent      Doubt = "content that was not signed"
+)
+
+// Disbelieve says what is not believed, each time that it comes. It is counted already. Not answered.
+type Disbelieve struct {
+	Doubt Doubt
+	Err   error
+}
 
 // Tell says that the report has changed.
 type Tell struct{}
@@ -138,19 +159,20 @@ type Alarm struct {
 	Evidence [][]byte // the signed heads that it is about
 }
 
-func (Accept) effect()   {}
-func (Prolong) effect()  {}
-func (Remember) effect() {}
-func (Count) effect()    {}
-func (PutList) effect()  {}
-func (Begin) effect()    {}
-func (Append) effect()   {}
-func (Drop) effect()     {}
-func (Commit) effect()   {}
-func (Activate) effect() {}
-func (Sync) effect()     {}
-func (Nodes) effect()    {}
-func (Cancel) effect()   {}
-func (AskTrust) effect() {}
-func (Tell) effect()     {}
-func (Alarm) effect()    {}
+func (Accept) effect()     {}
+func (Prolong) effect()    {}
+func (Remember) effect()   {}
+func (Count) effect()      {}
+func (PutList) effect()    {}
+func (Begin) effect()      {}
+func (Append) effect()     {}
+func (Drop) effect()       {}
+func (Commit) effect()     {}
+func (Activate) effect()   {}
+func (Sync) effect()       {}
+func (Nodes) effect()      {}
+func (Cancel) effect()     {}
+func (AskTrust) effect()   {}
+func (Disbelieve) effect() {}
+func (Tell) effect()       {}
+func (Alarm) effect()      {}

@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"time"
 
@@ -13,6 +14,9 @@ import (
 	"tako.dev/tako/internal/reason"
 	"tako.dev/tako/internal/transfer/wire"
 )
+
+// errHash is of what was sent in answer to a hash.
+var errHash = errors.New("what was sent has not the hash that was asked for")
 
 // way is how a layer is fetched.
 type way uint8
@@ -37,6 +41,7 @@ type progress struct {
 	wrong   int // times in a row that the layer came wrong
 	base    catalog.Trie
 	changes []catalog.Change // staged
+	bytes   uint64           // of their bodies
 	asked   catalog.Digest   // cursor of the open Sync
 	held    *wire.SyncPart   // first part of a snapshot in place of a difference, until its stage is open
 	descent *catalog.Descent
@@ -147,7 +152,7 @@ func (m *Machine) listCame(items [][]byte) {
 		m.failed(0)
 		return
 	case catalog.ListRoot(items[0]) != m.goal.mark.Root:
-		m.lied()
+		m.lied("the list of layers", errHash)
 		m.failed(0)
 		return
 	}
@@ -163,8 +168,9 @@ func (m *Machine) listCame(items [][]byte) {
 }
 
 // lied counts, and blames, a source that has sent what nobody asked for.
-func (m *Machine) lied() {
+func (m *Machine) lied(what string, why error) {
 	m.count(func(r *wire.Refused) { r.Content++ })
+	m.do(Disbelieve{Doubt: DoubtContent, Err: &reason.Error{Code: reason.TransferWrong, Doing: "fetch " + what, Cause: why}})
 	m.sources.blame(m.now)
 }
 
@@ -180,6 +186,10 @@ func (m *Machine) fetchLayer(l *catalog.Layer) {
 	p := &m.progress
 	if p.open && p.fetch.Target == l.Root && p.fetch.Layer == l.ID {
 		m.askLayer()
+		return
+	}
+	if err := m.held.Room(m.goal.mark.Root, m.goal.head.Bytes); err != nil {
+		m.local(err)
 		return
 	}
 	wrong, id := p.wrong, p.id
@@ -198,21 +208,21 @@ func (m *Machine) fetchLayer(l *catalog.Layer) {
 }
 
 func (m *Machine) openStage() {
-	m.progress.open, m.progress.waits, m.progress.changes = false, forBegin, nil
+	m.progress.open, m.progress.waits, m.progress.changes, m.progress.bytes = false, forBegin, nil, 0
 	m.do(Begin{Fetch: m.progress.fetch})
 }
 
 // opened takes over what was staged before.
-func (m *Machine) opened(staged []catalog.Change) {
+func (m *Machine) opened(staged Staged) {
 	p := &m.progress
 	p.open = true
-	for i := 1; i < len(staged); i++ {
-		if bytes.Compare(staged[i-1].Key[:], staged[i].Key[:]) >= 0 {
+	for i := 1; i < len(staged.Changes); i++ {
+		if bytes.Compare(staged.Changes[i-1].Key[:], staged.Changes[i].Key[:]) >= 0 {
 			m.restage()
 			return
 		}
 	}
-	p.changes = staged
+	p.changes, p.bytes = staged.Changes, staged.Bytes
 	if part := p.held; part != nil {
 		p.held = nil
 		p.waits = forAnswer // the same answer goes on
@@ -285,15 +295,19 @@ func (m *Machine) part(part *wire.SyncPart) {
 		m.turnToSnapshot(part)
 		return
 	case part.Kind != wire.SyncSnapshot && part.Kind != wire.SyncDelta:
-		m.wrong()
+		m.wrong(fmt.Errorf("a part of kind %d", part.Kind))
 		return
 	}
 	changes, err := p.check(part)
+	bodies := bytesOf(part.Changes)
+	if err == nil && m.goal.bytes+p.bytes+bodies > bytesMax(&m.goal.head) {
+		err = fmt.Errorf("more came than the %d bytes that the head names", m.goal.head.Bytes)
+	}
 	if err != nil {
-		m.wrong()
+		m.wrong(err)
 		return
 	}
-	p.changes = append(p.changes, changes...)
+	p.changes, p.bytes = append(p.changes, changes...), p.bytes+bodies
 	if len(part.Changes) > 0 {
 		m.pace.backoff.Reset() // it gets on
 		m.do(Append{Changes: part.Changes})
@@ -302,6 +316,21 @@ func (m *Machine) part(part *wire.SyncPart) {
 		p.waits = forNothing
 		m.finish()
 	}
+}
+
+// bytesSlack is what all bodies of a state may have above what its head says: who signs may not have counted the node's own layer, and
+// what is so small fills no disk.
+const bytesSlack = 4 << 20
+
+// bytesMax is how many bytes of bodies are staged, over all layers, as long as nothing but their source speaks for them. What has come by
+// hash is of the state that was signed, whatever the head says of its size: a head that says too little costs the descent.
+func bytesMax(h *catalog.Head) uint64 { return min(h.Bytes, math.MaxUint64-bytesSlack) + bytesSlack }
+
+func bytesOf(changes []wire.Change) (n uint64) {
+	for i := range changes {
+		n += uint64(len(changes[i].Body))
+	}
+	return n
 }
 
 // turnToSnapshot is when a source sends all rows in place of a difference.
@@ -351,7 +380,7 @@ func (m *Machine) finish() {
 	p := &m.progress
 	t := applied(p.base, p.changes)
 	if t.Root() != p.fetch.Target || t.Len() > declare.ResourcesMax {
-		m.wrong()
+		m.wrong(fmt.Errorf("it has the root %s, and %s is signed", t.Root(), p.fetch.Target))
 		return
 	}
 	p.target, p.waits = &t, forCommit
@@ -391,18 +420,19 @@ func applied(base catalog.Trie, changes []catalog.Change) catalog.Trie {
 func (m *Machine) committed() {
 	p := &m.progress
 	m.keepTrie(p.fetch.Target, *p.target)
+	m.goal.bytes += p.bytes
 	m.pace.backoff.Reset()
 	m.progress = progress{id: p.id}
 }
 
 // wrong is after a layer that came, and is not what was asked for.
-func (m *Machine) wrong() {
-	m.lied()
-	m.otherwise()
+func (m *Machine) wrong(why error) {
+	m.lied("layer "+m.progress.fetch.Layer, why)
+	m.otherwise(why)
 }
 
 // otherwise tries the next way to get a layer; after the last one a pause is made.
-func (m *Machine) otherwise() {
+func (m *Machine) otherwise(why error) {
 	p := &m.progress
 	if p.waits == forAnswer {
 		m.do(Cancel{ID: p.request})
@@ -419,5 +449,5 @@ func (m *Machine) otherwise() {
 	long := min(rejectedPause<<min(m.goal.rounds, 16), rejectedMax)
 	m.goal.rounds++
 	m.goal.start = m.now.Add(long + time.Duration(m.random.Int64N(int64(long))))
-	m.reject(reason.TransferWrong, fmt.Sprintf("layer %s came wrong three times", fetch.Layer))
+	m.reject(reason.TransferWrong, fmt.Sprintf("layer %s came wrong three times: %s", fetch.Layer, why))
 }

@@ -1,8 +1,10 @@
 package core
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
+	"slices"
 
 	"tako.dev/tako/internal/catalog"
 	"tako.dev/tako/internal/reason"
@@ -48,11 +50,18 @@ func (m *Machine) began() {
 	m.goal = &candidate{mark: m.kept.Mark, head: h, signed: m.kept.Head}
 }
 
+// trusted looks again at the heads that could not be verified.
 func (m *Machine) trusted(c *trust.Chain) {
-	m.chain = c
-	if again := m.doubt.signed; again != nil {
-		m.doubt.signed = nil
-		m.headCame(again)
+	heads := m.doubt.heads
+	m.chain, m.doubt.heads, m.doubt.open = c, nil, false
+	for _, d := range heads {
+		if _, err := m.verify(d.signed); err != nil {
+			d.err = err
+			m.forged(&d)
+			m.doubt.heads = append(m.doubt.heads, d) // there may be later documents
+			continue
+		}
+		m.headCame(d.signed)
 	}
 }
 
@@ -63,7 +72,7 @@ func (m *Machine) headCame(signed []byte) {
 		return
 	}
 	if h.Epoch < m.chain.Current().Epoch {
-		m.count(func(r *wire.Refused) { r.Old++ })
+		m.old(&h)
 		return
 	}
 	seen := m.kept.Mark
@@ -77,7 +86,7 @@ func (m *Machine) headCame(signed []byte) {
 	case catalog.HeadRepeated:
 		m.repeated(h, mark, signed)
 	case catalog.HeadOld:
-		m.count(func(r *wire.Refused) { r.Old++ })
+		m.old(&h)
 	case catalog.HeadEquivocation:
 		m.equivocation(h, signed)
 	case catalog.HeadUnknown:
@@ -86,15 +95,76 @@ func (m *Machine) headCame(signed []byte) {
 	}
 }
 
-// disbelieve counts a head, and asks whether the keys have changed.
+func (m *Machine) old(h *catalog.Head) {
+	m.count(func(r *wire.Refused) { r.Old++ })
+	m.do(Disbelieve{Doubt: DoubtOld, Err: &reason.Error{
+		Code: reason.HeadRefused, Doing: "judge the head of node " + m.node.Name,
+		Cause: fmt.Errorf("it is version %d of epoch %d, and version %d of epoch %d was accepted", h.Version, h.Epoch, m.kept.Mark.Version, m.chain.Current().Epoch),
+	}})
+}
+
+// doubtOf says what is wrong with a head that was not believed.
+func (m *Machine) doubtOf(signed []byte, err error) Doubt {
+	_, h, unread := catalog.DecodeHead(signed)
+	switch {
+	case unread != nil:
+		return DoubtMalformed
+	case h.Cluster != m.node.Cluster:
+		return DoubtCluster
+	case h.Node != m.node.Name || h.UID != m.node.UID:
+		return DoubtNode
+	case errors.Is(err, errEpoch):
+		return DoubtEpoch
+	}
+	return DoubtKey
+}
+
+// disbelieve counts a head. One whose key or epoch nobody knows here is only not verified yet: the keys may have changed, so it is counted
+// once later trust documents were asked for and it still is not.
 func (m *Machine) disbelieve(signed []byte, err error) {
-	m.count(func(r *wire.Refused) { r.Forged++ })
-	if !reason.Is(err, reason.HeadRefused) {
+	d := doubtful{signed: signed, kind: m.doubtOf(signed, err), err: err}
+	if d.kind != DoubtKey && d.kind != DoubtEpoch {
+		m.forged(&d)
 		return
 	}
-	if m.doubt.signed = signed; m.doubt.asked.IsZero() || m.now.Sub(m.doubt.asked) >= trustPause {
-		m.doubt.asked = m.now
+	at := slices.IndexFunc(m.doubt.heads, func(o doubtful) bool { return bytes.Equal(o.signed, signed) })
+	if at >= 0 && !m.doubt.heads[at].counted {
+		return
+	}
+	if m.doubt.asked.IsZero() || m.now.Sub(m.doubt.asked) >= trustPause {
+		m.doubt.asked, m.doubt.open = m.now, true
 		m.do(AskTrust{})
+	} else if !m.doubt.open {
+		m.forged(&d) // they were asked for a moment ago
+	}
+	if at < 0 && len(m.doubt.heads) == doubtsMax {
+		m.forged(&m.doubt.heads[0])
+		at = 0
+	}
+	if at >= 0 {
+		m.doubt.heads = slices.Delete(m.doubt.heads, at, at+1)
+	}
+	m.doubt.heads = append(m.doubt.heads, d)
+}
+
+// forged counts a head that is not believed, and says so, once.
+func (m *Machine) forged(d *doubtful) {
+	if d.counted {
+		return
+	}
+	d.counted = true
+	m.count(func(r *wire.Refused) { r.Forged++ })
+	m.do(Disbelieve{Doubt: d.kind, Err: d.err})
+}
+
+// unanswered stops waiting for trust documents: whoever sends what cannot be verified may well keep them back, too.
+func (m *Machine) unanswered() {
+	if !m.doubt.open || m.now.Sub(m.doubt.asked) < trustPause {
+		return
+	}
+	m.doubt.open = false
+	for i := range m.doubt.heads {
+		m.forged(&m.doubt.heads[i])
 	}
 }
 
@@ -124,6 +194,11 @@ func (m *Machine) repeated(h catalog.Head, mark catalog.Mark, signed []byte) {
 func (m *Machine) equivocation(h catalog.Head, signed []byte) {
 	m.count(func(r *wire.Refused) { r.Equivocation++ })
 	root, _ := h.Root()
+	err := &reason.Error{
+		Code: reason.HeadRefused, Doing: "judge the head of node " + m.node.Name,
+		Cause: fmt.Errorf("version %d of epoch %d was signed with two roots; the second is %s", h.Version, h.Epoch, root),
+	}
+	m.do(Disbelieve{Doubt: DoubtEquivocation, Err: err})
 	if m.doubt.alarmed == root {
 		return
 	}
@@ -132,14 +207,7 @@ func (m *Machine) equivocation(h catalog.Head, signed []byte) {
 	if m.next != nil {
 		first = m.next.signed
 	}
-	m.do(Alarm{
-		Err: &reason.Error{
-			Code: reason.HeadRefused, Doing: "judge the head of node " + m.node.Name,
-			Cause: fmt.Errorf("version %d of epoch %d was signed with two roots; the second is %s", h.Version, h.Epoch, root),
-			Hint:  "two servers sign from different data, or somebody has the key: see whether one server was restored from a copy",
-		},
-		Evidence: [][]byte{first, signed},
-	})
+	m.do(Alarm{Err: err, Evidence: [][]byte{first, signed}})
 }
 
 func (m *Machine) unsupported(h catalog.Head) {

@@ -3,7 +3,6 @@ package core
 import (
 	"math/rand/v2"
 	"slices"
-	"strings"
 	"time"
 
 	"tako.dev/tako/declare"
@@ -26,6 +25,9 @@ const (
 	rejectedMax   = time.Hour
 	// trustPause is the shortest between two questions for trust documents that heads give rise to: anybody can send heads.
 	trustPause = time.Minute
+	// doubtsMax bounds the heads that are looked at again with later trust documents: more than come while these are asked for. Of more, the
+	// oldest is counted as forged.
+	doubtsMax = 8
 	// triesRowsMax bounds what is kept in memory of the layers that the next differences begin at: as much as one host may have, of which
 	// each row takes some 100 bytes. What is above, while one state takes the place of another, is read again.
 	triesRowsMax = declare.ResourcesMax
@@ -71,6 +73,7 @@ type candidate struct {
 	list   catalog.List // nil as long as it is not there
 	begun  bool         // something was asked for
 	failed bool         // and did not come
+	bytes  uint64       // of the bodies of layers that were committed for it
 	rounds uint         // how often a layer came wrong in all ways
 	start  time.Time    // not to begin, or to begin again, before
 }
@@ -85,10 +88,19 @@ type pace struct {
 
 // doubt is what to do about heads that are not believed.
 type doubt struct {
-	signed  []byte    // the last one that later trust documents may make good
-	asked   time.Time // when they were asked for
+	heads   []doubtful // that later trust documents may make good: the newest, at most doubtsMax
+	asked   time.Time  // when they were asked for
+	open    bool       // and nothing has come of that yet
 	alarmed catalog.Digest
 	stale   bool
+}
+
+// doubtful is a head that is not verified.
+type doubtful struct {
+	signed  []byte
+	kind    Doubt
+	err     error
+	counted bool
 }
 
 // waiting is what a Machine waits for.
@@ -138,6 +150,7 @@ func (m *Machine) Step(now time.Time, e Event) []Effect {
 		m.reread()
 	case Ticked:
 	}
+	m.unanswered()
 	for m.progress.waits == forNothing && m.proceed() {
 	}
 	if stale := m.kept.Mark.Stale(m.time()); stale != m.doubt.stale {
@@ -170,6 +183,9 @@ func (m *Machine) Wake() (time.Time, bool) {
 	var at time.Time
 	if m.kept.Mark.Version > 0 && !m.doubt.stale {
 		at = time.Unix(m.kept.Mark.Expires, 0)
+	}
+	if due := m.doubt.asked.Add(trustPause); m.doubt.open && (at.IsZero() || due.Before(at)) {
+		at = due
 	}
 	if m.progress.waits == forNothing && (m.goal != nil || m.next != nil) {
 		if due := m.due(); at.IsZero() || due.Before(at) {
@@ -257,7 +273,7 @@ func (m *Machine) stored(e Stored) {
 	switch {
 	case was == forCommit && reason.Is(e.Err, reason.StateCorrupt):
 		clear(m.tries) // the disk has changed what was staged, or the base
-		m.otherwise()
+		m.otherwise(e.Err)
 	case e.Err != nil:
 		m.local(e.Err)
 	case was == forAccept:
@@ -311,9 +327,7 @@ func (m *Machine) refuse(v wire.Verdict) {
 }
 
 func verdictOn(mark catalog.Mark, t wire.VerdictType, code reason.Code, message string, now time.Time) wire.Verdict {
-	// What is cut in the middle of a letter would make the whole report unreadable.
-	message = strings.ToValidUTF8(message[:min(len(message), wire.MessageMax)], "")
-	return wire.Verdict{Type: t, Epoch: mark.Epoch, Version: mark.Version, Root: mark.Root, Code: code, Message: message, Since: now.UnixMilli()}
+	return wire.Verdict{Type: t, Epoch: mark.Epoch, Version: mark.Version, Root: mark.Root, Code: code, Message: wire.Text(message), Since: now.UnixMilli()}
 }
 
 // of tells whether a verdict is on a mark.
@@ -381,6 +395,7 @@ type Status struct {
 	// Verdict is on a head that the host does not have yet, or has refused. Open is false when there is none: the host's own counts.
 	Verdict wire.Verdict
 	Open    bool
+	Stuck   bool // Verdict is of the machine: it could not fetch the state
 }
 
 // Status says how the machine stands.
@@ -388,7 +403,7 @@ func (m *Machine) Status() Status {
 	s := Status{Have: m.kept.Mark, Refused: m.kept.Refused, Stale: m.doubt.stale, Trust: m.chain.Current().Number, Open: true}
 	switch {
 	case m.verdict.Type != wire.Pending:
-		s.Verdict = m.verdict
+		s.Verdict, s.Stuck = m.verdict, true
 	case m.refused():
 		s.Verdict = m.kept.Verdict
 	case m.goal != nil:

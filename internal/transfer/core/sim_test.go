@@ -16,6 +16,7 @@ import (
 	"tako.dev/tako/internal/catalog"
 	"tako.dev/tako/internal/reason"
 	"tako.dev/tako/internal/transfer/wire"
+	"tako.dev/tako/internal/trust"
 )
 
 // simSeeds is how many seeds a normal run tries; TAKO_SEEDS asks for more, TAKO_SEED replays one.
@@ -58,13 +59,14 @@ type world struct {
 	queue  deliveries
 	sent   int
 
-	server  *server
-	liar    *server // the second source; nil: there is one
-	disk    *disk
-	machine *Machine
-	open    uint64 // request
-	syncs   bool   // that is
-	run     int    // of the host: what was sent to another run does not come
+	server   *server
+	believed *trust.Chain // by the host
+	liar     *server      // the second source; nil: there is one
+	disk     *disk
+	machine  *Machine
+	open     uint64 // request
+	syncs    bool   // that is
+	run      int    // of the host: what was sent to another run does not come
 
 	trouble
 	seen
@@ -74,6 +76,7 @@ type world struct {
 type trouble struct {
 	faults  float64 // how likely each is
 	slow    time.Duration
+	mute    bool  // nobody answers questions for trust documents
 	cuts    []int // after how many parts the next answers break
 	spoiled func([]wire.SyncPart) []wire.SyncPart
 	refuses func(s State) wire.Verdict
@@ -90,13 +93,16 @@ type seen struct {
 	cursors   []catalog.Digest
 	wrongs    int // requests since a pause
 	alarms    int
+	doubts    map[Doubt]int
 	trustAsks int
 }
 
 func newWorld(t testing.TB, seed uint64) *world {
 	random := rand.New(rand.NewPCG(seed, 1))
 	w := &world{t: t, random: random, now: start.Add(time.Hour), server: newServer(t, random), disk: newDisk(t)}
+	w.believed = w.server.by.chain
 	w.refuses = func(State) wire.Verdict { return wire.Verdict{Type: wire.Applied} }
+	w.doubts = map[Doubt]int{}
 	return w
 }
 
@@ -115,7 +121,7 @@ func (w *world) boot() {
 		sources = 2
 	}
 	w.failedAt = time.Time{}
-	w.machine = New(Options{Node: w.server.by.node(), Chain: w.server.by.chain, Kept: w.disk.kept, Held: w.disk, Sources: sources, Random: w.random})
+	w.machine = New(Options{Node: w.server.by.node(), Chain: w.believed, Kept: w.disk.kept, Held: w.disk, Sources: sources, Random: w.random})
 	w.feed(Began{})
 }
 
@@ -170,6 +176,19 @@ func (w *world) do(e Effect) Event {
 		w.alarms++
 	case AskTrust:
 		w.trustAsks++
+		if !w.mute {
+			w.later(time.Second, func() {
+				if w.machine != nil {
+					w.believed = w.server.by.chain
+					w.feed(Trusted{Chain: w.believed})
+				}
+			})
+		}
+	case Disbelieve:
+		if e.Err == nil {
+			w.t.Fatalf("%s, and not why", e.Doubt)
+		}
+		w.doubts[e.Doubt]++
 	case Tell:
 	default:
 		w.t.Fatalf("nobody does %T", e)
@@ -299,7 +318,7 @@ func (w *world) sync(e Sync) {
 			w.reach(e.ID, time.Second, PartCame{ID: e.ID, Part: p}, false)
 		}
 	}
-	if cut < len(parts) {
+	if cut < len(parts) || cut > 0 && !parts[cut-1].Last { // one that floods goes on where it was broken off
 		w.broken(e.ID)
 	}
 	w.now = at
@@ -415,9 +434,9 @@ func simulate(t *testing.T, seed uint64) {
 	w.faults = w.random.Float64() * 0.3
 	if w.chance(0.5) {
 		w.liar = newServer(t, w.random)
-		w.liar.lying = true
+		w.liar.lying, w.liar.floods = true, w.chance(0.5)
 	}
-	poison := map[uint64]bool{}
+	poison, most := map[uint64]bool{}, uint64(0)
 	w.refuses = func(s State) wire.Verdict {
 		if poison[s.Mark.Version] {
 			return wire.Verdict{Type: wire.Rejected, Code: reason.PriorityConflict}
@@ -436,6 +455,10 @@ func simulate(t *testing.T, seed uint64) {
 		}
 		p := w.server.publish(layers...)
 		poison[p.version] = w.chance(0.1)
+		most = max(most, p.bytes)
+		if w.chance(0.1) {
+			p.bytes = 0 // and nobody is worse off
+		}
 		w.liarKnows()
 		w.say(w.server.head(p, w.now))
 		w.mischief()
@@ -445,6 +468,9 @@ func simulate(t *testing.T, seed uint64) {
 	w.server.publish(w.edit(layers)...)
 	w.liarKnows()
 	w.heal()
+	if w.disk.most > most+bytesSlack {
+		t.Errorf("%d bytes were staged, of states that have %d", w.disk.most, most)
+	}
 }
 
 // liarKnows gives the lying source all that there is to know.

@@ -20,6 +20,12 @@ type Fetch struct {
 	Target catalog.Digest `cbor:"3,keyasint"`
 }
 
+// Staged is what is staged of a fetch.
+type Staged struct {
+	Changes []catalog.Change // in the order of their keys
+	Bytes   uint64           // of their bodies
+}
+
 // State is a complete, verified state: the list, and each layer that it names, are held.
 type State struct {
 	Mark   catalog.Mark
@@ -36,4 +42,7 @@ type Held interface {
 	List(root catalog.Digest) ([]byte, error)
 	// Trie is the trie of a layer that is held completely, and has been verified.
 	Trie(root catalog.Digest) (catalog.Trie, bool, error)
+	// Room says whether there is room for what is not held of the layers of a catalog, whose list is held, and whose bodies have so many
+	// bytes in all. The error is DiskFull where there is none, and those of the disk.
+	Room(root catalog.Digest, bytes uint64) error
 }

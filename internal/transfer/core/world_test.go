@@ -83,6 +83,7 @@ type published struct {
 	root    catalog.Digest
 	list    []byte
 	layers  []layer
+	bytes   uint64 // of all bodies, as the head says
 }
 
 // server is the truth, and serves it. What it knows of the past may be lost.
@@ -94,6 +95,7 @@ type server struct {
 	known   map[catalog.Digest]catalog.Trie // roots that differences can begin at
 	part    int                             // changes of a part
 	lying   bool                            // it changes what it sends
+	floods  bool                            // it sends rows without end
 
 	snapshots bool // it sends nothing else
 	random    *rand.Rand
@@ -121,6 +123,9 @@ func (s *server) publish(layers ...layer) *published {
 	for i, l := range layers {
 		rows = append(rows, catalog.Layer{Priority: 1000 - i, ID: l.id, Root: l.trie.Root()})
 		s.known[l.trie.Root()] = l.trie
+		for r := range l.trie.From(catalog.Digest{}) {
+			p.bytes += uint64(len(l.bodies[r.Digest]))
+		}
 	}
 	list, err := catalog.NewList(rows...)
 	if err != nil {
@@ -138,8 +143,9 @@ func (s *server) publish(layers ...layer) *published {
 // headOf is the head of a version before it is signed.
 func (s *server) headOf(p *published, now time.Time) catalog.Head {
 	return catalog.Head{
-		Cluster: s.by.cluster, Node: "web-1", UID: "uid-1", Epoch: 1, Version: p.version,
+		Cluster: s.by.cluster, Node: "web-1", UID: "uid-1", Epoch: s.by.chain.Current().Epoch, Version: p.version,
 		Roots:  []catalog.FormatRoot{{Format: catalog.FormatV1, Root: p.root}},
+		Bytes:  p.bytes,
 		Issued: now.Unix(), Expires: now.Add(24 * time.Hour).Unix(), MinProtocol: 1,
 	}
 }
@@ -195,6 +201,10 @@ func (s *server) sync(r wire.SyncRequest) ([]wire.SyncPart, error) {
 	if !found || !listed || l.trie.Root() != r.Target {
 		return nil, fmt.Errorf("no such layer: %s at %s", r.Layer, r.Target)
 	}
+	if s.floods {
+		s.asked.syncs++
+		return flood(r), nil
+	}
 	base, known := s.known[r.Base]
 	kind := wire.SyncDelta
 	switch {
@@ -222,6 +232,27 @@ func (s *server) sync(r wire.SyncRequest) ([]wire.SyncPart, error) {
 		s.spoil(parts)
 	}
 	return parts, nil
+}
+
+// floodBody is of each row that nobody has declared.
+var floodBody = bytes.Repeat([]byte("x"), 1<<20)
+
+// flood is the beginning of an answer that has no end: rows in order, each as a layer may have it.
+func flood(r wire.SyncRequest) []wire.SyncPart {
+	kind := wire.SyncDelta
+	if r.Base == (catalog.Digest{}) {
+		kind = wire.SyncSnapshot
+	}
+	var parts []wire.SyncPart
+	for key := r.Cursor; len(parts) < 3; {
+		for i := len(key) - 1; i >= 0; i-- {
+			if key[i]++; key[i] != 0 {
+				break
+			}
+		}
+		parts = append(parts, wire.SyncPart{Kind: kind, Changes: []wire.Change{{Key: key, Body: floodBody}}})
+	}
+	return parts
 }
 
 // halved tells whether more than half of a layer differs.
@@ -312,7 +343,10 @@ type disk struct {
 	staged []wire.Change
 	full   bool // nothing more can be stored
 
-	refused int // what was not stored
+	cramped uint64 // there is no room for a state that has more; 0: there is
+
+	refused int    // what was not stored
+	most    uint64 // bytes of bodies that were ever staged at once
 }
 
 func newDisk(t testing.TB) *disk {
@@ -324,6 +358,13 @@ func (d *disk) List(root catalog.Digest) ([]byte, error) { return d.texts[root],
 func (d *disk) Trie(r catalog.Digest) (catalog.Trie, bool, error) {
 	l, ok := d.layers[r]
 	return l.trie, ok, nil
+}
+
+func (d *disk) Room(_ catalog.Digest, bytes uint64) error {
+	if d.full || d.cramped > 0 && bytes > d.cramped {
+		return errFull
+	}
+	return nil
 }
 
 var errFull = &reason.Error{Code: reason.DiskFull, Doing: "stage a layer"}
@@ -359,6 +400,7 @@ func (d *disk) do(e Effect) (answer Event, ok bool) {
 		return Stored{Staged: d.begin(e.Fetch)}, true
 	case Append:
 		d.staged = append(d.staged, e.Changes...)
+		d.most = max(d.most, bytesOf(d.staged))
 		return nil, true
 	case Drop:
 		d.fetch, d.staged = nil, nil
@@ -382,17 +424,18 @@ func (d *disk) accept(mark catalog.Mark, signed []byte) {
 	}
 }
 
-func (d *disk) begin(f Fetch) []catalog.Change {
+func (d *disk) begin(f Fetch) Staged {
 	if d.fetch == nil || *d.fetch != f {
 		d.fetch, d.staged = &f, nil
 	}
-	var staged []catalog.Change
+	var staged Staged
 	for _, c := range d.staged {
 		change := catalog.Change{Key: c.Key, Deleted: c.Deleted}
 		if !c.Deleted {
 			change.Digest = sha256.Sum256(c.Body)
 		}
-		staged = append(staged, change)
+		staged.Changes = append(staged.Changes, change)
+		staged.Bytes += uint64(len(c.Body))
 	}
 	return staged
 }

@@ -32,7 +32,7 @@ type desk struct {
 	metrics *metrics
 
 	mu        sync.Mutex        // guards all below, and the fields of watches and questions that say so
-	watches   map[string]*watch // by name of the node; the newest
+	watches   map[string]*watch // by UID of the node, which another one by its name does not have; the newest
 	questions map[uint64]*question
 	last      uint64 // number of a question
 }
@@ -73,8 +73,8 @@ func (d *desk) open(who Identity, number uint64) *watch {
 	w := &watch{who: who, number: number, asked: make(chan struct{}, 1), ended: make(chan struct{})}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if old := d.watches[who.Name]; old == nil || old.number < number {
-		d.watches[who.Name] = w
+	if old := d.watches[who.UID]; old == nil || old.number < number {
+		d.watches[who.UID] = w
 	}
 	return w
 }
@@ -83,8 +83,8 @@ func (d *desk) open(who Identity, number uint64) *watch {
 func (d *desk) close(w *watch) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.watches[w.who.Name] == w {
-		delete(d.watches, w.who.Name)
+	if d.watches[w.who.UID] == w {
+		delete(d.watches, w.who.UID)
 	}
 	close(w.ended)
 }
@@ -93,7 +93,7 @@ func (d *desk) close(w *watch) {
 func (d *desk) newest(who Identity) uint64 {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if w := d.watches[who.Name]; w != nil && w.who.UID == who.UID {
+	if w := d.watches[who.UID]; w != nil {
 		return w.number
 	}
 	return 0
@@ -108,12 +108,12 @@ func (d *desk) take(w *watch) []wire.Question {
 	return all
 }
 
-// Ask asks the host of a node, and returns its answer as it comes. The caller closes it. ctx bounds the wait until the answer begins; the
+// Ask asks the host of a node, and of no earlier node by its name, and returns its answer as it comes. The caller closes it. ctx bounds the wait until the answer begins; the
 // whole takes at most q.Seconds, 30 s when that is 0. q.ID is set by Ask. The errors are HostNotConnected, TransferBusy, DeadlineOver,
 // and what the host says why it does not answer.
-func (s *Server) Ask(ctx context.Context, node string, q wire.Question) (io.ReadCloser, error) {
+func (s *Server) Ask(ctx context.Context, node, uid string, q wire.Question) (io.ReadCloser, error) {
 	doing := "ask node " + node
-	open, err := s.desk.ask(node, q, time.Now())
+	open, err := s.desk.ask(node, uid, q, time.Now())
 	if err != nil {
 		return nil, err
 	}
@@ -150,11 +150,11 @@ func notConnected(doing string, cause error) error {
 }
 
 // ask puts a question to the newest watch of a node.
-func (d *desk) ask(node string, q wire.Question, now time.Time) (*question, error) {
+func (d *desk) ask(node, uid string, q wire.Question, now time.Time) (*question, error) {
 	doing := "ask node " + node
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	w := d.watches[node]
+	w := d.watches[uid]
 	if w == nil {
 		d.metrics.questions.WithLabelValues(q.What, "unconnected").Inc()
 		return nil, notConnected(doing, nil)

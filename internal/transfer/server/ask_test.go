@@ -24,7 +24,7 @@ type asked struct {
 func (r *rig) ask(ctx context.Context, node string, q wire.Question) <-chan asked {
 	done := make(chan asked, 1)
 	go func() {
-		body, err := r.server.Ask(ctx, node, q)
+		body, err := r.server.Ask(ctx, node, "uid-of-"+node, q)
 		if err != nil {
 			done <- asked{err: err}
 			return
@@ -47,10 +47,13 @@ func TestAsk(t *testing.T) {
 	r.add("web-1")
 	r.add("db-1")
 	h, other := r.as("web-1"), r.as("db-1")
-	if _, err := r.server.Ask(t.Context(), "web-1", wire.Question{What: wire.AskLogs}); !reason.Is(err, reason.HostNotConnected) || reason.Of(err).Hint == "" {
+	if _, err := r.server.Ask(t.Context(), "web-1", "uid-of-web-1", wire.Question{What: wire.AskLogs}); !reason.Is(err, reason.HostNotConnected) || reason.Of(err).Hint == "" {
 		t.Errorf("a node that is not connected: %v", err)
 	}
 	w := h.watch(t.Context(), wire.Report{})
+	if _, err := r.server.Ask(t.Context(), "web-1", "uid-of-another", wire.Question{What: wire.AskLogs}); !reason.Is(err, reason.HostNotConnected) {
+		t.Errorf("a node that was made again, while the host of the earlier one is still connected: %v", err)
+	}
 	done := r.ask(t.Context(), "web-1", wire.Question{What: wire.AskLogs, Subject: "nginx.service", Lines: 5})
 	q := w.next().Question
 	if q == nil || q.Subject != "nginx.service" || q.Lines != 5 || q.Seconds != 30 {
@@ -106,7 +109,7 @@ func TestAskBounds(t *testing.T) {
 		open = append(open, r.ask(ctx, "web-1", wire.Question{What: wire.AskLogs}))
 		w.next()
 	}
-	if _, err := r.server.Ask(t.Context(), "web-1", wire.Question{}); !reason.Is(err, reason.TransferBusy) {
+	if _, err := r.server.Ask(t.Context(), "web-1", "uid-of-web-1", wire.Question{}); !reason.Is(err, reason.TransferBusy) {
 		t.Errorf("one more: %v", err)
 	}
 	cancel()
@@ -124,7 +127,7 @@ func TestAskBounds(t *testing.T) {
 		t.Errorf("a late answer is answered with %d", status)
 	}
 	r.server.desk.mu.Lock()
-	if n := len(r.server.desk.questions); n > 0 || r.server.desk.watches["web-1"].open != 0 {
+	if n := len(r.server.desk.questions); n > 0 || r.server.desk.watches["uid-of-web-1"].open != 0 {
 		t.Errorf("%d questions are kept", n)
 	}
 	r.server.desk.mu.Unlock()
@@ -149,7 +152,7 @@ func TestAnswerBreaks(t *testing.T) {
 	w := h.watch(t.Context(), wire.Report{})
 	answers := make(chan io.ReadCloser, 1)
 	ask := func() {
-		body, err := r.server.Ask(t.Context(), "web-1", wire.Question{})
+		body, err := r.server.Ask(t.Context(), "web-1", "uid-of-web-1", wire.Question{})
 		if err != nil {
 			t.Error(err)
 		}

@@ -79,7 +79,7 @@ func TestAcceptRate(t *testing.T) {
 		t.Fatal(err)
 	}
 	limits := Limits{Accepts: 1}.withDefaults()
-	l := newListener(raw, limits, newMetrics())
+	l := newListener(raw, limits, newAllowances(limits), newMetrics())
 	for range 4 {
 		c, err := net.Dial("tcp", raw.Addr().String())
 		if err != nil {

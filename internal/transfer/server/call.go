@@ -17,6 +17,7 @@ import (
 type call struct {
 	method string
 	shows  shows
+	errand errand
 	serve  func(*request) error
 }
 
@@ -31,14 +32,14 @@ const (
 
 func (s *Server) routes() map[string]call {
 	return map[string]call{
-		wire.PathJoin:   {http.MethodPost, nothing, s.join},
-		wire.PathTrust:  {http.MethodGet, nothing, s.trust},
-		wire.PathRenew:  {http.MethodPost, expired, s.renew},
-		wire.PathWatch:  {http.MethodPost, certificate, s.watch},
-		wire.PathSync:   {http.MethodPost, certificate, s.sync},
-		wire.PathNodes:  {http.MethodPost, certificate, s.nodes},
-		wire.PathStatus: {http.MethodPost, certificate, s.status},
-		wire.PathAnswer: {http.MethodPost, certificate, s.answer},
+		wire.PathJoin:   {http.MethodPost, nothing, speaking, s.join},
+		wire.PathTrust:  {http.MethodGet, nothing, speaking, s.trust},
+		wire.PathRenew:  {http.MethodPost, expired, speaking, s.renew},
+		wire.PathWatch:  {http.MethodPost, certificate, speaking, s.watch},
+		wire.PathSync:   {http.MethodPost, certificate, fetching, s.sync},
+		wire.PathNodes:  {http.MethodPost, certificate, fetching, s.nodes},
+		wire.PathStatus: {http.MethodPost, certificate, speaking, s.status},
+		wire.PathAnswer: {http.MethodPost, certificate, speaking, s.answer},
 	}
 }
 
@@ -84,12 +85,16 @@ func (s *Server) admit(q *request, to call, found bool) error {
 		return malformed("answer a host", fmt.Errorf("there is no call %s", clip(q.URL.Path)))
 	case q.Method != to.method:
 		return malformed("answer a host", fmt.Errorf("%s is called with %s", q.URL.Path, to.method))
-	case to.shows == nothing:
-		return nil
 	}
-	who, err := s.identify(q, to.shows, time.Now())
-	q.who = who
-	return err
+	now := time.Now()
+	if to.shows != nothing {
+		who, err := s.identify(q, to.shows, now)
+		q.who = who
+		if err != nil {
+			return err
+		}
+	}
+	return s.allow(q, to.errand, now)
 }
 
 // lostMax is how long a connection may be open whose host is lost, see keepaliveIdle: by then a node has room again for another one.
@@ -106,7 +111,7 @@ func (s *Server) identify(q *request, want shows, now time.Time) (Identity, erro
 	}
 	who, err := s.opts.Members.Identify(seen.leaf)
 	if err != nil {
-		return Identity{}, err
+		return who, err // whose certificate it is, or was
 	}
 	if early := now.Before(seen.leaf.NotBefore); early || want == certificate && now.After(seen.leaf.NotAfter) {
 		return who, &reason.Error{
@@ -241,7 +246,7 @@ func (s *Server) refuse(q *request, name string, err error) {
 		s.opts.Log.Error("answer a host", "call", name, "node", q.who.Name, "err", err)
 	}
 	if forAudit(status) && !q.audited && s.mayAudit(q.conn.from, time.Now()) {
-		s.opts.Audit.Refused(Refusal{Call: name, From: q.conn.from, Who: q.who, Code: e.Code, Status: status, Reason: bounded(e.Error())})
+		s.opts.Audit.Refused(Refusal{Call: name, From: q.conn.from, Who: s.whose(q), Code: e.Code, Status: status, Reason: bounded(e.Error())})
 	}
 	p := wire.Problem{Code: e.Code.String(), Message: bounded(e.Error()), Hint: bounded(e.Hint), RetryAfter: uint32(e.After / time.Millisecond)}
 	data, encodeErr := wire.Encode(p)
@@ -260,6 +265,19 @@ func (s *Server) refuse(q *request, name string, err error) {
 	}
 	q.w.WriteHeader(status)
 	_ = s.send(q, data) // there is nobody else to tell
+}
+
+// whose is who a call was made by, or whose certificate it was made with, also where that was not asked for; zero when nobody knows.
+func (s *Server) whose(q *request) Identity {
+	if q.who.Name != "" || q.TLS == nil || len(q.TLS.PeerCertificates) == 0 {
+		return q.who
+	}
+	seen, err := s.certificateOf(q)
+	if err != nil || seen.err != nil {
+		return q.who
+	}
+	who, _ := s.opts.Members.Identify(seen.leaf) // why it is refused is told already
+	return who
 }
 
 // auditRate is how many refusals of one address are written into the audit log: what a person has to look at, and not what one host

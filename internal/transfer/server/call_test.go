@@ -69,9 +69,14 @@ func TestCertificates(t *testing.T) {
 func TestJoinRefused(t *testing.T) {
 	r := newRig(t, nil)
 	status, p := r.dial(nil).call(wire.PathJoin, wire.JoinRequest{Protocol: wire.Protocol, Name: "web-2", Token: "bad"}, nil)
-	if status != http.StatusUnauthorized || p.Code != "TK1006" || !strings.Contains(p.Message, "127.0.0.1") || len(r.refusals) > 0 {
-		t.Errorf("%d %+v, audited %+v", status, p, r.refusals)
+	if status != http.StatusUnauthorized || p.Code != "TK1006" || !strings.Contains(p.Message, "127.0.0.1") {
+		t.Errorf("%d %+v", status, p)
 	}
+	r.change(func() {
+		if len(r.refusals) > 0 {
+			t.Errorf("audited %+v", r.refusals)
+		}
+	})
 }
 
 // TestRenewalRefused: a host that wants a certificate for another key is seen in the audit log.
@@ -85,6 +90,34 @@ func TestRenewalRefused(t *testing.T) {
 	r.wait(t, "it is audited", func() bool {
 		return len(r.refusals) == 1 && r.refusals[0].Who == id && r.refusals[0].Call == wire.PathRenew
 	})
+}
+
+// TestRefusedHostsAreNamed: whoever is refused with a certificate of the cluster has the name in it in the audit log, also who is no node
+// any more, and whatever is wrong with his call.
+func TestRefusedHostsAreNamed(t *testing.T) {
+	r := newRig(t, nil)
+	id := r.add("web-1")
+	deleted := r.add("deleted")
+	r.change(func() { r.nodes["deleted"].gone = true })
+	for _, c := range []struct {
+		host string
+		path string
+		who  Identity
+	}{{"deleted", wire.PathStatus, deleted}, {"deleted", wire.PathRenew, deleted}, {"deleted", "/v1/made-up", deleted}, {"web-1", "/v1/made-up", id}} {
+		var before int
+		var got Identity
+		r.change(func() { before = len(r.refusals) })
+		r.as(c.host).call(c.path, wire.RenewRequest{Protocol: wire.Protocol}, nil)
+		r.wait(t, "it is audited", func() bool {
+			if len(r.refusals) > before {
+				got = r.refusals[before].Who
+			}
+			return len(r.refusals) > before
+		})
+		if got != c.who || got.UID == "" {
+			t.Errorf("%s calls %s: %+v, want %+v", c.host, c.path, got, c.who)
+		}
+	}
 }
 
 // TestRefusalsAreBounded: who is refused again and again fills no audit log, and does so over one connection after the other.
@@ -228,7 +261,7 @@ func TestAdmission(t *testing.T) {
 				_ = c.Close()
 			}
 			// There is room again, as soon as the server has noticed.
-			late := time.After(10 * time.Second)
+			late := time.After(time.Minute)
 			for {
 				resp, err := r.as("web-1").post(t.Context(), wire.PathStatus, encode(t, wire.Report{}))
 				if err == nil {
@@ -250,7 +283,7 @@ func TestAdmission(t *testing.T) {
 // TestSilentStrangers: one address that connects and says nothing leaves room for others, and has room again when it lets go.
 func TestSilentStrangers(t *testing.T) {
 	limits := Limits{Strangers: 100}.withDefaults()
-	l := newListener(nil, limits, newMetrics())
+	l := newListener(nil, limits, newAllowances(limits), newMetrics())
 	from := func(address string) *conn {
 		c, _ := l.admit(fakeConn{from: address}, time.Now())
 		return c
@@ -307,19 +340,20 @@ func TestSourceIsGivenBack(t *testing.T) {
 func TestNodeConnections(t *testing.T) {
 	r := newRig(t, func(o *Options) { o.Limits.NodeConnections = 2 })
 	r.add("web-1")
-	first, second, third := r.as("web-1"), r.as("web-1"), r.as("web-1")
+	first, second := r.as("web-1"), r.as("web-1")
 	for _, h := range []*host{first, second, first} {
 		if status, p := h.call(wire.PathStatus, wire.Report{}, &wire.StatusReply{}); p != nil {
 			t.Fatalf("%d %+v", status, p)
 		}
 	}
-	if status, p := third.call(wire.PathStatus, wire.Report{}, nil); status != http.StatusServiceUnavailable || p.Code != "TK1043" {
+	if status, p := r.as("web-1").call(wire.PathStatus, wire.Report{}, nil); status != http.StatusServiceUnavailable || p.Code != "TK1043" {
 		t.Errorf("a third one: %d %+v", status, p)
 	}
 	first.CloseIdleConnections()
-	late := time.After(10 * time.Second)
+	late := time.After(time.Minute)
 	for {
-		status, p := third.call(wire.PathStatus, wire.Report{}, &wire.StatusReply{})
+		// Over another connection: the one over which it was refused is closed.
+		status, p := r.as("web-1").call(wire.PathStatus, wire.Report{}, &wire.StatusReply{})
 		if p == nil {
 			return
 		}

@@ -54,7 +54,7 @@ type Members interface {
 	Renew(ctx context.Context, who Identity, r wire.RenewRequest) (wire.Credentials, error)
 	// Identify says whose certificate that is. The server has verified that an authority of the cluster has issued it to a client, and
 	// looks at its time itself. The error is a refusal: it is not of a node, or the node with that UID is gone, or has another key by
-	// now. It answers from memory, at most 5 s behind.
+	// now; beside it is whose certificate it is or was, where that is known, for the audit log. It answers from memory, at most 5 s behind.
 	Identify(cert *x509.Certificate) (Identity, error)
 	// Trust is the trust documents with numbers above after, as trust.EncodeDocuments writes them (nil when there are none), and the
 	// highest number that there is. It answers from memory.

@@ -25,10 +25,11 @@ const (
 // listener admits connections before anything is computed for them, and knows those that are open.
 type listener struct {
 	net.Listener
-	limits  Limits
-	metrics *metrics
-	closed  chan struct{}
-	close   sync.Once
+	limits     Limits
+	metrics    *metrics
+	allowances *allowances
+	closed     chan struct{}
+	close      sync.Once
 
 	mu        sync.Mutex // guards all below
 	all       bucket
@@ -39,8 +40,11 @@ type listener struct {
 	nodes     map[string]int       // the others, by the name of their node
 }
 
-func newListener(l net.Listener, limits Limits, m *metrics) *listener {
-	return &listener{Listener: l, limits: limits, metrics: m, closed: make(chan struct{}), sources: newSources(limits.source()), open: map[*conn]struct{}{}, unknown: map[netip.Prefix]int{}, nodes: map[string]int{}}
+func newListener(l net.Listener, limits Limits, a *allowances, m *metrics) *listener {
+	return &listener{
+		Listener: l, limits: limits, allowances: a, metrics: m, closed: make(chan struct{}), sources: newSources(limits.source()),
+		open: map[*conn]struct{}{}, unknown: map[netip.Prefix]int{}, nodes: map[string]int{},
+	}
 }
 
 // Accept returns the next connection that may go on to its handshake. Connections that come faster than all of them may wait in the
@@ -157,6 +161,9 @@ type conn struct {
 	watch atomic.Uint64 // the newest one that came over it; 0: none
 	shown atomic.Pointer[shown]
 	gone  bool // it was closed; home.mu guards it
+	given bool // it has cost its address nothing; home.mu guards it
+
+	hasty, strange atomic.Uint32 // calls: above the allowance of its node, and before it was known whose it is
 }
 
 // shown is what was found out about the certificate that a connection has shown: once, because it does not change.
@@ -242,10 +249,11 @@ func (c *conn) stranger() bool {
 func (c *conn) joined() {
 	c.home.mu.Lock()
 	defer c.home.mu.Unlock()
-	c.home.sources.give(c.from)
+	c.home.giveLocked(c)
 }
 
-// known notes who is at the other end, and that the connection has cost its address nothing then. It is false when the node has too many.
+// known notes who is at the other end, and that the connection has cost its address nothing then, unless the node makes too many of them.
+// It is false when the node has too many open.
 func (c *conn) known(s *shown, who Identity) bool {
 	if s.name.Load() != nil {
 		return true // a certificate does not change its node
@@ -262,6 +270,17 @@ func (c *conn) known(s *shown, who Identity) bool {
 	s.name.Store(&who)
 	l.recognizedLocked(c)
 	l.nodes[who.Name]++
-	l.sources.give(c.from)
+	// A node that connects over and over uses up what its address has, like somebody that nobody knows.
+	if ok, _ := l.allowances.take(who.Name, connecting, time.Now()); ok {
+		l.giveLocked(c)
+	}
 	return true
+}
+
+// giveLocked gives back what a connection has cost its address, once.
+func (l *listener) giveLocked(c *conn) {
+	if !c.given {
+		c.given = true
+		l.sources.give(c.from)
+	}
 }

@@ -67,7 +67,9 @@ func beHosts(addr string) {
 // BenchmarkIdleWatch measures what a host costs the server that is connected and to which nothing happens.
 func BenchmarkIdleWatch(b *testing.B) {
 	for b.Loop() {
-		r := newRig(b, func(o *Options) { o.Limits.Accepts, o.Limits.NodeConnections = 100_000, manyHosts })
+		r := newRig(b, func(o *Options) {
+			o.Limits.Accepts, o.Limits.NodeConnections, o.Limits.NodeCalls = 100_000, manyHosts, manyHosts
+		})
 		r.add("web-1")
 		r.give("web-1", make([]byte, 300))
 		before := inUse()

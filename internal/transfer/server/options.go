@@ -41,6 +41,9 @@ type Limits struct {
 	Strangers int
 	// NodeConnections is how many of one node may be open; default 8: an agent has one, and another one while the first is being found lost.
 	NodeConnections int
+	// NodeCalls is how many calls about itself one node may make each second, reports and watches; default 20: an agent makes at most ten.
+	// Ten times as many may come at once. NodeFetches is the same of calls for content; default 100.
+	NodeCalls, NodeFetches int
 	// Accepts is how many connections are taken in each second; default 500. Twice as many may come at once; more wait in the kernel.
 	Accepts int
 	// SourceAccepts is the same of one address, for connections that do not show who they are; default 50: some hundredths of a processor. Forty
@@ -75,13 +78,14 @@ func or[T comparable](value, otherwise T) T {
 
 func (l Limits) withDefaults() Limits {
 	return Limits{
-		Connections: or(l.Connections, 20_000), Strangers: or(l.Strangers, 2_000), NodeConnections: or(l.NodeConnections, 8), Accepts: or(l.Accepts, 500), SourceAccepts: or(l.SourceAccepts, 50),
+		Connections: or(l.Connections, 20_000), Strangers: or(l.Strangers, 2_000), NodeConnections: or(l.NodeConnections, 8),
+		NodeCalls: or(l.NodeCalls, 20), NodeFetches: or(l.NodeFetches, 100), Accepts: or(l.Accepts, 500), SourceAccepts: or(l.SourceAccepts, 50),
 		Snapshots: or(l.Snapshots, 16), Deltas: or(l.Deltas, 64), IndexRows: or(l.IndexRows, 200_000),
 	}
 }
 
 func (l Limits) validate() error {
-	for _, n := range []int{l.Connections, l.Strangers, l.NodeConnections, l.Accepts, l.SourceAccepts, l.Snapshots, l.Deltas, l.IndexRows} {
+	for _, n := range []int{l.Connections, l.Strangers, l.NodeConnections, l.NodeCalls, l.NodeFetches, l.Accepts, l.SourceAccepts, l.Snapshots, l.Deltas, l.IndexRows} {
 		if n < 1 {
 			return fmt.Errorf("a limit is %d, at least 1", n)
 		}

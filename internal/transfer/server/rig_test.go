@@ -88,6 +88,7 @@ type world struct {
 	nodes    map[string]*node
 	lists    map[catalog.Digest][]byte
 	layers   map[string]map[catalog.Digest]Layer
+	bodies   sync.Map // of all layers, by digest: a layer may know bodies that are not in its trie
 	keys     catalog.Keys
 	highest  uint64 // number of trust documents
 	shown    error
@@ -100,6 +101,7 @@ type world struct {
 // node is one of a world.
 type node struct {
 	id      Identity
+	gone    bool // it was deleted
 	head    []byte
 	changed chan struct{}
 }
@@ -221,6 +223,9 @@ func (w *world) Identify(cert *x509.Certificate) (Identity, error) {
 	n := w.nodes[cert.Subject.CommonName]
 	if n == nil {
 		return Identity{}, &reason.Error{Code: reason.CertificateRefused, Doing: "recognize a host", Cause: errors.New("there is no such node")}
+	}
+	if n.gone {
+		return n.id, &reason.Error{Code: reason.IdentityGone, Doing: "recognize a host"}
 	}
 	return n.id, nil
 }
@@ -454,21 +459,29 @@ func (r *rig) sign(h catalog.Head, list catalog.List, key *trust.SigningKey) []b
 
 // layer makes a layer of so many entries, of which the first ones have a body of another time, and has it known.
 func (r *rig) layer(id string, entries, changed, size int) catalog.Trie {
-	bodies, rows := map[catalog.Digest][]byte{}, make([]catalog.Row, entries)
+	rows := make([]catalog.Row, entries)
 	for i := range entries {
 		text := fmt.Appendf(nil, "%s %d %t ", id, i, i < changed)
 		body := append(text, bytes.Repeat([]byte("x"), max(0, size-len(text)))...)
 		rows[i] = catalog.Row{Key: catalog.KeyOf(fmt.Sprint("claim ", i)), Digest: sha256.Sum256(body)}
-		bodies[rows[i].Digest] = body
+		r.bodies.Store(rows[i].Digest, body)
 	}
 	trie := catalog.Build(rows)
 	r.change(func() {
 		if r.layers[id] == nil {
 			r.layers[id] = map[catalog.Digest]Layer{}
 		}
-		r.layers[id][trie.Root()] = Layer{Trie: trie, Body: func(d catalog.Digest) ([]byte, bool) { b, found := bodies[d]; return b, found }}
+		r.layers[id][trie.Root()] = Layer{Trie: trie, Body: r.body}
 	})
 	return trie
+}
+
+func (w *world) body(digest catalog.Digest) ([]byte, bool) {
+	b, found := w.bodies.Load(digest)
+	if !found {
+		return nil, false
+	}
+	return b.([]byte), true
 }
 
 func listOf(t testing.TB, layers ...catalog.Layer) catalog.List {

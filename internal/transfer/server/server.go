@@ -19,14 +19,15 @@ import (
 
 // Server serves hosts. Use New.
 type Server struct {
-	opts    Options
-	metrics *metrics
-	calls   map[string]call // by path
-	desk    *desk
-	index   *index
-	budgets budgets
-	numbers atomic.Uint64 // of watches
-	ran     atomic.Bool
+	opts       Options
+	metrics    *metrics
+	calls      map[string]call // by path
+	desk       *desk
+	index      *index
+	budgets    budgets
+	allowances *allowances
+	numbers    atomic.Uint64 // of watches
+	ran        atomic.Bool
 
 	auditing sync.Mutex // guards audited
 	audited  *sources   // of refusals
@@ -43,7 +44,7 @@ func New(opts Options) (*Server, error) {
 	}
 	m := newMetrics()
 	s := &Server{
-		opts: opts, metrics: m, desk: newDesk(m), index: newIndex(opts.Limits.IndexRows), stopping: make(chan struct{}), audited: newSources(auditRate()),
+		opts: opts, metrics: m, desk: newDesk(m), index: newIndex(opts.Limits.IndexRows), stopping: make(chan struct{}), audited: newSources(auditRate()), allowances: newAllowances(opts.Limits),
 		budgets: budgets{snapshots: newBudget("snapshots", opts.Limits.Snapshots, m), deltas: newBudget("deltas", opts.Limits.Deltas, m)},
 	}
 	s.calls = s.routes()
@@ -62,7 +63,7 @@ func (s *Server) Run(ctx context.Context, l net.Listener) error {
 	if err := s.metrics.register(s.opts.Metrics); err != nil {
 		return errors.Join(err, l.Close())
 	}
-	gate := newListener(l, s.opts.Limits, s.metrics)
+	gate := newListener(l, s.opts.Limits, s.allowances, s.metrics)
 	var protocols http.Protocols
 	protocols.SetHTTP2(true)
 	h := &http.Server{

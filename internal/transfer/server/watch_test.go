@@ -162,7 +162,7 @@ func slowHead(i int) []byte { return []byte(fmt.Sprintf("%06d", i) + strings.Rep
 func TestTransferCase37_SlowReader(t *testing.T) {
 	c := casetest.Start(t)
 	noLeak(t)
-	r := newRig(t, func(o *Options) { o.Times.Write = 300 * time.Millisecond })
+	r := newRig(t, func(o *Options) { o.Times.Write = time.Second })
 	r.add("slow")
 	r.add("quick")
 	r.as("slow").watch(t.Context(), wire.Report{}) // nobody reads what comes

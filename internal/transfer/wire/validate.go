@@ -9,11 +9,12 @@ import (
 
 // Bounds of a report that are of nobody else's interest.
 const (
-	sessionMax = 64 // bytes of Session.ID
-	factsMax   = 256
-	factMax    = 4 << 10 // bytes of a fact
-	nameMax    = 256     // bytes of the name of a fact, of a version, of an outcome
-	titleMax   = declare.ClaimBytesMax + nameMax
+	sessionMax    = 64 // bytes of Session.ID
+	factsMax      = 256
+	factMax       = 4 << 10  // bytes of a fact
+	factsBytesMax = 64 << 10 // of all facts and their names: they are stored with the Node; a host has some hundred bytes
+	nameMax       = 256      // bytes of the name of a fact, of a version, of an outcome
+	titleMax      = declare.ClaimBytesMax + nameMax
 )
 
 // Validate says what of a report is above its bounds. The host that sends it has cut it; one that has not wants to fill the server's
@@ -40,10 +41,13 @@ func (r *Report) Validate() error {
 	if h := r.Host; h != nil {
 		b.text("version", h.Version, nameMax)
 		b.count("facts", len(h.Facts), factsMax)
+		sum := 0
 		for name, value := range h.Facts {
 			b.text("name of a fact", name, nameMax)
 			b.text("fact", value, factMax)
+			sum += len(name) + len(value)
 		}
+		b.count("bytes of facts", sum, factsBytesMax)
 	}
 	return b.err
 }

@@ -157,6 +157,7 @@ func TestValidate(t *testing.T) {
 		"version":            func(r *Report) { r.Host = &Host{Version: long} },
 		"name of a fact":     func(r *Report) { r.Host = &Host{Facts: map[string]string{long: ""}} },
 		"fact":               func(r *Report) { r.Host = &Host{Facts: map[string]string{"a": long}} },
+		"facts together":     func(r *Report) { r.Host = &Host{Facts: largeFacts()} },
 		"more facts than is": func(r *Report) { r.Host = &Host{Facts: manyFacts()} },
 	} {
 		r := *good
@@ -164,6 +165,14 @@ func TestValidate(t *testing.T) {
 			t.Errorf("%s: it is taken", name)
 		}
 	}
+}
+
+func largeFacts() map[string]string {
+	facts := map[string]string{}
+	for i := range factsBytesMax/factMax + 1 {
+		facts[string(rune('a'+i))] = strings.Repeat("x", factMax)
+	}
+	return facts
 }
 
 func manyFacts() map[string]string {

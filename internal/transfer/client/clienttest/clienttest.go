@@ -90,8 +90,8 @@ func (s *session) put(changes []wire.Change, t catalog.Trie) {
 	s.t.Helper()
 	staged, err := s.Begin(core.Fetch{Layer: "NodeConfig/a/b", Target: t.Root()})
 	s.must(err)
-	if len(staged) > 0 {
-		s.t.Fatalf("%d changes were staged before", len(staged))
+	if len(staged.Changes) > 0 {
+		s.t.Fatalf("%d changes were staged before", len(staged.Changes))
 	}
 	if len(changes) > 0 {
 		s.must(s.Append(changes))
@@ -230,8 +230,8 @@ func testSnapshot(t *testing.T, s *session) {
 	changes, trie := Rows(300, "one")
 	staged, err := s.Begin(core.Fetch{Layer: "NodeConfig/a/b", Target: trie.Root()})
 	s.must(err)
-	if len(staged) > 0 {
-		t.Fatalf("%d changes were staged", len(staged))
+	if len(staged.Changes) > 0 {
+		t.Fatalf("%d changes were staged", len(staged.Changes))
 	}
 	s.must(s.Append(changes[:100]))
 	s.hasNot(trie.Root())
@@ -245,8 +245,8 @@ func testSnapshot(t *testing.T, s *session) {
 		t.Errorf("at a key that is not there is %q (%v)", b, err)
 	}
 	staged, err = s.Begin(core.Fetch{Layer: "NodeConfig/a/b", Target: trie.Root()})
-	if len(staged) > 0 || err != nil {
-		t.Errorf("after Commit %d changes are staged (%v)", len(staged), err)
+	if len(staged.Changes) > 0 || err != nil {
+		t.Errorf("after Commit %d changes are staged (%v)", len(staged.Changes), err)
 	}
 }
 
@@ -301,15 +301,15 @@ func testResume(t *testing.T, s *session) {
 	s.again()
 	staged, err := s.Begin(f)
 	s.must(err)
-	if len(staged) > 30 || !s.durable && len(staged) != 30 {
-		t.Fatalf("%d changes are staged", len(staged))
+	if len(staged.Changes) > 30 || !s.durable && len(staged.Changes) != 30 {
+		t.Fatalf("%d changes are staged", len(staged.Changes))
 	}
-	for i, c := range staged {
+	for i, c := range staged.Changes {
 		if want := (catalog.Change{Key: changes[i].Key, Digest: sha256.Sum256(changes[i].Body)}); c != want {
 			t.Fatalf("change %d is %+v, want %+v", i, c, want)
 		}
 	}
-	s.must(s.Append(changes[len(staged):]))
+	s.must(s.Append(changes[len(staged.Changes):]))
 	s.must(s.Commit(trie))
 	s.has(changes, trie)
 }
@@ -323,8 +323,8 @@ func testOther(t *testing.T, s *session) {
 	s.put(changes, trie) // checks that nothing is staged for it
 	staged, err := s.Begin(core.Fetch{Layer: "NodeConfig/a/b", Target: other.Root()})
 	s.must(err)
-	if len(staged) > 0 {
-		t.Errorf("%d changes are staged of a fetch that another one took the place of", len(staged))
+	if len(staged.Changes) > 0 {
+		t.Errorf("%d changes are staged of a fetch that another one took the place of", len(staged.Changes))
 	}
 	s.must(s.Drop())
 	s.must(s.Drop())
@@ -349,8 +349,8 @@ func testWrong(t *testing.T, s *session) {
 		s.hasNot(trie.Root())
 		staged, err := s.Begin(f)
 		s.must(err)
-		if len(staged) > 0 {
-			t.Errorf("%s: %d changes are still staged", name, len(staged))
+		if len(staged.Changes) > 0 {
+			t.Errorf("%s: %d changes are still staged", name, len(staged.Changes))
 		}
 	}
 	s.put(changes, trie)

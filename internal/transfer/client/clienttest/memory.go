@@ -111,6 +111,9 @@ func (m *Memory) Trie(root catalog.Digest) (catalog.Trie, bool, error) {
 	return l.trie, found, nil
 }
 
+// Room says that there is room.
+func (m *Memory) Room(catalog.Digest, uint64) error { return nil }
+
 // Body returns a body.
 func (m *Memory) Body(root, key catalog.Digest) ([]byte, error) {
 	m.mu.Lock()
@@ -124,13 +127,17 @@ func (m *Memory) Body(root, key catalog.Digest) ([]byte, error) {
 }
 
 // Begin opens the stage.
-func (m *Memory) Begin(f core.Fetch) ([]catalog.Change, error) {
+func (m *Memory) Begin(f core.Fetch) (core.Staged, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.stage == nil || m.stage.fetch != f {
 		m.stage = &stage{fetch: f, bodies: map[catalog.Digest][]byte{}}
 	}
-	return slices.Clone(m.stage.changes), nil
+	staged := core.Staged{Changes: slices.Clone(m.stage.changes)}
+	for _, c := range staged.Changes {
+		staged.Bytes += uint64(len(m.stage.bodies[c.Digest]))
+	}
+	return staged, nil
 }
 
 // Append adds to the stage.

@@ -1,0 +1,60 @@
+package presence
+
+import (
+	"fmt"
+
+	"github.com/prometheus/client_golang/prometheus"
+	core "k8s.io/api/core/v1"
+
+	"tako.dev/tako/api/v1alpha1"
+	"tako.dev/tako/internal/transfer/wire"
+)
+
+// disbelieved is how much a host has not believed, in all.
+func disbelieved(r wire.Refused) uint64 { return r.Forged + r.Old + r.Equivocation + r.Content }
+
+func disbelievedOf(r wire.Refused) *v1alpha1.Disbelieved {
+	if disbelieved(r) == 0 {
+		return nil
+	}
+	return &v1alpha1.Disbelieved{Forged: int64(r.Forged), Old: int64(r.Old), Equivocation: int64(r.Equivocation), Content: int64(r.Content)}
+}
+
+// disbeliefLocked is what people are told when a host has not believed something since they were told last.
+func (e *entry) disbeliefLocked() []event {
+	if !e.doubts.disbelieves {
+		return nil
+	}
+	e.doubts.disbelieves = false
+	r := e.report.Refused
+	return []event{{e.reference(), core.EventTypeWarning, "Disbelieved", fmt.Sprintf(
+		"its host was sent what it does not believe: since its agent was installed %d forged and %d older states, %d that contradict another one, %d parts that are not what was asked for",
+		r.Forged, r.Old, r.Equivocation, r.Content)}}
+}
+
+// metrics are what is measured of all nodes.
+func (r *Register) metrics() []prometheus.Collector {
+	var all []prometheus.Collector
+	for what, of := range map[string]func(wire.Refused) uint64{
+		"forged": func(x wire.Refused) uint64 { return x.Forged }, "old": func(x wire.Refused) uint64 { return x.Old },
+		"equivocation": func(x wire.Refused) uint64 { return x.Equivocation }, "content": func(x wire.Refused) uint64 { return x.Content },
+	} {
+		all = append(all, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "tako_presence_disbelieved", ConstLabels: prometheus.Labels{"what": what},
+			Help: "What the hosts that were heard have been sent and did not believe, since their agents were installed.",
+		}, func() float64 { return r.sum(of) }))
+	}
+	return all
+}
+
+func (r *Register) sum(of func(wire.Refused) uint64) float64 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	sum := uint64(0)
+	for _, e := range r.nodes {
+		if e.report != nil {
+			sum += of(e.report.Refused)
+		}
+	}
+	return float64(sum)
+}

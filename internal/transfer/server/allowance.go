@@ -1,0 +1,107 @@
+package server
+
+import (
+	"errors"
+	"sync"
+	"time"
+
+	"tako.dev/tako/internal/reason"
+)
+
+// errand is what a node has an allowance for.
+type errand uint8
+
+// The errands.
+const (
+	speaking   errand = iota // calls that are about the host itself
+	fetching                 // calls for content
+	connecting               // connections that cost its address nothing
+	errands
+)
+
+// connects: an agent that dials again and again, over a bad line, pauses for some seconds each time. A handshake takes about a millisecond
+// of one processor: above this they are its address's, of which others are protected from (Limits.SourceAccepts).
+func connects() rate { return rate{burst: 30, second: 0.5} }
+
+// burstOf is how many seconds' worth of its calls a node may make at once: that of a host whose configs all change, and which reports
+// each.
+const burstOf = 10
+
+// allowances bound what one node can have the server do, however many connections it has: whoever holds a valid certificate gets his
+// share and no more, so that the others have theirs. There is an entry for each node that called lately.
+type allowances struct {
+	rates [errands]rate
+
+	mu     sync.Mutex // guards all below
+	nodes  map[string]*[errands]bucket
+	forgot time.Time
+}
+
+func newAllowances(l Limits) *allowances {
+	each := func(n int) rate { return rate{burst: burstOf * float64(n), second: float64(n)} }
+	return &allowances{
+		nodes: map[string]*[errands]bucket{},
+		rates: [errands]rate{speaking: each(l.NodeCalls), fetching: each(l.NodeFetches), connecting: connects()},
+	}
+}
+
+// take takes one; when there is none it says how long to wait until there is.
+func (a *allowances) take(node string, e errand, now time.Time) (ok bool, wait time.Duration) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if now.Sub(a.forgot) > forgetEvery {
+		a.forgetLocked(now)
+	}
+	buckets := a.nodes[node]
+	if buckets == nil {
+		buckets = &[errands]bucket{}
+		a.nodes[node] = buckets
+	}
+	b := &buckets[e]
+	if b.take(a.rates[e], now) {
+		return true, 0
+	}
+	return false, b.wait(a.rates[e])
+}
+
+// forgetLocked drops those of which nothing is used: they are as good as none.
+func (a *allowances) forgetLocked(now time.Time) {
+	a.forgot = now
+	for node, buckets := range a.nodes {
+		used := 0.0
+		for e := range buckets {
+			buckets[e].leak(a.rates[e], now)
+			used += buckets[e].used
+		}
+		if used == 0 {
+			delete(a.nodes, node)
+		}
+	}
+}
+
+const (
+	// hastyMax is how many calls above its allowance a host may make over one connection: an agent pauses after each.
+	hastyMax = 100
+	// strangeMax is how many calls a connection may make that has not shown who it is: to join takes three.
+	strangeMax = 16
+)
+
+// allow says whether the caller may make one call more. One who goes on all the same loses his connection.
+func (s *Server) allow(q *request, e errand, now time.Time) error {
+	seen := q.conn.shown.Load()
+	if seen == nil || seen.name.Load() == nil {
+		if q.conn.strange.Add(1) > strangeMax {
+			return &reason.Error{Code: reason.TransferBusy, Doing: "serve a host", Cause: errors.New("this connection has made too many calls"), After: s.opts.Times.Stranger}
+		}
+		return nil
+	}
+	node := seen.name.Load().Name
+	ok, wait := s.allowances.take(node, e, now)
+	if ok {
+		return nil
+	}
+	if q.conn.hasty.Add(1) > hastyMax {
+		_ = q.conn.Close()
+	}
+	return &reason.Error{Code: reason.TransferBusy, Doing: "serve node " + node, Cause: errors.New("it calls too often"), After: max(wait, time.Second)}
+}
