@@ -25,6 +25,8 @@ ip                      iproute2
 ps                      procps
 mount                   mount
 nsenter                 util-linux
+ssh                     openssh-client
+sshd                    openssh-server
 '
 
 missing() {

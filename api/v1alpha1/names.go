@@ -11,6 +11,7 @@ const (
 	KindNode              = "Node"
 	KindAssignment        = "Assignment"
 	KindToken             = "Token"
+	KindSource            = "Source"
 )
 
 // The resources: the kinds as they stand in the path of a request.
@@ -22,6 +23,7 @@ const (
 	ResourceNodes              = "nodes"
 	ResourceAssignments        = "assignments"
 	ResourceTokens             = "tokens"
+	ResourceSources            = "sources"
 )
 
 // The types of conditions, with the meaning that kstatus gives them. All are True, False or Unknown.

@@ -34,6 +34,7 @@ func Types() []runtime.Object {
 		&Node{}, &NodeList{},
 		&Assignment{}, &AssignmentList{},
 		&Token{}, &TokenList{},
+		&Source{}, &SourceList{},
 	}
 }
 

@@ -171,6 +171,81 @@ func (in RolloutStatus) OpenAPIModelName() string {
 }
 
 // OpenAPIModelName returns the OpenAPI model name for this type.
+func (in Source) OpenAPIModelName() string {
+	return "dev.tako.v1alpha1.Source"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in SourceCommit) OpenAPIModelName() string {
+	return "dev.tako.v1alpha1.SourceCommit"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in SourceFault) OpenAPIModelName() string {
+	return "dev.tako.v1alpha1.SourceFault"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in SourceHosts) OpenAPIModelName() string {
+	return "dev.tako.v1alpha1.SourceHosts"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in SourceList) OpenAPIModelName() string {
+	return "dev.tako.v1alpha1.SourceList"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in SourceObject) OpenAPIModelName() string {
+	return "dev.tako.v1alpha1.SourceObject"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in SourceRef) OpenAPIModelName() string {
+	return "dev.tako.v1alpha1.SourceRef"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in SourceReference) OpenAPIModelName() string {
+	return "dev.tako.v1alpha1.SourceReference"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in SourceReport) OpenAPIModelName() string {
+	return "dev.tako.v1alpha1.SourceReport"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in SourceSpec) OpenAPIModelName() string {
+	return "dev.tako.v1alpha1.SourceSpec"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in SourceStatus) OpenAPIModelName() string {
+	return "dev.tako.v1alpha1.SourceStatus"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in SourceSuspension) OpenAPIModelName() string {
+	return "dev.tako.v1alpha1.SourceSuspension"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in SourceVerify) OpenAPIModelName() string {
+	return "dev.tako.v1alpha1.SourceVerify"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in SourceWait) OpenAPIModelName() string {
+	return "dev.tako.v1alpha1.SourceWait"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in SourceWebhook) OpenAPIModelName() string {
+	return "dev.tako.v1alpha1.SourceWebhook"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
 func (in Taint) OpenAPIModelName() string {
 	return "dev.tako.v1alpha1.Taint"
 }

@@ -33,6 +33,7 @@ func serverCommand() *cobra.Command {
 			// The library tells systemd that it is ready as soon as it listens, which is before it answers; so it is not to find it.
 			systemd := os.Getenv(notifySocket)
 			_ = os.Unsetenv(notifySocket)
+			o.Kustomize = kustomizeChild()
 			o.OnReady = func(url, kubeconfig string) {
 				o.Log.Info("ready", "url", url, "kubeconfig", kubeconfig)
 				// Without systemd there is nobody to tell.
@@ -51,6 +52,7 @@ func serverCommand() *cobra.Command {
 	f.StringVar(&o.Listen, "listen", apiserver.DefaultListen, "where the API is served, HOST:PORT; port 0 takes a free one")
 	f.StringVar(&o.TransferListen, "transfer-listen", "", "where hosts are served, HOST:PORT; default: the port after that of --listen; port 0 takes a free one")
 	f.StringSliceVar(&o.Names, "name", nil, "further name or address that clients and hosts know the server by; hosts are told the first")
+	f.StringSliceVar(&o.SourceDirs, "source-dir", nil, "directory of this machine below which Sources may take repositories (file://); default: none")
 	f.StringSliceVar(&o.Etcd.Endpoints, "etcd-servers", nil, "an etcd cluster that others run; default: one in the data directory")
 	f.StringVar(&o.Etcd.CAFile, "etcd-ca", "", "file with the CA of that cluster, PEM")
 	f.StringVar(&o.Etcd.CertFile, "etcd-cert", "", "file with this server's certificate for that cluster, PEM")

@@ -25,6 +25,7 @@ func upCommand() *cobra.Command {
 		Short: "Run a server and a sandboxed agent on this machine, without root, to try things",
 		Example: `  tako up
   tako up -f examples/hello
+  tako up --watch examples/hello   what is in the directory is kept applied
   tako down --purge`,
 		Args:              cobra.NoArgs,
 		PersistentPreRunE: withoutSettings,
@@ -35,13 +36,19 @@ func upCommand() *cobra.Command {
 			if o.Dir, err = filepath.Abs(o.Dir); err != nil {
 				return err
 			}
-			o.Out, o.Command = c.OutOrStdout(), command
+			if o.Watch != "" {
+				if o.Watch, err = filepath.Abs(o.Watch); err != nil {
+					return err
+				}
+			}
+			o.Out, o.Command, o.Kustomize = c.OutOrStdout(), command, kustomizeChild()
 			return up.Run(c.Context(), o)
 		},
 	}
 	f := c.Flags()
 	dirFlag(c, &o.Dir)
 	f.StringArrayVarP(&o.Files, "filename", "f", nil, "file or directory to apply; may be repeated")
+	f.StringVar(&o.Watch, "watch", "", "directory or Git repository to keep applied: its files, or what is committed")
 	f.StringVar(&o.Listen, "listen", "", "where the API is served, HOST:PORT (default a free port of this machine)")
 	f.StringVar(&o.Node, "node", "", "name of the node (default the name of this machine)")
 	return c

@@ -5,6 +5,7 @@
 package packaging_test
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -57,6 +58,7 @@ func TestServerUnit(t *testing.T) {
 	}
 
 	rootWorks(t, h)
+	sourcesWork(t, h)
 
 	h.MustRun(t, "systemctl", "stop", unit)
 	if got := show(t, h, "Result"); got != "success" {
@@ -97,6 +99,63 @@ func rootWorks(t *testing.T, h *host.Host) {
 		if got := tako(t, h, "get", "namespace", "qa", "-o", "name"); strings.TrimSpace(got) != "namespace/qa" {
 			t.Errorf("after a restore by root into a directory that is %s the namespace is %q", name, got)
 		}
+	}
+}
+
+// fleetRepository makes a repository with a kustomization, as somebody else than the server.
+const fleetRepository = `set -eu
+cd /srv && git init --quiet --bare --initial-branch=main git/fleet.git
+git init --quiet --initial-branch=main work && cd work
+printf 'namespace: qa\nresources: [a.yaml]\n' >kustomization.yaml
+printf 'apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\ndata: {a: b}\n' >a.yaml
+git add . && git -c user.name=Ann -c user.email=ann@example.com commit --quiet --message first
+git push --quiet /srv/git/fleet.git main
+ssh-keygen -q -t ed25519 -N '' -f /root/key
+`
+
+// fleetSources are one that is applied, and one whose host is not there: what ssh says about that shows that it could run.
+const fleetSources = `apiVersion: rbac.authorization.k8s.io/v1
+kind: RoleBinding
+metadata: {name: fleet, namespace: qa}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: edit}
+subjects: [{apiGroup: rbac.authorization.k8s.io, kind: User, name: "system:source:qa:fleet"}]
+---
+apiVersion: v1
+kind: Secret
+metadata: {name: ssh, namespace: qa}
+stringData: {identity: %q, known_hosts: %q}
+---
+apiVersion: tako.dev/v1alpha1
+kind: Source
+metadata: {name: fleet, namespace: qa}
+spec: {url: "file:///srv/git/fleet.git"}
+---
+apiVersion: tako.dev/v1alpha1
+kind: Source
+metadata: {name: nowhere, namespace: qa}
+spec: {url: "ssh://git@127.0.0.1:1/fleet.git", credentials: ssh}
+`
+
+// sourcesWork: within the unit git runs, what git starts, and the child that builds kustomizations.
+func sourcesWork(t *testing.T, h *host.Host) {
+	t.Helper()
+	h.MustRun(t, "apt-get", "update")
+	h.MustRun(t, "apt-get", "install", "--yes", "--no-install-recommends", "git", "openssh-client")
+	h.MustRun(t, "sh", "-c", fleetRepository)
+	h.Put(t, "/etc/systemd/system/"+unit+".d/sources.conf", "[Service]\nExecStart=\nExecStart="+program+" server --source-dir /srv/git\n", 0o644)
+	h.MustRun(t, "systemctl", "daemon-reload")
+	h.MustRun(t, "systemctl", "restart", unit)
+	known := "[127.0.0.1]:1 " + h.MustRun(t, "cat", "/root/key.pub")
+	h.Put(t, "/tmp/sources.yaml", fmt.Sprintf(fleetSources, h.MustRun(t, "cat", "/root/key"), known), 0o600)
+	tako(t, h, "apply", "-f", "/tmp/sources.yaml")
+	for name, want := range map[string]string{"fleet": "is applied", "nowhere": "Connection refused"} {
+		host.Eventually(t, readyTime, "source "+name+" says "+want, func() (string, bool) {
+			got := tako(t, h, "get", "source/"+name, "-n", "qa", "-o", `jsonpath={.status.conditions[?(@.type=="Ready")].message}`)
+			return got, strings.Contains(got, want)
+		})
+	}
+	if got := tako(t, h, "get", "configmap", "a", "-n", "qa", "-o", "name"); strings.TrimSpace(got) != "configmap/a" {
+		t.Errorf("the kustomization makes %q", got)
 	}
 }
 

@@ -32,7 +32,7 @@ func (g *ground) keys() *trust.Keys {
 			g.Fatal(err)
 		}
 	}
-	dir, err := state.Open(g.server.Dir)
+	dir, err := state.Open(g.Server.Dir)
 	must(err)
 	defer func() { must(dir.Close()) }()
 	member, err := etcd.Start(g.Context(), etcd.Options{Dir: dir.Join("etcd")})
@@ -66,7 +66,7 @@ type liar struct {
 // lie puts a liar in the place of the server, which must not run, for one host.
 func (g *ground) lie(s *sandbox, keys *trust.Keys) (l *liar, stop func()) {
 	g.Helper()
-	identity, err := held.LoadIdentity(s.state(), time.Now())
+	identity, err := held.LoadIdentity(s.State(), time.Now())
 	if err != nil {
 		g.Fatal(err)
 	}
@@ -87,7 +87,7 @@ func (g *ground) lie(s *sandbox, keys *trust.Keys) (l *liar, stop func()) {
 	if err != nil {
 		g.Fatal(err)
 	}
-	listener, err := net.Listen("tcp", g.transfer)
+	listener, err := net.Listen("tcp", g.Transfer)
 	if err != nil {
 		g.Fatal(err)
 	}
@@ -214,7 +214,7 @@ type impostor struct {
 
 func (s *sandbox) impostor() *impostor {
 	s.ground.Helper()
-	identity, err := held.LoadIdentity(s.state(), time.Now())
+	identity, err := held.LoadIdentity(s.State(), time.Now())
 	if err != nil {
 		s.ground.Fatal(err)
 	}
@@ -239,7 +239,7 @@ func (i *impostor) post(path string, message any) *http.Response {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), inTime)
 	g.Cleanup(cancel)
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, "https://"+g.transfer+path, bytes.NewReader(body))
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, "https://"+g.Transfer+path, bytes.NewReader(body))
 	if err != nil {
 		g.Fatal(err)
 	}
@@ -267,13 +267,13 @@ type signed struct {
 func (s *sandbox) ahead(text string) signed {
 	g := s.ground
 	g.Helper()
-	copied := filepath.Join(g.dir, "before")
-	copyTree(g.T, s.root, copied)
-	s.start()
-	g.apply(site(text))
-	s.has("etc/motd", text)
+	copied := filepath.Join(g.Dir, "before")
+	copyTree(g.T, s.Root, copied)
+	s.Start()
+	g.Apply(site(text))
+	s.Has("etc/motd", text)
 	s.converges()
-	s.stop()
+	s.Stop()
 	next := signed{bytes: s.kept().Head}
 	var err error
 	if _, next.head, err = catalog.DecodeHead(next.bytes); err != nil {
@@ -290,8 +290,8 @@ func (s *sandbox) ahead(text string) signed {
 	if next.rows, err = catalog.DecodeList(next.list); err != nil {
 		g.Fatal(err)
 	}
-	if err = os.RemoveAll(s.root); err == nil {
-		err = os.Rename(copied, s.root)
+	if err = os.RemoveAll(s.Root); err == nil {
+		err = os.Rename(copied, s.Root)
 	}
 	if err != nil {
 		g.Fatal(err)
@@ -309,4 +309,4 @@ func (l *liar) offers(s signed) {
 }
 
 // etcdDir is where the server has its store.
-func (g *ground) etcdDir() string { return filepath.Join(g.server.Dir, "etcd") }
+func (g *ground) etcdDir() string { return filepath.Join(g.Server.Dir, "etcd") }

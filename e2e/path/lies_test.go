@@ -58,7 +58,7 @@ func (s *sandbox) counters() wire.Refused {
 	s.ground.Helper()
 	ctx, cancel := context.WithTimeout(s.ground.Context(), inTime)
 	defer cancel()
-	out, _ := exec.CommandContext(ctx, filepath.Join(scratch, "tako-agent"), "status", "--json", "--root", s.root).Output()
+	out, _ := exec.CommandContext(ctx, filepath.Join(scratch, "tako-agent"), "status", "--json", "--root", s.Root).Output()
 	var r agent.Report
 	if json.Unmarshal(out, &r) != nil || r.Cluster == nil || r.Cluster.Disbelieved == nil {
 		return wire.Refused{} // it is looked at again
@@ -69,7 +69,7 @@ func (s *sandbox) counters() wire.Refused {
 // counts waits until the counters of a host are so.
 func (s *sandbox) counts(what string, want wire.Refused) {
 	s.ground.Helper()
-	s.until("it counts "+what, func() (string, bool) {
+	s.Until("it counts "+what, func() (string, bool) {
 		got := s.counters()
 		return fmt.Sprintf("%+v", got), got == want
 	})
@@ -81,22 +81,22 @@ func betrayed(t *testing.T) (g *ground, s *sandbox, older []byte) {
 	t.Helper()
 	g = newGround(t)
 	s = g.join("web-1")
-	g.apply(site("one\n"))
-	s.start()
+	g.Apply(site("one\n"))
+	s.Start()
 	s.converges()
-	s.has("etc/motd", "one\n")
+	s.Has("etc/motd", "one\n")
 	older = s.kept().Head
-	g.apply(site("two\n"))
-	s.has("etc/motd", "two\n")
+	g.Apply(site("two\n"))
+	s.Has("etc/motd", "two\n")
 	s.converges()
-	s.stop()
+	s.Stop()
 	return g, s, older
 }
 
 // unmoved proves that a host goes on with what it has.
 func (s *sandbox) unmoved(c *casetest.Case, mark catalog.Mark, text string) {
 	s.ground.Helper()
-	s.keeps("etc/motd", text)
+	s.Keeps("etc/motd", text)
 	now := s.kept().Mark
 	c.Check(now.Epoch == mark.Epoch && now.Version == mark.Version && now.Root == mark.Root, "the mark is %+v, it was %+v", now, mark)
 }
@@ -105,26 +105,26 @@ func (s *sandbox) unmoved(c *casetest.Case, mark catalog.Mark, text string) {
 func (s *sandbox) heals(text string) {
 	g := s.ground
 	g.Helper()
-	g.server.Start(g.T)
-	s.stop()
-	s.start() // at once, and not when its next try is due
-	g.apply(site(text))
-	s.has("etc/motd", text)
+	g.Server.Start(g.T)
+	s.Stop()
+	s.Start() // at once, and not when its next try is due
+	g.Apply(site(text))
+	s.Has("etc/motd", text)
 	s.converges()
 }
 
 func TestTransferCase25_OldHeadFromALyingServer(t *testing.T) {
 	c := casetest.Start(t)
 	g, s, older := betrayed(t)
-	g.server.Stop(t)
+	g.Server.Stop(t)
 	mark := s.kept().Mark
 	l, stop := g.lie(s, g.keys())
 	l.say(older)
-	s.start()
+	s.Start()
 	s.counts("one head that is old", wire.Refused{Old: 1})
 	s.unmoved(c, mark, "two\n")
-	s.stop()
-	s.start()
+	s.Stop()
+	s.Start()
 	s.counts("another one after its restart", wire.Refused{Old: 2})
 	s.unmoved(c, mark, "two\n")
 	stop()
@@ -135,16 +135,16 @@ func TestTransferCase29_HeadsOfOthersFromALyingServer(t *testing.T) {
 	c := casetest.Start(t)
 	g, s, _ := betrayed(t)
 	other := g.join("web-2")
-	other.start()
-	other.has("etc/motd", "two\n")
+	other.Start()
+	other.Has("etc/motd", "two\n")
 	other.converges()
-	other.stop()
-	g.server.Stop(t)
+	other.Stop()
+	g.Server.Stop(t)
 	mark, keys := s.kept().Mark, g.keys()
 	_, own, err := catalog.DecodeHead(s.kept().Head)
 	c.NoError(err, "read its head")
 	l, stop := g.lie(s, keys)
-	s.start()
+	s.Start()
 	var want wire.Refused
 	for _, lie := range []struct {
 		what string
@@ -163,7 +163,7 @@ func TestTransferCase29_HeadsOfOthersFromALyingServer(t *testing.T) {
 	}
 	s.unmoved(c, mark, "two\n")
 	stop()
-	other.start() // a rollout waits for hosts that were not heard
+	other.Start() // a rollout waits for hosts that were not heard
 	s.heals("three\n")
 	s.counts("in all what it was told then", want)
 }
@@ -184,7 +184,7 @@ func TestTransferCase07_TamperedByALyingServer(t *testing.T) {
 	c := casetest.Start(t)
 	g, s, _ := betrayed(t)
 	next := s.ahead("three\n")
-	g.server.Stop(t)
+	g.Server.Stop(t)
 	l, stop := g.lie(s, g.keys())
 	base, bodies := content(g, siteOf("two\n"))
 	target, _ := content(g, siteOf("three\n"))
@@ -193,23 +193,23 @@ func TestTransferCase07_TamperedByALyingServer(t *testing.T) {
 	l.serves(base.Root(), base, bodyOf(bodies))
 	l.serves(target.Root(), target, func(catalog.Digest) ([]byte, bool) { return forged, true })
 	l.offers(next)
-	s.start()
-	s.until("it refuses what it is sent", func() (string, bool) {
+	s.Start()
+	s.Until("it refuses what it is sent", func() (string, bool) {
 		r := l.last()
 		return fmt.Sprintf("%+v", r.Verdict), r.Verdict.Type == wire.Rejected && r.Verdict.Version == next.head.Version
 	})
-	s.keeps("etc/motd", "two\n")
-	s.until("it counts what it has refused", func() (string, bool) {
+	s.Keeps("etc/motd", "two\n")
+	s.Until("it counts what it has refused", func() (string, bool) {
 		n := s.counters().Content
 		return fmt.Sprint(n), n > 0
 	})
 	refused := s.counters().Content
 	c.Check(refused < 10, "%d contents were refused: it asks in a hot loop", refused)
 	stop()
-	g.server.Start(t)
-	s.stop()
-	s.start()
-	s.has("etc/motd", "three\n")
+	g.Server.Start(t)
+	s.Stop()
+	s.Start()
+	s.Has("etc/motd", "three\n")
 	s.converges()
 }
 
@@ -217,7 +217,7 @@ func TestTransferCase07_TamperedByALyingServer(t *testing.T) {
 func TestTransferCase33_PoisonFromALyingServer(t *testing.T) {
 	c := casetest.Start(t)
 	g, s, _ := betrayed(t)
-	g.server.Stop(t)
+	g.Server.Stop(t)
 	keys, kept := g.keys(), s.kept()
 	_, own, err := catalog.DecodeHead(kept.Head)
 	c.NoError(err, "read its head")
@@ -238,24 +238,24 @@ func TestTransferCase33_PoisonFromALyingServer(t *testing.T) {
 	poison.head.Roots = []catalog.FormatRoot{{Format: catalog.FormatV1, Root: catalog.ListRoot(encoded)}}
 	poison.bytes = altered(c, poison.head, keys.Heads(), func(h *catalog.Head) { h.Version -= 1000 })
 	l.offers(poison)
-	s.start()
+	s.Start()
 	rejected := func() (string, bool) {
 		v := l.last().Verdict
 		return fmt.Sprintf("%+v", v), v.Type == wire.Rejected && v.Version == poison.head.Version
 	}
-	s.until("it rejects it", rejected)
-	s.keeps("etc/motd", "two\n")
+	s.Until("it rejects it", rejected)
+	s.Keeps("etc/motd", "two\n")
 	l.forget()
-	s.stop()
-	s.start()
-	s.until("it says so again", func() (string, bool) {
+	s.Stop()
+	s.Start()
+	s.Until("it says so again", func() (string, bool) {
 		if l.last().Session.Start < 3 {
 			return "not started", false
 		}
 		return rejected()
 	})
 	l.say(poison.bytes)
-	s.keeps("etc/motd", "two\n")
+	s.Keeps("etc/motd", "two\n")
 	c.Equal(l.fetched(), 0, "fetches of what was rejected, over a restart")
 	stop()
 }
@@ -265,12 +265,12 @@ func TestTransferCase36_StatusReplayed(t *testing.T) {
 	c := casetest.Start(t)
 	g := newGround(t)
 	s := g.join("web-1")
-	g.apply(site("one\n"))
-	s.start()
+	g.Apply(site("one\n"))
+	s.Start()
 	one := s.converges()
-	s.has("etc/motd", "one\n")
-	g.apply(site("two\n"))
-	s.has("etc/motd", "two\n")
+	s.Has("etc/motd", "one\n")
+	g.Apply(site("two\n"))
+	s.Has("etc/motd", "two\n")
 	two := s.reports("the second is applied, and nothing more is to be said of it", func(n *v1alpha1.Node) bool {
 		return applied(n) > applied(&one) && converged(n)
 	})
@@ -284,12 +284,12 @@ func TestTransferCase36_StatusReplayed(t *testing.T) {
 	for range 3 {
 		_ = attacker.post(wire.PathStatus, old).Body.Close()
 	}
-	now := s.node()
+	now := s.Node()
 	c.Check(applied(&one) < applied(&two), "version %d came after %d", applied(&two), applied(&one))
 	c.Equal(applied(&now), applied(&two), "the version that is shown as applied")
 	c.Equal(now.Status.Verdict, two.Status.Verdict, "the verdict")
-	g.apply(site("three\n"))
-	s.has("etc/motd", "three\n")
+	g.Apply(site("three\n"))
+	s.Has("etc/motd", "three\n")
 	s.converges()
 }
 
@@ -299,7 +299,7 @@ func TestTransferCase15_KilledBetweenMarkAndSwap(t *testing.T) {
 	g, s, _ := betrayed(t)
 	kept := s.kept()
 	next := s.ahead("three\n")
-	g.server.Stop(t)
+	g.Server.Stop(t)
 	l, stop := g.lie(s, g.keys())
 	target, bodies := content(g, siteOf("three\n"))
 	wait := make(chan struct{})
@@ -309,22 +309,22 @@ func TestTransferCase15_KilledBetweenMarkAndSwap(t *testing.T) {
 		return b, found
 	})
 	l.offers(next)
-	s.start()
-	s.until("the mark is durable", func() (string, bool) {
+	s.Start()
+	s.Until("the mark is durable", func() (string, bool) {
 		m := s.kept().Mark
 		return fmt.Sprintf("%+v", m), m.Version == next.head.Version
 	})
-	s.kill()
-	s.has("etc/motd", "two\n")
+	s.Kill()
+	s.Has("etc/motd", "two\n")
 	l.say(kept.Head)
-	s.start()
+	s.Start()
 	s.counts("the lower head", wire.Refused{Old: 1})
-	s.keeps("etc/motd", "two\n")
+	s.Keeps("etc/motd", "two\n")
 	c.Equal(s.kept().Mark.Version, next.head.Version, "the mark")
 	close(wait)
 	l.say(next.bytes)
-	s.has("etc/motd", "three\n")
+	s.Has("etc/motd", "three\n")
 	stop()
-	g.server.Start(t)
+	g.Server.Start(t)
 	s.converges()
 }

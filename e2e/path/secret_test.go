@@ -36,31 +36,31 @@ spec:
       file: {path: /etc/app.token, mode: "0600", contentFrom: {secret: {name: app, key: token}}}
 `, value)
 	}
-	g.apply(declared(values[0]))
+	g.Apply(declared(values[0]))
 	s := g.join("web-1", "--environment", "prod")
-	s.start()
-	s.has("etc/app.token", values[0])
+	s.Start()
+	s.Has("etc/app.token", values[0])
 	s.converges()
-	s.keeps("etc/app.token", values[0])
-	g.apply(declared(values[1])) // what was there before is kept nowhere
-	s.has("etc/app.token", values[1])
-	s.kill()
+	s.Keeps("etc/app.token", values[0])
+	g.Apply(declared(values[1])) // what was there before is kept nowhere
+	s.Has("etc/app.token", values[1])
+	s.Kill()
 	// What cannot be written is told of, with evidence, and without the content.
-	must(t, os.Remove(s.path("etc/app.token")))
-	must(t, os.Mkdir(s.path("etc/app.token"), 0o755))
-	must(t, os.WriteFile(s.path("etc/app.token/in-the-way"), nil, 0o600))
-	s.start()
-	s.until("it fails", func() (string, bool) {
-		n := s.node()
+	must(t, os.Remove(s.Path("etc/app.token")))
+	must(t, os.Mkdir(s.Path("etc/app.token"), 0o755))
+	must(t, os.WriteFile(s.Path("etc/app.token/in-the-way"), nil, 0o600))
+	s.Start()
+	s.Until("it fails", func() (string, bool) {
+		n := s.Node()
 		return fmt.Sprintf("%+v", n.Status.Promises), n.Status.Promises.Failed == 1
 	})
 	told := g.everything(s)
-	must(t, os.RemoveAll(s.path("etc/app.token")))
-	s.has("etc/app.token", values[1])
+	must(t, os.RemoveAll(s.Path("etc/app.token")))
+	s.Has("etc/app.token", values[1])
 	s.converges()
 	told = append(told, g.everything(s)...)
-	g.server.Kill()
-	g.server.Start(t)
+	g.Server.Kill()
+	g.Server.Start(t)
 	s.converges()
 
 	for _, value := range values {
@@ -70,13 +70,13 @@ spec:
 					t.Errorf("%s shows it:\n%s", text.by, text.said)
 				}
 			}
-			for _, dir := range []string{g.server.Dir, s.state(), s.log} {
+			for _, dir := range []string{g.Server.Dir, s.State(), s.Log} {
 				swept(t, dir, form)
 			}
 		}
 	}
 	// The sweep finds what is there: the file itself.
-	if got := s.read("etc/app.token"); got != values[1] {
+	if got := s.Read("etc/app.token"); got != values[1] {
 		t.Errorf("the file has %q", got)
 	}
 }
@@ -94,21 +94,21 @@ type spoken struct{ by, said string }
 // everything asks both sides for all that they tell about a host; the Secret itself is not asked for.
 func (g *ground) everything(s *sandbox) []spoken {
 	g.Helper()
-	all := []spoken{{"the log of the server", g.server.Run.Log.Tail()}, {"the metrics", g.metrics()}}
+	all := []spoken{{"the log of the server", g.Server.Run.Log.Tail()}, {"the metrics", g.Metrics()}}
 	for _, args := range [][]string{
 		{"status"}, {"why", "node/web-1"}, {"why", "file/token", "--node", "web-1"}, {"history", "node/web-1"}, {"history", "node/web-1", "-o", "json"}, {"logs", "node/web-1"},
 		{"get", "nodes,assignments,clusternodeconfigs", "-o", "yaml"}, {"get", "nodeconfigs,revisions", "-A", "-o", "yaml"}, {"get", "events", "-A", "-o", "yaml"},
 	} {
-		out, _ := g.try(args...) // its exit code says that something is wrong
+		out, _ := g.Try(args...) // its exit code says that something is wrong
 		all = append(all, spoken{"tako " + strings.Join(args, " "), out})
 	}
 	for _, args := range [][]string{{"status", "--all"}, {"status", "--all", "--json"}, {"why", "file/token"}} {
 		ctx, cancel := context.WithTimeout(g.Context(), inTime)
-		out, _ := exec.CommandContext(ctx, filepath.Join(scratch, "tako-agent"), append(args, "--root", s.root)...).CombinedOutput()
+		out, _ := exec.CommandContext(ctx, filepath.Join(scratch, "tako-agent"), append(args, "--root", s.Root)...).CombinedOutput()
 		cancel()
 		all = append(all, spoken{"tako-agent " + strings.Join(args, " "), string(out)})
 	}
-	for _, pid := range []int{s.agent.Process.Pid, g.server.Run.Cmd.Process.Pid} {
+	for _, pid := range []int{s.Agent.Process.Pid, g.Server.Run.Cmd.Process.Pid} {
 		for _, name := range []string{"cmdline", "environ"} {
 			text, err := os.ReadFile(fmt.Sprintf("/proc/%d/%s", pid, name))
 			must(g.T, err)

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"tako.dev/tako/e2e/rig"
 )
 
 // TestServerKilledOnTheWay: what was acknowledged comes to the host, at whatever point on the way the server is killed: before the revision,
@@ -16,20 +18,20 @@ import (
 func TestServerKilledOnTheWay(t *testing.T) {
 	g := newGround(t)
 	s := g.join("web-1")
-	g.server.Kill() // the credentials were given, and nothing else is known of the host
-	g.server.Start(t)
-	g.apply(site("one\n"))
-	s.start()
+	g.Server.Kill() // the credentials were given, and nothing else is known of the host
+	g.Server.Start(t)
+	g.Apply(site("one\n"))
+	s.Start()
 	s.converges()
 	for i, on := range []time.Duration{0, 5, 20, 50} { // it takes some 20 ms
 		text := fmt.Sprintf("after %d ms\n", on)
-		g.apply(site(text))
+		g.Apply(site(text))
 		<-time.After(on * time.Millisecond)
-		g.server.Kill()
-		s.stop()
-		g.server.Start(t)
-		s.start() // by itself it would come back within a minute
-		s.has("etc/motd", text)
+		g.Server.Kill()
+		s.Stop()
+		g.Server.Start(t)
+		s.Start() // by itself it would come back within a minute
+		s.Has("etc/motd", text)
 		n := s.converges()
 		if n.Status.AppliedHead.Version <= 0 || t.Failed() {
 			t.Fatalf("kill %d: %+v", i, n.Status)
@@ -41,8 +43,8 @@ func TestServerKilledOnTheWay(t *testing.T) {
 func TestServerKilledAfterAnApproval(t *testing.T) {
 	g := newGround(t)
 	old := g.join("web-1")
-	line := g.tako("token", "create", "join", "--name", "web-1")
-	fresh := filepath.Join(g.dir, "fresh")
+	line := g.Tako("token", "create", "join", "--name", "web-1")
+	fresh := filepath.Join(g.Dir, "fresh")
 	if err := os.MkdirAll(filepath.Join(fresh, "etc"), 0o755); err != nil {
 		t.Fatal(err)
 	}
@@ -57,17 +59,17 @@ func TestServerKilledAfterAnApproval(t *testing.T) {
 	if out, err := join(); err == nil || !strings.Contains(out, "tako node approve web-1") {
 		t.Fatalf("before anybody has approved it: %v\n%s", err, out)
 	}
-	g.tako("node", "approve", "web-1")
-	g.server.Kill()
-	g.server.Start(t)
+	g.Tako("node", "approve", "web-1")
+	g.Server.Kill()
+	g.Server.Start(t)
 	if out, err := join(); err != nil {
 		t.Fatalf("what was approved before the server died: %v\n%s", err, out)
 	}
-	g.server.Kill()
-	g.server.Start(t)
-	g.apply(site("one\n"))
-	s := &sandbox{ground: g, name: "web-1", root: fresh, log: old.log}
-	s.start()
-	s.has("etc/motd", "one\n")
+	g.Server.Kill()
+	g.Server.Start(t)
+	g.Apply(site("one\n"))
+	s := &sandbox{&rig.Host{Rig: g.Rig, Name: "web-1", Root: fresh, Log: old.Log}, g}
+	s.Start()
+	s.Has("etc/motd", "one\n")
 	s.converges()
 }

@@ -104,7 +104,7 @@ func (s *Server) handlers(api http.Handler, c *server.Config, watches *auth.Watc
 	with := *c
 	itself := auth.Own(c.Authentication.Authenticator, c.LoopbackClientConfig.BearerToken, registry.Itself())
 	with.Authentication.Authenticator = auth.Logged(itself, s.opts.Log)
-	return auth.WithWords(server.DefaultBuildHandlerChain(watches.Handler(strict(body.UTF8(body.Base64(misfit.Handler(api))))), &with))
+	return s.hooks.handler(auth.WithWords(server.DefaultBuildHandlerChain(watches.Handler(strict(body.UTF8(body.Base64(misfit.Handler(api))))), &with)))
 }
 
 // strict refuses fields that our kinds do not have, unless the client has asked for something else: the library would take the

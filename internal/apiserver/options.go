@@ -31,7 +31,11 @@ type Options struct {
 	Etcd etcd.Connection
 	// QuotaBytes bounds the database of the server's own etcd; default 2 GiB, at least quotaMin.
 	QuotaBytes int64
-	Log        *slog.Logger // default: nowhere
+	// SourceDirs are directories of this machine below which Sources may take repositories (file://); default none.
+	SourceDirs []string
+	// Kustomize is the program with its arguments that builds kustomizations, as package kustomize says; default none: they are refused.
+	Kustomize []string
+	Log       *slog.Logger // default: nowhere
 	// OnReady is called once, when the server answers, with its URL and the path of the administrator's kubeconfig.
 	OnReady func(url, kubeconfig string)
 }

@@ -25,7 +25,7 @@ const basicRole = "system:basic-user"
 
 // defaultRoles are there from the start, and put right at each start where somebody has taken from them.
 func defaultRoles() []rbac.ClusterRole {
-	declared := []string{v1alpha1.ResourceNodeConfigs, v1alpha1.ResourceRevisions}
+	declared := []string{v1alpha1.ResourceNodeConfigs, v1alpha1.ResourceRevisions, v1alpha1.ResourceSources}
 	plain := []string{"configmaps", "events"}
 	role := func(name string, rules ...rbac.PolicyRule) rbac.ClusterRole {
 		return rbac.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: name}, Rules: rules}
@@ -53,7 +53,9 @@ func defaultRoles() []rbac.ClusterRole {
 		on(core.GroupName, []string{"secrets"}, append(readVerbs[:len(readVerbs):len(readVerbs)], writeVerbs...)),
 		on("coordination.k8s.io", []string{"leases"}, writeVerbs),
 	)
+	// A source has rights of its own, and who may point it elsewhere has them too.
 	admin := append(edit[:len(edit):len(edit)],
+		on(v1alpha1.GroupName, []string{v1alpha1.ResourceSources}, writeVerbs),
 		on(rbac.GroupName, []string{"roles", "rolebindings"}, append(readVerbs[:len(readVerbs):len(readVerbs)], writeVerbs...)),
 	)
 	return []rbac.ClusterRole{

@@ -35,6 +35,7 @@ import (
 type Server struct {
 	opts     Options
 	partsLog *slog.Logger // for the library and the controllers; made in Run
+	hooks    webhooks
 }
 
 // New checks the options, and starts nothing.
@@ -88,7 +89,7 @@ func (s *Server) Run(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	a, err := s.assemble(parts{client: store.client, member: store.member, keys: keys, documents: documents, certificate: own, listener: listener, hosts: hosts, audit: log})
+	a, err := s.assemble(parts{dir: dir, client: store.client, member: store.member, keys: keys, documents: documents, certificate: own, listener: listener, hosts: hosts, audit: log})
 	if err != nil {
 		return err
 	}
@@ -204,6 +205,7 @@ func (s *store) close() {
 
 // parts are what a server is assembled from.
 type parts struct {
+	dir         *state.Dir
 	client      *kubernetes.Client
 	member      *etcd.Member // nil when others run the cluster
 	keys        *trust.Keys
@@ -244,6 +246,7 @@ func (s *Server) assemble(p parts) (*assembly, error) {
 	tokens.Minter = known
 	of := func(resource string) auth.Source { return objects.Store(rbac.Resource(resource)) }
 	roles := auth.NewRBAC(auth.Sources{Roles: of("roles"), RoleBindings: of("rolebindings"), ClusterRoles: of("clusterroles"), ClusterRoleBindings: of("clusterrolebindings")})
+	s.hooks.audit = p.audit.Backend()
 	config, err := s.config(p, scheme, backend, known, roles)
 	if err != nil {
 		backend.Close()
@@ -276,7 +279,7 @@ func (s *Server) assemble(p parts) (*assembly, error) {
 		return nil, err
 	}
 	return &assembly{
-		server: generic, backend: backend, background: append(hosts.background(s, p), known.Run, roles.Run, watches.Run), controllers: work, transfer: hosts,
+		server: generic, backend: backend, background: append(hosts.background(s, p), known.Run, roles.Run, watches.Run, s.runSources(p, local, config.LoopbackClientConfig, hosts.recorder)), controllers: work, transfer: hosts,
 		url: "https://" + config.ExternalAddress,
 	}, nil
 }

@@ -23,12 +23,14 @@ import (
 	"tako.dev/tako/internal/reason"
 )
 
-// Streams are what a command reads and writes. An output that is an *os.File of a terminal gets columns and colour.
+// Streams are what a command reads, writes and starts. An output that is an *os.File of a terminal gets columns and colour.
 type Streams struct {
 	In     io.Reader
 	Out    io.Writer
 	Err    io.Writer
 	Getenv func(name string) string
+	// Kustomize is the program with its arguments that builds kustomizations; default none: they are refused.
+	Kustomize []string
 }
 
 // program is what all commands of one run share.
@@ -74,7 +76,7 @@ func New(streams Streams, further ...*cobra.Command) *cobra.Command {
 	root.SetErr(streams.Err)
 	root.AddCommand(p.newApply(), p.newDiff(), p.newGet(), p.newDescribe(), p.newDelete(), p.newEdit(), p.newWait(), p.newEvents(),
 		p.newStatus(), p.newWhy(), p.newHistory(), p.newLogs(), p.newHold(), p.newResume(), p.newAdopt(), p.newRollout(), p.newNode(),
-		p.newExplain(), p.newToken(), p.newVersion(), p.newMan())
+		p.newExplain(), p.newSource(), p.newTrace(), p.newToken(), p.newVersion(), p.newMan())
 	for _, c := range further {
 		checkArguments(c)
 	}
@@ -220,10 +222,16 @@ func styleOf(w io.Writer, mode present.ColorMode) present.Style {
 }
 
 // connect finds the server and the namespace. It sends nothing.
-func (p *program) connect() (*remote.Server, string, error) {
+func (p *program) connect() (*remote.Server, string, error) { return p.connectAs("", nil) }
+
+// connectAs is connect as somebody else, whom the person must be allowed to impersonate.
+func (p *program) connectAs(user string, groups []string) (*remote.Server, string, error) {
 	target, err := settings.Resolve(p.flags, p.Getenv)
 	if err != nil {
 		return nil, "", err
+	}
+	if user != "" {
+		target.Config.Impersonate.UserName, target.Config.Impersonate.Groups = user, groups
 	}
 	server, err := remote.New(target.Config, remote.Options{RequestTimeout: p.patience, Warn: p.warn, UserAgent: "tako/" + clientVersion()})
 	if err != nil {

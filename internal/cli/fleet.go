@@ -107,6 +107,7 @@ func (p *program) newWhy() *cobra.Command {
 		Example: `  tako why node/web-7                     why the host is not as declared
   tako why nodeconfig/web -n prod         why a config is not everywhere
   tako why revision/web-1f2e3d4c5b        where a revision is, and where not
+  tako why source/fleet -n prod           why the newest commit is not applied
   tako why secret/web-tls -n prod         which hosts have its values, and which have had them
   tako why service/nginx --node web-7     why one resource is as it is: the host itself is asked`,
 		Args:              taking(cobra.ExactArgs(1)),

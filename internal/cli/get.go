@@ -40,6 +40,11 @@ func (p *program) newGet() *cobra.Command {
 		ValidArgsFunction: p.completeObjects,
 		RunE:              func(cmd *cobra.Command, args []string) error { return p.get(cmd.Context(), f, args) },
 	}
+	f.addTo(cmd)
+	return cmd
+}
+
+func (f *getFlags) addTo(cmd *cobra.Command) {
 	f.AddTo(cmd)
 	addOutput(cmd, &f.output)
 	cmd.Flags().BoolVarP(&f.watch, "watch", "w", false, "go on showing changes")
@@ -47,7 +52,6 @@ func (p *program) newGet() *cobra.Command {
 	cmd.Flags().BoolVar(&f.noHeader, "no-headers", false, "leave out the first line of tables")
 	cmd.Flags().BoolVar(&f.ignoreMissing, "ignore-not-found", false, "say nothing about a name that does not exist, and exit with 0")
 	cmd.Flags().DurationVar(&f.timeout, "timeout", 0, "with -w: end after this time, with exit code 0 (default never)")
-	return cmd
 }
 
 func (p *program) get(ctx context.Context, f *getFlags, args []string) error {

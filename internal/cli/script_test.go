@@ -23,6 +23,9 @@ var update = flag.Bool("update", false, "write what the commands say into the sc
 // admin is the kubeconfig of the one server that the tests of this process talk to.
 var admin string
 
+// repositories is the directory below which that server takes repositories.
+var repositories string
+
 // startMax is far more than a start takes.
 const startMax = time.Minute
 
@@ -38,8 +41,12 @@ func withServer(run func() int) int {
 		panic(err)
 	}
 	defer os.RemoveAll(dir)
+	repositories = filepath.Join(dir, "repositories")
+	if err := os.Mkdir(repositories, 0o755); err != nil {
+		panic(err)
+	}
 	ready, stopped := make(chan string, 1), make(chan error, 1)
-	server, err := apiserver.New(apiserver.Options{DataDir: filepath.Join(dir, "data"), Listen: "127.0.0.1:0",
+	server, err := apiserver.New(apiserver.Options{DataDir: filepath.Join(dir, "data"), Listen: "127.0.0.1:0", SourceDirs: []string{repositories},
 		OnReady: func(_, kubeconfig string) { ready <- kubeconfig }})
 	if err != nil {
 		panic(err)

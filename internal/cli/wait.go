@@ -30,6 +30,7 @@ func (p *program) newWait() *cobra.Command {
 		Example: `  tako wait nodeconfig/web                        until it is Ready
   tako wait node/web-7                            until its host answers
   tako wait node/web-7 --for=converged            until all on it is as declared
+  tako wait source/fleet --for=converged          until its hosts are as the newest commit declares
   tako wait nodeconfigs -l app=web --timeout=10m
   tako wait configmap/old --for=delete
   tako wait node/web-7 --for=jsonpath='{.status.promises.failed}'=0`,
@@ -44,7 +45,7 @@ value in a Secret or ConfigMap that a config takes is seen a moment later.`,
 		RunE:              func(cmd *cobra.Command, args []string) error { return p.wait(cmd.Context(), f, args) },
 	}
 	f.AddTo(cmd)
-	cmd.Flags().StringVar(&f.goal, "for", "condition=Ready", "delete, create, condition=TYPE[=STATUS], jsonpath={PATH}[=VALUE] or, of nodes, converged")
+	cmd.Flags().StringVar(&f.goal, "for", "condition=Ready", "delete, create, condition=TYPE[=STATUS], jsonpath={PATH}[=VALUE] or, of nodes and sources, converged")
 	cmd.Flags().DurationVar(&f.timeout, "timeout", time.Minute, "how long to wait")
 	complete(cmd, "for", "condition=Ready", "converged", "create", "delete")
 	return cmd
@@ -73,19 +74,19 @@ func (p *program) wait(ctx context.Context, f *waitFlags, args []string) error {
 		return failure.NotFound("wait for "+goal.String(), "no object is meant", "name objects, or look at what the selector meets with tako get")
 	}
 	for _, ref := range refs {
-		if goal.Nodes() && ref.Kind.Kind != v1alpha1.KindNode {
-			return failure.Usage("wait for "+goal.String()+" of "+ref.Long(), "only nodes converge", "a config is Ready when all its nodes have it: --for=condition=Ready")
+		if !goal.Fits(ref.Kind.Kind) {
+			return failure.Usage("wait for "+goal.String()+" of "+ref.Long(), "only nodes and sources converge", "a config is Ready when all its nodes have it: --for=condition=Ready")
 		}
 	}
 	group, ctx := errgroup.WithContext(ctx)
-	wait := follow.Wait
-	if goal.Nodes() {
-		declared := follow.NewDeclared(server, p.warn)
-		wait = func(ctx context.Context, server *remote.Server, ref remote.Ref, goal await.Goal) error {
-			return follow.Converged(ctx, server, ref, goal, declared)
-		}
-	}
+	declared := follow.NewDeclared(server, p.warn)
 	for _, ref := range refs {
+		wait := follow.Wait
+		if goal.Converged() && ref.Kind.Kind == v1alpha1.KindNode {
+			wait = func(ctx context.Context, server *remote.Server, ref remote.Ref, goal await.Goal) error {
+				return follow.Converged(ctx, server, ref, goal, declared)
+			}
+		}
 		group.Go(func() error {
 			if err := wait(ctx, server, ref, goal); err != nil {
 				return err

@@ -164,6 +164,27 @@ const (
 	Stalled           Code = 1106
 	DeadlineOver      Code = 1107
 	ObjectUnknown     Code = 1108
+
+	RepositoryAddress     Code = 1110
+	RepositoryUnreachable Code = 1111
+	RepositoryUnknown     Code = 1112
+	RepositoryAuth        Code = 1113
+	RepositoryUntrusted   Code = 1114
+	RefUnknown            Code = 1115
+	RepositoryLimit       Code = 1116
+	RepositoryContent     Code = 1117
+	RepositoryCopy        Code = 1118
+	SignatureRefused      Code = 1119
+	GitUnusable           Code = 1120
+
+	KustomizationRefused Code = 1130
+	KustomizationFailed  Code = 1131
+	RenderLimit          Code = 1132
+	WebhookRefused       Code = 1133
+	WebhookMalformed     Code = 1134
+	ForgeUnreachable     Code = 1135
+	ForgeRefused         Code = 1136
+	SourceIncomplete     Code = 1137
 )
 
 // Entry is what the closed set says about one code.
@@ -327,6 +348,27 @@ var table = []Entry{
 	{Stalled, "what is waited for cannot come", Unknown, "", Never, ExitStalled, 409},
 	{DeadlineOver, "not within the time given", Unknown, "", Never, ExitDeadline, 504},
 	{ObjectUnknown, "no such object", Unknown, "", Never, ExitNotFound, 404},
+
+	{RepositoryAddress, "address of a repository is not allowed", Unknown, "", Never, ExitUsage, 422},
+	{RepositoryUnreachable, "repository does not answer", Unknown, "", BackOff, ExitUnreachable, 503},
+	{RepositoryUnknown, "no such repository", Unknown, "", BackOff, ExitNotFound, 404},
+	{RepositoryAuth, "repository refuses the credentials", Unknown, "", BackOff, ExitNotAllowed, 403},
+	{RepositoryUntrusted, "server of the repository is not the one that is trusted", Unknown, "", BackOff, ExitNotAllowed, 403},
+	{RefUnknown, "no such ref or path in the repository", Unknown, "", BackOff, ExitNotFound, 404},
+	{RepositoryLimit, "repository exceeds a limit", Unknown, "", Never, ExitFailed, 413},
+	{RepositoryContent, "content of the repository refused", Unknown, "", Never, ExitFailed, 422},
+	{RepositoryCopy, "copy of the repository is damaged or not complete", Unknown, "", Soon, ExitFailed, 500},
+	{SignatureRefused, "signature of a commit or tag refused", Unknown, "", Never, ExitNotAllowed, 403},
+	{GitUnusable, "git program cannot be run", Unknown, "", BackOff, ExitFailed, 503},
+
+	{KustomizationRefused, "kustomization asks for what is not in its repository", Unknown, "", Never, ExitUsage, 422},
+	{KustomizationFailed, "kustomization cannot be built", Unknown, "", Never, ExitUsage, 422},
+	{RenderLimit, "more than a Source may have", Unknown, "", Never, ExitUsage, 413},
+	{WebhookRefused, "webhook is not signed as agreed", Unknown, "", Never, ExitNotAllowed, 401},
+	{WebhookMalformed, "webhook cannot be read", Unknown, "", Never, ExitFailed, 400},
+	{ForgeUnreachable, "forge does not answer", Unknown, "", BackOff, ExitUnreachable, 502},
+	{ForgeRefused, "forge refuses the commit status", Unknown, "", Never, ExitNotAllowed, 502},
+	{SourceIncomplete, "what a source names is not there", Unknown, "", BackOff, ExitNotFound, 404},
 }
 
 // String returns the code's text form, for example TK0412.

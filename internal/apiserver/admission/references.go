@@ -17,19 +17,20 @@ import (
 	"tako.dev/tako/declare"
 )
 
-// reference is an object whose values end up in files of hosts.
+// reference is an object whose values leave the server: they end up in files of hosts, or are shown to another server.
 type reference struct {
 	resource  string // secrets or configmaps
 	namespace string
 	name      string
 	key       string // of its data: who may not read an object brings no other value of it to a host either
+	to        string // where it is shown, if it is not a host: who may not read it does not have it shown elsewhere either
 }
 
 func compareReferences(a, b reference) int {
-	return cmp.Or(cmp.Compare(a.resource, b.resource), cmp.Compare(a.namespace, b.namespace), cmp.Compare(a.name, b.name), cmp.Compare(a.key, b.key))
+	return cmp.Or(cmp.Compare(a.resource, b.resource), cmp.Compare(a.namespace, b.namespace), cmp.Compare(a.name, b.name), cmp.Compare(a.key, b.key), cmp.Compare(a.to, b.to))
 }
 
-// references are what an object takes contents from, each with the name of a resource that does.
+// references are what an object takes values from, each with what does.
 func references(o runtime.Object) map[reference]string {
 	var resources []declare.Resource
 	namespace := ""
@@ -42,11 +43,13 @@ func references(o runtime.Object) map[reference]string {
 		resources, namespace = o.Spec.Resources, o.Namespace
 	case *v1alpha1.ClusterRevision:
 		resources = o.Spec.Resources
+	case *v1alpha1.Source:
+		return ofSource(o)
 	}
 	found := map[reference]string{}
 	add := func(by, resource string, s *declare.KeySelector) {
 		if s != nil {
-			found[reference{resource, cmp.Or(namespace, s.Namespace), s.Name, s.Key}] = by
+			found[reference{resource: resource, namespace: cmp.Or(namespace, s.Namespace), name: s.Name, key: s.Key}] = fmt.Sprintf("the content of resource %q", by)
 		}
 	}
 	for i := range resources {
@@ -58,8 +61,30 @@ func references(o runtime.Object) map[reference]string {
 	return found
 }
 
-// reads refuses a config that takes contents from what its author may not read: it would bring them to a host where he can. What the
-// config named before is not asked for again, so that one who may read less can change the rest.
+// ofSource is what a source proves with who it is, and by which it knows others.
+func ofSource(s *v1alpha1.Source) map[reference]string {
+	found := map[reference]string{}
+	add := func(by, resource, name, to string) {
+		if name != "" {
+			found[reference{resource: resource, namespace: s.Namespace, name: name, to: to}] = by
+		}
+	}
+	spec := &s.Spec
+	add("spec.credentials", "secrets", spec.Credentials, spec.URL)
+	if v := spec.Verify; v != nil {
+		add("spec.verify.keys", "configmaps", v.Keys, "")
+	}
+	if w := spec.Webhook; w != nil {
+		add("spec.webhook.secret", "secrets", w.Secret, "")
+	}
+	if r := spec.Report; r != nil {
+		add("spec.report.secret", "secrets", r.Secret, r.API+" "+spec.URL)
+	}
+	return found
+}
+
+// reads refuses an object that takes values from what its author may not read: it would bring them to where he can. What it named before
+// is not asked for again, so that one who may read less can change the rest.
 func (r *Rights) reads(ctx context.Context, a admission.Attributes) error {
 	wanted, before := references(a.GetObject()), references(a.GetOldObject())
 	who := a.GetUserInfo()
@@ -75,7 +100,7 @@ func (r *Rights) reads(ctx context.Context, a admission.Attributes) error {
 		}
 		if !allowed {
 			return apierrors.NewForbidden(a.GetResource().GroupResource(), a.GetName(), fmt.Errorf(
-				"user %q may not get %s %q in namespace %q, which the content of resource %q is taken from: who declares it must be allowed to read it", who.GetName(), ref.resource, ref.name, ref.namespace, wanted[ref]))
+				"user %q may not get %s %q in namespace %q, which %s is taken from: who declares it must be allowed to read it", who.GetName(), ref.resource, ref.name, ref.namespace, wanted[ref]))
 		}
 	}
 	return nil

@@ -51,6 +51,10 @@ func TestRightsToContents(t *testing.T) {
 	revision := func(sources ...string) runtime.Object {
 		return &v1alpha1.Revision{ObjectMeta: meta("qa", "r"), Spec: v1alpha1.RevisionSpec{Resources: from(sources...)}}
 	}
+	source := func(spec v1alpha1.SourceSpec) runtime.Object {
+		return &v1alpha1.Source{ObjectMeta: meta("qa", "s"), Spec: spec}
+	}
+	const here, there = "https://git.example.com/a.git", "https://evil.example.com/a.git"
 	for _, c := range []struct {
 		what     string
 		by       string
@@ -74,6 +78,14 @@ func TestRightsToContents(t *testing.T) {
 		{what: "of another namespace", by: "nobody", obj: cluster("qa/web"), old: cluster("prod/web"), refused: `"qa"`},
 		{what: "a revision of one's own", by: "nobody", obj: revision("web"), refused: `may not get secrets "web"`},
 		{what: "the server's revision", by: user.APIServerUser, groups: []string{user.SystemPrivilegedGroup}, obj: revision("web")},
+		{what: "a source", by: "nobody", obj: source(v1alpha1.SourceSpec{URL: here})},
+		{what: "credentials that she may read", by: "ann", obj: source(v1alpha1.SourceSpec{URL: here, Credentials: "web"})},
+		{what: "credentials", by: "nobody", obj: source(v1alpha1.SourceSpec{URL: here, Credentials: "web"}), refused: `may not get secrets "web" in namespace "qa", which spec.credentials is taken from`},
+		{what: "credentials as before", by: "nobody", obj: source(v1alpha1.SourceSpec{URL: here, Credentials: "web", Path: "b"}), old: source(v1alpha1.SourceSpec{URL: here, Credentials: "web"})},
+		{what: "credentials shown to somebody else", by: "nobody", obj: source(v1alpha1.SourceSpec{URL: there, Credentials: "web"}), old: source(v1alpha1.SourceSpec{URL: here, Credentials: "web"}), refused: `secrets "web"`},
+		{what: "keys", by: "nobody", obj: source(v1alpha1.SourceSpec{URL: here, Verify: &v1alpha1.SourceVerify{Keys: "people"}}), refused: `configmaps "people" in namespace "qa", which spec.verify.keys is taken from`},
+		{what: "the secret of a webhook", by: "nobody", obj: source(v1alpha1.SourceSpec{URL: here, Webhook: &v1alpha1.SourceWebhook{Secret: "hook"}}), refused: `secrets "hook"`},
+		{what: "a token shown to somebody else", by: "nobody", obj: source(v1alpha1.SourceSpec{URL: here, Report: &v1alpha1.SourceReport{Secret: "web", API: there}}), old: source(v1alpha1.SourceSpec{URL: here, Report: &v1alpha1.SourceReport{Secret: "web"}}), refused: `which spec.report.secret is taken from`},
 		{what: "the status", by: "nobody", obj: config("web"), old: config(), sub: "status"},
 	} {
 		err := plugin.Validate(t.Context(), attributes(&user.DefaultInfo{Name: c.by, Groups: c.groups}, c.sub, c.obj, c.old), nil)

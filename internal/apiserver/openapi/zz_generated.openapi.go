@@ -192,6 +192,21 @@ func GetOpenAPIDefinitions(ref common.ReferenceCallback) map[string]common.OpenA
 		v1alpha1.RevisionSpec{}.OpenAPIModelName():                             schema_takodev_tako_api_v1alpha1_RevisionSpec(ref),
 		v1alpha1.RolloutCulprit{}.OpenAPIModelName():                           schema_takodev_tako_api_v1alpha1_RolloutCulprit(ref),
 		v1alpha1.RolloutStatus{}.OpenAPIModelName():                            schema_takodev_tako_api_v1alpha1_RolloutStatus(ref),
+		v1alpha1.Source{}.OpenAPIModelName():                                   schema_takodev_tako_api_v1alpha1_Source(ref),
+		v1alpha1.SourceCommit{}.OpenAPIModelName():                             schema_takodev_tako_api_v1alpha1_SourceCommit(ref),
+		v1alpha1.SourceFault{}.OpenAPIModelName():                              schema_takodev_tako_api_v1alpha1_SourceFault(ref),
+		v1alpha1.SourceHosts{}.OpenAPIModelName():                              schema_takodev_tako_api_v1alpha1_SourceHosts(ref),
+		v1alpha1.SourceList{}.OpenAPIModelName():                               schema_takodev_tako_api_v1alpha1_SourceList(ref),
+		v1alpha1.SourceObject{}.OpenAPIModelName():                             schema_takodev_tako_api_v1alpha1_SourceObject(ref),
+		v1alpha1.SourceRef{}.OpenAPIModelName():                                schema_takodev_tako_api_v1alpha1_SourceRef(ref),
+		v1alpha1.SourceReference{}.OpenAPIModelName():                          schema_takodev_tako_api_v1alpha1_SourceReference(ref),
+		v1alpha1.SourceReport{}.OpenAPIModelName():                             schema_takodev_tako_api_v1alpha1_SourceReport(ref),
+		v1alpha1.SourceSpec{}.OpenAPIModelName():                               schema_takodev_tako_api_v1alpha1_SourceSpec(ref),
+		v1alpha1.SourceStatus{}.OpenAPIModelName():                             schema_takodev_tako_api_v1alpha1_SourceStatus(ref),
+		v1alpha1.SourceSuspension{}.OpenAPIModelName():                         schema_takodev_tako_api_v1alpha1_SourceSuspension(ref),
+		v1alpha1.SourceVerify{}.OpenAPIModelName():                             schema_takodev_tako_api_v1alpha1_SourceVerify(ref),
+		v1alpha1.SourceWait{}.OpenAPIModelName():                               schema_takodev_tako_api_v1alpha1_SourceWait(ref),
+		v1alpha1.SourceWebhook{}.OpenAPIModelName():                            schema_takodev_tako_api_v1alpha1_SourceWebhook(ref),
 		v1alpha1.Taint{}.OpenAPIModelName():                                    schema_takodev_tako_api_v1alpha1_Taint(ref),
 		v1alpha1.Token{}.OpenAPIModelName():                                    schema_takodev_tako_api_v1alpha1_Token(ref),
 		v1alpha1.TokenList{}.OpenAPIModelName():                                schema_takodev_tako_api_v1alpha1_TokenList(ref),
@@ -9017,6 +9032,785 @@ func schema_takodev_tako_api_v1alpha1_RolloutStatus(ref common.ReferenceCallback
 		},
 		Dependencies: []string{
 			metav1.Time{}.OpenAPIModelName(), v1alpha1.RolloutCulprit{}.OpenAPIModelName()},
+	}
+}
+
+func schema_takodev_tako_api_v1alpha1_Source(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "Source is a Git repository whose content is what should be applied: what a commit declares is applied, and what it declares no more is deleted.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"kind": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Kind is a string value representing the REST resource this object represents. Servers may infer this from the endpoint the client submits requests to. Cannot be updated. In CamelCase. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#types-kinds",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"apiVersion": {
+						SchemaProps: spec.SchemaProps{
+							Description: "APIVersion defines the versioned schema of this representation of an object. Servers should convert recognized schemas to the latest internal value, and may reject unrecognized values. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#resources",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"metadata": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Metadata names the source. Documents that say no namespace are of the source's.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(metav1.ObjectMeta{}.OpenAPIModelName()),
+						},
+					},
+					"spec": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Spec says where the repository is, and how it is applied.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(v1alpha1.SourceSpec{}.OpenAPIModelName()),
+						},
+					},
+					"status": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Status is what became of it; it is written by tako alone.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(v1alpha1.SourceStatus{}.OpenAPIModelName()),
+						},
+					},
+				},
+				Required: []string{"spec"},
+			},
+		},
+		Dependencies: []string{
+			metav1.ObjectMeta{}.OpenAPIModelName(), v1alpha1.SourceSpec{}.OpenAPIModelName(), v1alpha1.SourceStatus{}.OpenAPIModelName()},
+	}
+}
+
+func schema_takodev_tako_api_v1alpha1_SourceCommit(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "SourceCommit is a commit of the repository.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"id": {
+						SchemaProps: spec.SchemaProps{
+							Description: "ID is its whole hash.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"ref": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Ref is the branch or tag that led to it.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"author": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Author is the name and address of who wrote it.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"subject": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Subject is the first line of what was said about it.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"signer": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Signer is whose signature was verified. Empty where none was asked for.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"committed": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Committed is when it was made, by the clock of who made it.",
+							Ref:         ref(metav1.Time{}.OpenAPIModelName()),
+						},
+					},
+					"since": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Since is when it came to be the seen one, or the applied one.",
+							Ref:         ref(metav1.Time{}.OpenAPIModelName()),
+						},
+					},
+				},
+				Required: []string{"id"},
+			},
+		},
+		Dependencies: []string{
+			metav1.Time{}.OpenAPIModelName()},
+	}
+}
+
+func schema_takodev_tako_api_v1alpha1_SourceFault(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "SourceFault is one thing that is wrong with a commit.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"file": {
+						SchemaProps: spec.SchemaProps{
+							Description: "File is the path from the root of the repository.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"line": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Line counts from 1; 0 is the whole file.",
+							Type:        []string{"integer"},
+							Format:      "int32",
+						},
+					},
+					"column": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Column counts from 1; 0 is the whole line.",
+							Type:        []string{"integer"},
+							Format:      "int32",
+						},
+					},
+					"code": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Code is such as TK0412.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"message": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Message says what is wrong, and how to mend it.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+				},
+				Required: []string{"message"},
+			},
+		},
+	}
+}
+
+func schema_takodev_tako_api_v1alpha1_SourceHosts(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "SourceHosts counts hosts.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"selected": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Selected are those that the configs are for.",
+							Type:        []string{"integer"},
+							Format:      "int32",
+						},
+					},
+					"converged": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Converged are those of them that are as the configs declare.",
+							Type:        []string{"integer"},
+							Format:      "int32",
+						},
+					},
+				},
+				Required: []string{"selected", "converged"},
+			},
+		},
+	}
+}
+
+func schema_takodev_tako_api_v1alpha1_SourceList(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "SourceList is a list of Sources.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"kind": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Kind is a string value representing the REST resource this object represents. Servers may infer this from the endpoint the client submits requests to. Cannot be updated. In CamelCase. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#types-kinds",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"apiVersion": {
+						SchemaProps: spec.SchemaProps{
+							Description: "APIVersion defines the versioned schema of this representation of an object. Servers should convert recognized schemas to the latest internal value, and may reject unrecognized values. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#resources",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"metadata": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Metadata holds the list's resource version and, of a list in chunks, where the next one begins.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(metav1.ListMeta{}.OpenAPIModelName()),
+						},
+					},
+					"items": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Items are the sources.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(v1alpha1.Source{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+				},
+				Required: []string{"items"},
+			},
+		},
+		Dependencies: []string{
+			metav1.ListMeta{}.OpenAPIModelName(), v1alpha1.Source{}.OpenAPIModelName()},
+	}
+}
+
+func schema_takodev_tako_api_v1alpha1_SourceObject(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "SourceObject names an object.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"apiVersion": {
+						SchemaProps: spec.SchemaProps{
+							Description: "APIVersion is its group and version.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"kind": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Kind is its kind.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"namespace": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Namespace is empty for a kind that stands in none.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"name": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Name is its name.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"message": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Message says what is about it.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+				},
+				Required: []string{"apiVersion", "kind", "name"},
+			},
+		},
+	}
+}
+
+func schema_takodev_tako_api_v1alpha1_SourceRef(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "SourceRef says which commit is meant; at most one of its fields is given.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"branch": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Branch means its newest commit.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"tag": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Tag means the commit that it names.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"semver": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Semver is a range, such as >=1.2.0 <2: it means the highest version among the tags that is in it.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"commit": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Commit is 40 hexadecimal digits (64 in a repository of SHA-256).",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+				},
+			},
+		},
+	}
+}
+
+func schema_takodev_tako_api_v1alpha1_SourceReference(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "SourceReference names a source.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"name": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Name is its name.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"namespace": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Namespace is its namespace. Default that of the one that refers to it.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+				},
+				Required: []string{"name"},
+			},
+		},
+	}
+}
+
+func schema_takodev_tako_api_v1alpha1_SourceReport(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "SourceReport says where the forge is told what became of a commit.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"type": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Type is GitHub or Gitea: the form of its API.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"api": {
+						SchemaProps: spec.SchemaProps{
+							Description: "API is the address of the API, such as https://api.github.com. Default what the type and the URL of the repository lead to.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"secret": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Secret is the name of a Secret in the same namespace; its key token may write statuses of commits.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+				},
+				Required: []string{"type", "secret"},
+			},
+		},
+	}
+}
+
+func schema_takodev_tako_api_v1alpha1_SourceSpec(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "SourceSpec says where a repository is, and how it is applied.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"url": {
+						SchemaProps: spec.SchemaProps{
+							Description: "URL is where the repository is: https://, ssh:// (or user@host:path), or file:// where the server allows it. It holds no credentials.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"ref": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Ref says which commit. Default the newest of the repository's default branch.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(v1alpha1.SourceRef{}.OpenAPIModelName()),
+						},
+					},
+					"path": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Path is the directory that is applied, from the root of the repository. Default the root.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"interval": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Interval is how often the repository is asked for its newest commit, give or take a tenth. Default 5m, 10s to 24h. A webhook makes it known at once.",
+							Ref:         ref(metav1.Duration{}.OpenAPIModelName()),
+						},
+					},
+					"credentials": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Credentials is the name of a Secret in the same namespace: username and password, or token, for https; identity and known_hosts for ssh; ca.crt for an authority of one's own.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"verify": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Verify refuses commits that nobody trusted has signed. Default none is refused.",
+							Ref:         ref(v1alpha1.SourceVerify{}.OpenAPIModelName()),
+						},
+					},
+					"webhook": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Webhook lets a forge say that there is something new. Default none.",
+							Ref:         ref(v1alpha1.SourceWebhook{}.OpenAPIModelName()),
+						},
+					},
+					"ignore": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "Ignore are patterns as in .gitignore: what they match is not read. At most 100.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Type:   []string{"string"},
+										Format: "",
+									},
+								},
+							},
+						},
+					},
+					"prune": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Prune deletes what the source has applied and declares no more. Default true.",
+							Type:        []string{"boolean"},
+							Format:      "",
+						},
+					},
+					"allowEmpty": {
+						SchemaProps: spec.SchemaProps{
+							Description: "AllowEmpty takes a commit that declares nothing for meant. Default false: it is refused, and nothing is deleted.",
+							Type:        []string{"boolean"},
+							Format:      "",
+						},
+					},
+					"drift": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Drift says what becomes of what others change in the fields that the source declares. Default Revert.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"wait": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Wait holds back Ready, and the sources that depend on this one, until what was applied is well. Default only until it is applied.",
+							Ref:         ref(v1alpha1.SourceWait{}.OpenAPIModelName()),
+						},
+					},
+					"dependsOn": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "DependsOn are sources that must be Ready before this one is applied. At most 20.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(v1alpha1.SourceReference{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+					"suspend": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Suspend stops the source until a time, or until it is taken away. What was applied stays.",
+							Ref:         ref(v1alpha1.SourceSuspension{}.OpenAPIModelName()),
+						},
+					},
+					"report": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Report tells the forge what became of a commit. Default nobody is told.",
+							Ref:         ref(v1alpha1.SourceReport{}.OpenAPIModelName()),
+						},
+					},
+				},
+				Required: []string{"url"},
+			},
+		},
+		Dependencies: []string{
+			metav1.Duration{}.OpenAPIModelName(), v1alpha1.SourceRef{}.OpenAPIModelName(), v1alpha1.SourceReference{}.OpenAPIModelName(), v1alpha1.SourceReport{}.OpenAPIModelName(), v1alpha1.SourceSuspension{}.OpenAPIModelName(), v1alpha1.SourceVerify{}.OpenAPIModelName(), v1alpha1.SourceWait{}.OpenAPIModelName(), v1alpha1.SourceWebhook{}.OpenAPIModelName()},
+	}
+}
+
+func schema_takodev_tako_api_v1alpha1_SourceStatus(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "SourceStatus is what became of a source.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"observedGeneration": {
+						SchemaProps: spec.SchemaProps{
+							Description: "ObservedGeneration is the metadata.generation that the rest is about.",
+							Type:        []string{"integer"},
+							Format:      "int64",
+						},
+					},
+					"handledRequest": {
+						SchemaProps: spec.SchemaProps{
+							Description: "HandledRequest is the value of the annotation tako.dev/reconcile that was acted upon last.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"seen": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Seen is the newest commit. While it is not the applied one, it is refused, or on its way.",
+							Ref:         ref(v1alpha1.SourceCommit{}.OpenAPIModelName()),
+						},
+					},
+					"applied": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Applied is the last commit that is applied whole: what there is.",
+							Ref:         ref(v1alpha1.SourceCommit{}.OpenAPIModelName()),
+						},
+					},
+					"objects": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Objects counts what is declared by the applied commit.",
+							Type:        []string{"integer"},
+							Format:      "int32",
+						},
+					},
+					"hosts": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Hosts counts the hosts that the applied configs are for. Left out while there is none.",
+							Ref:         ref(v1alpha1.SourceHosts{}.OpenAPIModelName()),
+						},
+					},
+					"faults": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "Faults say what is wrong with the seen commit, by file and line: at most 20.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(v1alpha1.SourceFault{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+					"moreFaults": {
+						SchemaProps: spec.SchemaProps{
+							Description: "MoreFaults counts those that are left out.",
+							Type:        []string{"integer"},
+							Format:      "int32",
+						},
+					},
+					"drifted": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "Drifted are objects that others have changed and that are not put back: at most 20.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(v1alpha1.SourceObject{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+					"conditions": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-map-keys": []interface{}{
+									"type",
+								},
+								"x-kubernetes-list-type":       "map",
+								"x-kubernetes-patch-merge-key": "type",
+								"x-kubernetes-patch-strategy":  "merge",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "Conditions are Ready, Reconciling and Stalled, each with a reason and words for a person.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(metav1.Condition{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+				},
+			},
+		},
+		Dependencies: []string{
+			metav1.Condition{}.OpenAPIModelName(), v1alpha1.SourceCommit{}.OpenAPIModelName(), v1alpha1.SourceFault{}.OpenAPIModelName(), v1alpha1.SourceHosts{}.OpenAPIModelName(), v1alpha1.SourceObject{}.OpenAPIModelName()},
+	}
+}
+
+func schema_takodev_tako_api_v1alpha1_SourceSuspension(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "SourceSuspension says why a source is stopped, by whom and until when.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"reason": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Reason is for whoever finds it.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"owner": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Owner is who stopped it.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"until": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Until is when it ends by itself.",
+							Ref:         ref(metav1.Time{}.OpenAPIModelName()),
+						},
+					},
+				},
+				Required: []string{"reason", "owner", "until"},
+			},
+		},
+		Dependencies: []string{
+			metav1.Time{}.OpenAPIModelName()},
+	}
+}
+
+func schema_takodev_tako_api_v1alpha1_SourceVerify(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "SourceVerify says whose signature a commit needs.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"mode": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Mode is what must be signed: Commit, or Tag (of a ref that is a tag or a range). Default Commit.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"keys": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Keys is the name of a ConfigMap in the same namespace: each value is an OpenPGP public key, or ssh public keys, a line each.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+				},
+				Required: []string{"keys"},
+			},
+		},
+	}
+}
+
+func schema_takodev_tako_api_v1alpha1_SourceWait(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "SourceWait says what is waited for.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"timeout": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Timeout is how long it may take. Default 10m, 1s to 24h.",
+							Ref:         ref(metav1.Duration{}.OpenAPIModelName()),
+						},
+					},
+				},
+			},
+		},
+		Dependencies: []string{
+			metav1.Duration{}.OpenAPIModelName()},
+	}
+}
+
+func schema_takodev_tako_api_v1alpha1_SourceWebhook(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "SourceWebhook says which forge calls, and how it proves that it is the one.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"type": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Type is GitHub, GitLab, Gitea or Generic.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"secret": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Secret is the name of a Secret in the same namespace; its key token is what both sides know.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+				},
+				Required: []string{"type", "secret"},
+			},
+		},
 	}
 }
 

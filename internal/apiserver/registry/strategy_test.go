@@ -67,6 +67,7 @@ func kindsWithStatus() []twoParts {
 		{"clusternodeconfigs", resources, `{"priority":1007,"resources":[]}`, `{"revision":"r1"}`, `{"revision":"r2"}`, `{}`},
 		{"nodes", `{"environment":"qa"}`, `{"environment":"prod"}`, `{"promises":{"kept":1}}`, `{"promises":{"kept":2}}`, `{}`},
 		{"tokens", `{"type":"join"}`, `{"type":"user"}`, `{"hash":"sha256:1"}`, `{"hash":"sha256:2"}`, `{}`},
+		{"sources", `{"url":"https://example.com/a.git"}`, `{"url":"https://example.com/b.git"}`, `{"objects":1}`, `{"objects":2}`, `{}`},
 		{"namespaces", `{"finalizers":["kubernetes"]}`, `{"finalizers":["kubernetes"]}`, `{"phase":"Terminating"}`, `{"phase":"Active"}`, `{"phase":"Active"}`},
 	}
 }

@@ -21,7 +21,7 @@ import (
 const category = "tako"
 
 func takoKinds() []*Kind {
-	return slices.Concat(configs(), revisions(), []*Kind{nodes(), assignments(), tokens()})
+	return slices.Concat(configs(), revisions(), []*Kind{nodes(), assignments(), tokens(), sources()})
 }
 
 func configs() []*Kind {

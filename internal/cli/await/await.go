@@ -42,6 +42,7 @@ type Goal struct {
 	deletion  bool
 	creation  bool
 	converged bool
+	request   string // that a Source must have done
 	condition string
 	status    string // that the condition must have
 	path      *jsonpath.JSONPath
@@ -129,6 +130,8 @@ func (g Goal) Look(object *unstructured.Unstructured) Verdict {
 	}
 	var verdict Verdict
 	switch {
+	case g.request != "":
+		return g.lookHandled(object)
 	case g.converged:
 		return lookConverged(object)
 	case g.path != nil:

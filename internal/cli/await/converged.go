@@ -11,15 +11,23 @@ import (
 	"tako.dev/tako/api/v1alpha1"
 )
 
-// convergedGoal is the goal of a node that everything on its host is as declared.
+// convergedGoal is the goal of a node that everything on its host is as declared, and of a Source that all hosts are as it declares.
 const convergedGoal = "converged"
 
-// Nodes reports whether only nodes can reach the goal.
-func (g Goal) Nodes() bool { return g.converged }
+// Converged reports whether the goal is that all on hosts is as declared.
+func (g Goal) Converged() bool { return g.converged }
+
+// Fits reports whether objects of a kind can reach the goal.
+func (g Goal) Fits(kind string) bool {
+	return !g.converged || kind == v1alpha1.KindNode || kind == v1alpha1.KindSource
+}
 
 // lookConverged judges a node: its host answers, has the newest state that there is for it, and all of that is as declared. A state
 // that the host does not take up stays so until somebody changes something.
 func lookConverged(object *unstructured.Unstructured) Verdict {
+	if object.GetKind() == v1alpha1.KindSource {
+		return lookSource(object)
+	}
 	var n v1alpha1.Node
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, &n); err != nil {
 		return Verdict{Pending, err.Error()}

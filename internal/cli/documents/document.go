@@ -21,6 +21,7 @@ type Document struct {
 	section  section
 	within   []step            // where the object stands in its document; not empty for an item of a List
 	declared *declare.Document // for a document that declare has read
+	origin   *Document         // for an object that was built: what it was built of
 }
 
 // Kind returns group, version and kind.
@@ -34,6 +35,9 @@ func (d *Document) Place(path string) declare.Place { return d.place(path, false
 func (d *Document) PlaceOfKey(path string) declare.Place { return d.place(path, true) }
 
 func (d *Document) place(path string, ofKey bool) declare.Place {
+	if d.origin != nil {
+		return d.origin.place(path, ofKey)
+	}
 	steps := resolve(parsePath(path), d.Object.Object)
 	place := declare.Place{File: d.File, Path: path}
 	if d.declared != nil && d.declared.Positions != nil {

@@ -152,6 +152,7 @@ func TestReadFaults(t *testing.T) {
 		{"[1, 2]\n", reason.WrongType, 1},
 		{"apiVersion: v1\nkind: List\nitems: [3]\n", reason.WrongType, 3},
 		{"apiVersion: v1\nkind: List\nitems:\n- apiVersion: tako.dev/v1alpha1\n  kind: NodeConfig\n  metadata: {name: x}\n  spec:\n    resources: [{name: a}]\n", reason.NotExactlyOneType, 8},
+		{"apiVersion: v1\nkind: List\nitems:\n- apiVersion: tako.dev/v1alpha1\n  kind: NodeConfig\n  metadata: {name: x}\n  spec:\n    resources:\n    - name: a\n      file: {path: /a, mode: 0644}\n", reason.WrongType, 10},
 		{"apiVersion: v1\nkind: Node\nmetadata: {name: n}\n", reason.WrongType, 3},
 		{"apiVersion: v1\nkind: Secret\nmetadata: {name: s}\ndata:\n  good: YQ==\n  bad: hunter2!\n", reason.InvalidValue, 6},
 		{"apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: a\n   labels: x\n", reason.MalformedYAML, 4},
@@ -286,6 +287,45 @@ func TestPathRoundTrip(t *testing.T) {
 			t.Fatalf("%v came back as %v by %q", steps, got, writePath(steps))
 		}
 	})
+}
+
+// TestBuilt: what was made of a document has the places of that document, and its mistakes stand there.
+func TestBuilt(t *testing.T) {
+	const text = "# incomplete\napiVersion: tako.dev/v1alpha1\nkind: NodeConfig\nmetadata:\n  name: web\nspec:\n  resources:\n  - name: a\n    file:\n      path: /a\n---\n" +
+		"apiVersion: v1\nkind: List\nitems:\n- apiVersion: v1\n  kind: ConfigMap\n  metadata: {name: c}\n"
+	outline, faults := Outline("base.yaml", []byte(text))
+	if len(faults) > 0 || len(outline) != 2 || outline[0].Object.GetName() != "web" || outline[1].Place("metadata.name").Line != 17 {
+		t.Fatalf("%v, %v", outline, faults)
+	}
+	made := "apiVersion: tako.dev/v1alpha1\nkind: NodeConfig\nmetadata: {name: x-web}\nspec: {resources: [{name: a, file: {path: /a, mode: 0644, content: x}}]}\n"
+	list, faults := ReadBuilt([]byte(made), &outline[0])
+	if len(faults) > 0 || len(list) != 1 || list[0].Object.GetName() != "x-web" {
+		t.Fatalf("%v, %v", list, faults)
+	}
+	for path, line := range map[string]int{"metadata.name": 5, "spec.resources[0].file.path": 10, "spec.resources[0].file.mode": 9, "": 2} {
+		if p := list[0].Place(path); p.File != "base.yaml" || p.Line != line {
+			t.Errorf("%q is at %s, want line %d", path, p, line)
+		}
+	}
+	if _, faults := ReadBuilt([]byte(strings.Replace(made, "0644", "0999", 1)), &outline[0]); len(faults) != 1 || faults[0].Line != 9 || faults[0].File != "base.yaml" {
+		t.Errorf("a mistake in what was made: %v", faults)
+	}
+	if _, faults := ReadBuilt([]byte("a: ["), At("k.yaml", 7)); len(faults) != 1 || faults[0].Line != 7 || faults[0].Code != reason.MalformedYAML {
+		t.Errorf("no YAML was made: %v", faults)
+	}
+	if _, faults := Outline("f", []byte("a: [\n---\nkind: A\n")); len(faults) != 1 || faults[0].Line != 1 {
+		t.Errorf("%v", faults)
+	}
+}
+
+// TestDuplicates: a document that names no namespace is in the one that it is applied in.
+func TestDuplicates(t *testing.T) {
+	const text = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: a, namespace: prod}\n"
+	for namespace, want := range map[string]int{"": 0, "prod": 1, "dev": 0} {
+		if faults := Duplicates(read(t, text), namespace); len(faults) != want {
+			t.Errorf("in %q: %v", namespace, faults)
+		}
+	}
 }
 
 func FuzzRead(f *testing.F) {

@@ -1,6 +1,7 @@
 package documents
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -71,7 +72,7 @@ func Load(paths []string, recursive bool, stdin io.Reader) (*Source, error) {
 			}
 		}
 	}
-	faults = append(faults, duplicates(source.Documents)...)
+	faults = append(faults, Duplicates(source.Documents, "")...)
 	if len(source.Documents) == 0 && len(faults) == 0 {
 		faults = append(faults, declare.Fault{Code: reason.NothingDeclared, Message: "no document in " + strings.Join(paths, ", "),
 			Hint: "a document is in a .yaml, .yml or .json file and begins with apiVersion and kind"})
@@ -129,7 +130,7 @@ func list(path string, recursive bool) (files, below []string, err error) {
 				below = append(below, name)
 			}
 			return fs.SkipDir
-		case isDocumentFile(entry):
+		case !entry.IsDir() && IsDocument(entry.Name()):
 			files = append(files, name)
 		}
 		return nil
@@ -147,7 +148,7 @@ func hasDocuments(path string) bool {
 			return err
 		case entry.IsDir() && strings.HasPrefix(entry.Name(), ".") && name != path:
 			return fs.SkipDir
-		case isDocumentFile(entry):
+		case !entry.IsDir() && IsDocument(entry.Name()):
 			return found
 		}
 		return nil
@@ -155,21 +156,21 @@ func hasDocuments(path string) bool {
 	return err != nil
 }
 
-func isDocumentFile(entry fs.DirEntry) bool {
-	name := entry.Name()
-	return !entry.IsDir() && !strings.HasPrefix(name, ".") && !strings.HasPrefix(name, "#") &&
-		slices.Contains([]string{".yaml", ".yml", ".json"}, filepath.Ext(name))
+// IsDocument tells whether a file in a directory holds documents, by its name without the directory.
+func IsDocument(name string) bool {
+	return !strings.HasPrefix(name, ".") && !strings.HasPrefix(name, "#") && slices.Contains([]string{".yaml", ".yml", ".json"}, filepath.Ext(name))
 }
 
-// duplicates finds two documents for one object: the second would silently win.
-func duplicates(documents []Document) []declare.Fault {
+// Duplicates finds two documents for one object: the second would silently win. A document that names no namespace is in the
+// given one.
+func Duplicates(documents []Document, namespace string) []declare.Fault {
 	type identity struct{ group, kind, namespace, name string }
 	first := map[identity]*Document{}
 	var faults []declare.Fault
 	for i := range documents {
 		d := &documents[i]
 		kind := d.Kind()
-		id := identity{kind.Group, kind.Kind, d.Object.GetNamespace(), d.Object.GetName()}
+		id := identity{kind.Group, kind.Kind, cmp.Or(d.Object.GetNamespace(), namespace), d.Object.GetName()}
 		other, twice := first[id]
 		if !twice {
 			first[id] = d

@@ -24,24 +24,33 @@ import (
 // Read reads the documents of one file, and says every mistake that can be seen without a server, each with its place.
 // With a mistake the documents must not be sent.
 func Read(file string, data []byte) ([]Document, []declare.Fault) {
+	text, fault := clean(file, data)
+	if fault != nil {
+		return nil, []declare.Fault{*fault}
+	}
+	var documents []Document
+	var faults []declare.Fault
+	for _, s := range split(text) {
+		ds, fs := readSection(file, s)
+		documents, faults = append(documents, ds...), append(faults, fs...)
+	}
+	return documents, declare.SortFaults(faults)
+}
+
+// clean checks what a text must be before YAML is thought of, and brings its line ends to one form.
+func clean(file string, data []byte) (string, *declare.Fault) {
 	if len(data) > declare.DocumentBytesMax {
-		return nil, []declare.Fault{{Code: reason.DocumentTooLarge, File: file, Line: 1, Column: 1,
-			Message: fmt.Sprintf("the file has more than %d bytes", declare.DocumentBytesMax), Hint: "split it into several files"}}
+		return "", &declare.Fault{Code: reason.DocumentTooLarge, File: file, Line: 1, Column: 1,
+			Message: fmt.Sprintf("the file has more than %d bytes", declare.DocumentBytesMax), Hint: "split it into several files"}
 	}
 	data = bytes.TrimPrefix(data, []byte("\uFEFF"))
 	data = bytes.ReplaceAll(data, []byte("\r\n"), []byte("\n"))
 	data = bytes.ReplaceAll(data, []byte("\r"), []byte("\n")) // a line break too (YAML 1.2.2, 5.4)
 	if at := invalidByte(data); at >= 0 {
-		return nil, []declare.Fault{{Code: reason.MalformedYAML, File: file, Line: bytes.Count(data[:at], []byte("\n")) + 1, Column: 1,
-			Message: fmt.Sprintf("byte 0x%02x is not UTF-8", data[at]), Hint: "save the file as UTF-8"}}
+		return "", &declare.Fault{Code: reason.MalformedYAML, File: file, Line: bytes.Count(data[:at], []byte("\n")) + 1, Column: 1,
+			Message: fmt.Sprintf("byte 0x%02x is not UTF-8", data[at]), Hint: "save the file as UTF-8"}
 	}
-	var documents []Document
-	var faults []declare.Fault
-	for _, s := range split(string(data)) {
-		ds, fs := readSection(file, s)
-		documents, faults = append(documents, ds...), append(faults, fs...)
-	}
-	return documents, declare.SortFaults(faults)
+	return string(data), nil
 }
 
 func invalidByte(data []byte) int {
@@ -259,6 +268,14 @@ func readItems(file string, s section, items []any) ([]Document, []declare.Fault
 
 // checkDeclaration has an item of a List read by package declare as if it stood alone.
 func (d *Document) checkDeclaration() []declare.Fault {
+	// YAML was read as JSON here, which knows no octal digits: 0644 is the number 420 by now, and as digits another mode.
+	if paths := numericModes(d.Object.Object, "", nil); len(paths) > 0 {
+		var faults []declare.Fault
+		for _, path := range paths {
+			faults = append(faults, declare.Fault{Code: reason.WrongType, Path: path, Message: "a mode in a list must be a text", Hint: `write octal digits in quotes: "0644"`})
+		}
+		return d.Locate(faults)
+	}
 	text, err := json.Marshal(d.Object.Object)
 	if err != nil {
 		return []declare.Fault{{Code: reason.InternalFault, File: d.File, Message: err.Error()}}
@@ -279,6 +296,28 @@ func (d *Document) checkDeclaration() []declare.Fault {
 	}
 	d.Object = object
 	return nil
+}
+
+// numericModes finds the fields mode that are numbers.
+func numericModes(value any, at string, found []string) []string {
+	switch value := value.(type) {
+	case map[string]any:
+		for _, key := range slices.Sorted(maps.Keys(value)) {
+			path := strings.TrimPrefix(at+"."+key, ".")
+			switch value[key].(type) {
+			case int64, float64:
+				if key == "mode" {
+					found = append(found, path)
+				}
+			}
+			found = numericModes(value[key], path, found)
+		}
+	case []any:
+		for i, item := range value {
+			found = numericModes(item, fmt.Sprintf("%s[%d]", at, i), found)
+		}
+	}
+	return found
 }
 
 // check says what every object needs before it can be sent anywhere.

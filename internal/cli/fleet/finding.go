@@ -408,8 +408,12 @@ func (f *Fleet) About(ref remote.Ref) (title string, found []Finding, err error)
 		if title != "" {
 			return title, found, nil
 		}
+	case v1alpha1.KindSource:
+		if s := f.Source(ref.Namespace, ref.Name); s != nil {
+			return SourceTitle(s), f.OfSource(s), nil
+		}
 	default:
-		return "", nil, failure.Usage("why "+ref.String(), "it has nothing to do with hosts", "nodes, configs, revisions and resources of hosts can be explained; see tako describe "+ref.Argument())
+		return "", nil, failure.Usage("why "+ref.String(), "it has nothing to do with hosts", "nodes, configs, revisions, sources and resources of hosts can be explained; tako trace "+ref.Argument()+" says where it is from")
 	}
 	return "", nil, failure.NotFound("why "+ref.String(), "there is none", "tako get "+ref.Kind.Resource)
 }

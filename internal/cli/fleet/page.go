@@ -77,7 +77,7 @@ func (f *Fleet) Status() *Status {
 	add := func(list []Finding) {
 		for _, x := range list {
 			key := x.Subject + x.What + x.Text
-			if !told[key] && (x.Weight > Note || x.What == "Held") {
+			if !told[key] && (x.Weight > Note || x.What == "Held" || x.What == suspended) {
 				told[key] = true
 				s.Attention = append(s.Attention, x)
 			}
@@ -87,6 +87,9 @@ func (f *Fleet) Status() *Status {
 		list := f.OfConfig(&f.Configs[i])
 		s.Configs.count(f.Configs[i].Status.Rollout)
 		add(list)
+	}
+	for i := range f.Sources {
+		add(f.OfSource(&f.Sources[i]))
 	}
 	for i := range f.Nodes {
 		n := &f.Nodes[i]

@@ -3,6 +3,7 @@ package fleet
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -21,8 +22,9 @@ import (
 
 // Fleet is all that the server knows about hosts and what they are to have.
 type Fleet struct {
-	Nodes       []v1alpha1.Node // by name
-	Configs     []Config        // by ID
+	Nodes       []v1alpha1.Node   // by name
+	Configs     []Config          // by ID
+	Sources     []v1alpha1.Source // by namespace and name
 	Assignments map[string]*v1alpha1.Assignment
 	// Exposed are the Secrets that have values which a host could read that is none any more, or another.
 	Exposed []Secret
@@ -63,10 +65,15 @@ func Read(ctx context.Context, server *remote.Server, namespace, home string) (*
 		{v1alpha1.ResourceNodeConfigs + "." + v1alpha1.GroupName, "", f.takeConfig},
 		{v1alpha1.ResourceClusterNodeConfigs + "." + v1alpha1.GroupName, "", f.takeClusterConfig},
 		{v1alpha1.ResourceAssignments + "." + v1alpha1.GroupName, "", f.takeAssignment},
+		{v1alpha1.ResourceSources + "." + v1alpha1.GroupName, "", f.takeSource},
 		{"secrets", "exposed=true", f.takeSecret},
 	}
 	for _, step := range steps {
 		kind, err := server.Find(ctx, step.resource)
+		var unknown *remote.UnknownKind
+		if errors.As(err, &unknown) && strings.HasPrefix(step.resource, v1alpha1.ResourceSources+".") {
+			continue // an older server has none
+		}
 		if err != nil {
 			return nil, failure.Of(err, "ask which kinds there are")
 		}
@@ -91,6 +98,9 @@ func Read(ctx context.Context, server *remote.Server, namespace, home string) (*
 		f.Unseen = append(f.Unseen, kind.Resource)
 	}
 	slices.SortFunc(f.Nodes, func(a, b v1alpha1.Node) int { return cmp.Compare(a.Name, b.Name) })
+	slices.SortFunc(f.Sources, func(a, b v1alpha1.Source) int {
+		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+	})
 	slices.SortFunc(f.Configs, func(a, b Config) int { return cmp.Compare(a.ID, b.ID) })
 	return f, nil
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
+	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -75,6 +76,15 @@ func (s Set) Leftovers(ctx context.Context, server *remote.Server, declared []re
 	return going, nil
 }
 
+// Members are all objects of the set. Kinds that the caller may not list are told and passed over. Errors are *failure.Error.
+func (s Set) Members(ctx context.Context, server *remote.Server, warn func(text string)) ([]Leftover, error) {
+	kinds, err := server.Kinds(ctx)
+	if err != nil {
+		return nil, failure.Of(err, "ask which kinds there are")
+	}
+	return s.members(ctx, server, kinds, warn)
+}
+
 // members are all objects of the set, in the order in which they go.
 func (s Set) members(ctx context.Context, server *remote.Server, kinds []remote.Kind, warn func(string)) ([]Leftover, error) {
 	var members []Leftover
@@ -82,13 +92,19 @@ func (s Set) members(ctx context.Context, server *remote.Server, kinds []remote.
 		if !kind.Can("list") || !kind.Can("delete") {
 			continue
 		}
-		_, err := server.List(ctx, remote.Query{Kind: kind, Labels: Label + "=" + s.value}, func(o *unstructured.Unstructured) error {
+		query := remote.Query{Kind: kind, Labels: Label + "=" + s.value}
+		add := func(o *unstructured.Unstructured) error {
 			// What another object controls goes with that one; what is on its way goes by itself.
 			if s.holds(o) && metav1.GetControllerOf(o) == nil && o.GetDeletionTimestamp() == nil {
 				members = append(members, Leftover{Ref: remote.RefOf(kind, o), Object: o, set: s})
 			}
 			return nil
-		})
+		}
+		_, err := server.List(ctx, query, add)
+		if apierrors.IsForbidden(err) && kind.Namespaced {
+			query.Namespace, _, _ = strings.Cut(s.value, ".") // whose rights end there has nothing elsewhere
+			_, err = server.List(ctx, query, add)
+		}
 		if apierrors.IsForbidden(err) {
 			warn(fmt.Sprintf("%s are not looked through: not allowed to list them", kind.Resource))
 			continue

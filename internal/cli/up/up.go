@@ -27,6 +27,8 @@ type Options struct {
 	Listen      string   // where the API is served; default a port that was free at the first start
 	Node        string   // name of the node; default that of this machine
 	Environment string   // namespace whose configs are for it; default "default"
+	Watch       string   // absolute path of a directory that is kept applied, a repository or not; default none
+	Kustomize   []string // program with its arguments that builds kustomizations, as for a server
 	Out         io.Writer
 	// Command runs a command of tako against a server, and returns what it writes.
 	Command func(ctx context.Context, kubeconfig string, args ...string) (string, error)
@@ -57,8 +59,14 @@ func Run(ctx context.Context, o Options) (err error) {
 		return err
 	}
 	o.Listen = cmp.Or(o.Listen, ports.API)
+	var files *watched
+	if o.Watch != "" {
+		if files, err = o.repositoryOf(ctx); err != nil {
+			return err
+		}
+	}
 	ctx, cancel := context.WithCancel(ctx)
-	server, err := startServer(ctx, o, ports.Transfer)
+	server, err := startServer(ctx, o, ports.Transfer, files)
 	if err != nil {
 		cancel()
 		return err
@@ -82,9 +90,14 @@ func Run(ctx context.Context, o Options) (err error) {
 	if err := o.apply(ctx, kubeconfig); err != nil {
 		return ended(ctx, err)
 	}
-	if err := o.tell(kubeconfig); err != nil {
+	if err := o.follow(ctx, kubeconfig, files); err != nil {
+		return ended(ctx, err)
+	}
+	if err := o.tell(kubeconfig, files); err != nil {
 		return err
 	}
+	stopWatching := files.keep(ctx)
+	defer stopWatching()
 	select {
 	case <-ctx.Done():
 		return nil
@@ -128,16 +141,20 @@ type serving struct {
 	log        *os.File
 }
 
-func startServer(ctx context.Context, o Options, transfer string) (*serving, error) {
+func startServer(ctx context.Context, o Options, transfer string, files *watched) (*serving, error) {
 	log, err := os.OpenFile(o.log("server"), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
 	if err != nil {
 		return nil, &reason.Error{Code: reason.StateUnwritable, Doing: doing, Cause: err}
 	}
 	s := &serving{kubeconfig: make(chan string, 1), stopped: make(chan struct{}), log: log}
-	server, err := apiserver.New(apiserver.Options{
+	options := apiserver.Options{
 		DataDir: filepath.Join(o.Dir, "server"), Listen: o.Listen, TransferListen: transfer, Log: slog.New(slog.NewTextHandler(log, nil)),
-		OnReady: func(_, kubeconfig string) { s.kubeconfig <- kubeconfig },
-	})
+		OnReady: func(_, kubeconfig string) { s.kubeconfig <- kubeconfig }, Kustomize: o.Kustomize,
+	}
+	if files != nil {
+		options.SourceDirs = []string{files.repository}
+	}
+	server, err := apiserver.New(options)
 	if err != nil {
 		return nil, errors.Join(err, log.Close())
 	}
@@ -282,7 +299,7 @@ func (o *Options) made() ([]string, error) {
 const shownMax = 20
 
 // tell says where everything is, and what to try.
-func (o *Options) tell(kubeconfig string) error {
+func (o *Options) tell(kubeconfig string, files *watched) error {
 	made, err := o.made()
 	if err != nil {
 		return &reason.Error{Code: reason.SystemCallFailed, Doing: "look at what was made", Cause: err}
@@ -299,6 +316,7 @@ func (o *Options) tell(kubeconfig string) error {
 	if len(made) == 0 {
 		b.WriteString("  nothing is declared yet: tako apply -f FILE\n")
 	}
+	files.tell(&b)
 	fmt.Fprintf(&b, "\nThe kubeconfig is %s. For tako and kubectl in another terminal:\n\n  export KUBECONFIG=%s\n", kubeconfig, kubeconfig)
 	tako, err := os.Executable()
 	if err != nil {

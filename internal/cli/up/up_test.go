@@ -256,7 +256,7 @@ func TestTell(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			if err := o.tell("/kube/config"); err != nil {
+			if err := o.tell("/kube/config", nil); err != nil {
 				t.Fatal(err)
 			}
 			said := out.String()

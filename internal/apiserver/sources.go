@@ -1,0 +1,46 @@
+package apiserver
+
+import (
+	"context"
+
+	restclient "k8s.io/client-go/rest"
+
+	"tako.dev/tako/internal/apiserver/registry"
+	"tako.dev/tako/internal/controllers/sources"
+	"tako.dev/tako/internal/source/git"
+	"tako.dev/tako/internal/source/render"
+	"tako.dev/tako/internal/source/render/kustomize"
+)
+
+// sourcesName is the directory of what is kept of repositories: all of it can be fetched again.
+const sourcesName = "sources"
+
+// newSources makes what keeps Sources applied.
+func (s *Server) newSources(p parts, local *registry.Local, loopback *restclient.Config, events sources.Recorder) (*sources.Sources, error) {
+	repositories, err := git.New(git.Options{Dir: p.dir.Join(sourcesName), LocalDirs: s.opts.SourceDirs, Log: s.partsLog})
+	if err != nil {
+		return nil, err
+	}
+	var options render.Options
+	if len(s.opts.Kustomize) > 0 {
+		if options.Builder, err = kustomize.New(kustomize.Options{Command: s.opts.Kustomize}); err != nil {
+			return nil, err
+		}
+	}
+	return sources.New(sources.Options{Objects: local, Git: repositories, Renderer: render.New(options), Recorder: events, Config: loopback, Log: s.partsLog, Metrics: takoMetrics{}})
+}
+
+// runSources keeps Sources applied while the server runs. A server without the git program has everything else.
+func (s *Server) runSources(p parts, local *registry.Local, loopback *restclient.Config, events sources.Recorder) func(context.Context) {
+	return func(ctx context.Context) {
+		kept, err := s.newSources(p, local, loopback, events)
+		if err == nil && waitReady(ctx, loopback) {
+			s.hooks.sources.Store(kept)
+			err = kept.Run(ctx)
+			s.hooks.sources.Store(nil)
+		}
+		if err != nil && ctx.Err() == nil {
+			s.opts.Log.Error("sources are not applied", "err", err)
+		}
+	}
+}

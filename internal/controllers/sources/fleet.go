@@ -1,0 +1,194 @@
+package sources
+
+import (
+	"context"
+	"strconv"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/client-go/tools/cache"
+
+	"tako.dev/tako/api/v1alpha1"
+)
+
+// fleetPause is how far apart Sources are told that hosts have changed: ten thousand hosts change all the time.
+const fleetPause = 5 * time.Second
+
+// fleet knows which host is to have which configs, and which hosts are as they should be: what counting needs, and no more.
+type fleet struct {
+	changed chan struct{} // holds one
+
+	mu    sync.Mutex // guards all below
+	hosts map[string]*host
+}
+
+// host is one of them.
+type host struct {
+	layers   map[string]string // revisions by config
+	assigned int64             // the version of what it is to have; 0 for nothing
+	applied  int64             // the version that it has enforced, and that is as declared; 0 for none
+}
+
+func newFleet() *fleet {
+	return &fleet{changed: make(chan struct{}, 1), hosts: map[string]*host{}}
+}
+
+// watch keeps it up to date until ctx is done. Without a way to the hosts there are none.
+func (f *fleet) watch(ctx context.Context, objects Objects, all *sync.WaitGroup) {
+	for kind, feed := range map[string]cache.ReflectorStore{v1alpha1.KindAssignment: hostFeed{f, f.assigned, f.unassigned}, v1alpha1.KindNode: hostFeed{f, f.heard, f.gone}} {
+		lw := objects.ListerWatcher(v1alpha1.SchemeGroupVersion.WithKind(kind), false)
+		if lw == nil {
+			continue
+		}
+		expected := any(&v1alpha1.Node{})
+		if kind == v1alpha1.KindAssignment {
+			expected = &v1alpha1.Assignment{}
+		}
+		all.Go(func() {
+			cache.NewReflectorWithOptions(lw, expected, feed, cache.ReflectorOptions{Name: "sources " + kind}).RunWithContext(ctx)
+		})
+	}
+}
+
+// tell calls nudge when hosts have changed, not too often, until ctx is done.
+func (f *fleet) tell(ctx context.Context, nudge func()) {
+	for ctx.Err() == nil {
+		select {
+		case <-ctx.Done():
+		case <-f.changed:
+			nudge()
+			sleep(ctx, fleetPause)
+		}
+	}
+}
+
+// count counts the hosts that configs are for, by config, each once; nil for no config.
+func (f *fleet) count(configs map[string]configState) *v1alpha1.SourceHosts {
+	if len(configs) == 0 {
+		return nil
+	}
+	n := &v1alpha1.SourceHosts{}
+	f.mu.Lock()
+	for _, h := range f.hosts {
+		has, all := false, h.assigned != 0 && h.assigned == h.applied
+		for config, revision := range h.layers {
+			if want, ours := configs[config]; ours {
+				has, all = true, all && revision == want.revision
+			}
+		}
+		if has {
+			n.Selected++
+		}
+		if has && all {
+			n.Converged++
+		}
+	}
+	f.mu.Unlock()
+	for _, c := range configs {
+		n.Selected = max(n.Selected, c.selected) // those that have to wait for their turn have no layer of it yet
+	}
+	return n
+}
+
+func (f *fleet) of(name string) *host {
+	h := f.hosts[name]
+	if h == nil {
+		h = &host{}
+		f.hosts[name] = h
+	}
+	return h
+}
+
+func (f *fleet) assigned(o any) {
+	a, h := o.(*v1alpha1.Assignment), f.of(nameOf(o))
+	// That of the signed state is the resource version of the Assignment.
+	h.assigned, _ = strconv.ParseInt(a.ResourceVersion, 10, 64)
+	h.layers = make(map[string]string, len(a.Spec.Layers))
+	for i := range a.Spec.Layers {
+		h.layers[a.Spec.Layers[i].Config] = a.Spec.Layers[i].Revision
+	}
+}
+
+func (f *fleet) unassigned(name string) { f.of(name).layers, f.of(name).assigned = nil, 0 }
+
+func (f *fleet) heard(o any) {
+	n := o.(*v1alpha1.Node)
+	f.of(n.Name).applied = 0
+	if isConverged(n) {
+		f.of(n.Name).applied = n.Status.AppliedHead.Version
+	}
+}
+
+func (f *fleet) gone(name string) { delete(f.hosts, name) } // its Assignment goes with it
+
+// isConverged tells whether a host is heard, has enforced a state, and all of that is as declared.
+func isConverged(n *v1alpha1.Node) bool {
+	s := &n.Status
+	return meta.IsStatusConditionTrue(s.Conditions, v1alpha1.ConditionReady) && s.AppliedHead != nil && s.Verdict != nil &&
+		s.Verdict.Type == v1alpha1.VerdictApplied && s.Verdict.Version == s.AppliedHead.Version
+}
+
+// hostFeed is the store of a reflector, which hands on what it is told.
+type hostFeed struct {
+	of   *fleet
+	set  func(any)
+	drop func(string)
+}
+
+var _ cache.ReflectorStore = hostFeed{}
+
+// Add is told of a new object.
+func (h hostFeed) Add(o any) error { return h.Update(o) }
+
+// Update is told of a changed object.
+func (h hostFeed) Update(o any) error {
+	h.do(func() { h.set(o) })
+	return nil
+}
+
+// Delete is told of an object that is gone.
+func (h hostFeed) Delete(o any) error {
+	h.do(func() { h.drop(nameOf(o)) })
+	return nil
+}
+
+// Replace is told of all objects that there are.
+func (h hostFeed) Replace(list []any, _ string) error {
+	there := make(map[string]bool, len(list))
+	h.do(func() {
+		for _, o := range list {
+			there[nameOf(o)] = true
+			h.set(o)
+		}
+		for name := range h.of.hosts {
+			if !there[name] {
+				h.drop(name)
+			}
+		}
+	})
+	return nil
+}
+
+// Resync has nothing to do.
+func (hostFeed) Resync() error { return nil }
+
+func (h hostFeed) do(change func()) {
+	h.of.mu.Lock()
+	change()
+	h.of.mu.Unlock()
+	select {
+	case h.of.changed <- struct{}{}:
+	default:
+	}
+}
+
+func nameOf(o any) string {
+	switch o := o.(type) {
+	case *v1alpha1.Assignment:
+		return o.Name
+	case *v1alpha1.Node:
+		return o.Name
+	}
+	return ""
+}

@@ -1,0 +1,147 @@
+package sources
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"tako.dev/tako/api/v1alpha1"
+	"tako.dev/tako/internal/cli/await"
+)
+
+const (
+	waitDefault = 10 * time.Minute
+	// healthPause is how far apart the writes are that tell how far something is: a person looks no more often.
+	healthPause = 5 * time.Second
+)
+
+// healthOf judges an object: it is well when its condition Ready is True for what it declares. A kind that has no such condition is well
+// when it is there, but for ours, which get theirs in a moment, and definitions of kinds.
+func healthOf(o *unstructured.Unstructured) await.Verdict {
+	conditions, _, _ := unstructured.NestedSlice(o.Object, "status", "conditions")
+	has := func(kind string) bool {
+		return slices.ContainsFunc(conditions, func(c any) bool {
+			m, ok := c.(map[string]any)
+			return ok && m["type"] == kind
+		})
+	}
+	group, kind := o.GroupVersionKind().Group, o.GetKind()
+	ours := group == v1alpha1.GroupName && slices.Contains([]string{v1alpha1.KindNodeConfig, v1alpha1.KindClusterNodeConfig, v1alpha1.KindSource}, kind)
+	goal := "condition=" + v1alpha1.ConditionReady
+	switch {
+	case kind == "CustomResourceDefinition":
+		goal = "condition=Established"
+	case !ours && !has(v1alpha1.ConditionReady) && !has(v1alpha1.ConditionStalled):
+		goal = "create"
+	}
+	g, err := await.Parse(goal)
+	if err != nil {
+		return await.Verdict{State: await.Stalled, Words: err.Error()} // it is a goal
+	}
+	return g.Look(o)
+}
+
+// progress tells how what was applied is, and on how many hosts, when it is time; it returns when to be called again, zero for not before
+// something changes.
+func (a *actor) progress(ctx context.Context, src *v1alpha1.Source, g *guard) time.Time {
+	m := &a.memory
+	if !m.applied.known || m.failures > 0 || m.looked != src.Generation {
+		return time.Time{}
+	}
+	l := &look{actor: a, source: src.DeepCopy(), guard: g}
+	again := l.settle()
+	if ready := l.isReady(); !ready || ready == (&look{actor: a, source: src}).isReady() {
+		if next := m.toldAt.Add(healthPause); time.Now().Before(next) {
+			return earlier(again, next)
+		}
+	}
+	m.toldAt = time.Now()
+	if err := l.write(ctx); err != nil {
+		a.log.Warn("the status of a source is not written", "err", err)
+		return earlier(again, time.Now().Add(healthPause))
+	}
+	l.reportSettled(nil)
+	return again
+}
+
+func (l *look) isReady() bool {
+	return meta.IsStatusConditionTrue(l.source.Status.Conditions, v1alpha1.ConditionReady)
+}
+
+// settle says of a commit that is applied whether it is well. The time is when the wait for that is over, zero for none.
+func (l *look) settle() time.Time {
+	s := &l.source.Status
+	s.Hosts = l.of.fleet.count(l.guard.configs())
+	meta.RemoveStatusCondition(&s.Conditions, v1alpha1.ConditionReconciling)
+	meta.RemoveStatusCondition(&s.Conditions, v1alpha1.ConditionStalled)
+	commit := "commit " + shortID(s.Applied) + " is applied"
+	unwell, stalled, words := 0, false, ""
+	if l.source.Spec.Wait != nil {
+		unwell, stalled, words = l.guard.health()
+	}
+	if unwell == 0 {
+		l.condition(v1alpha1.ConditionReady, metav1.ConditionTrue, reasonApplied, commit)
+		return time.Time{}
+	}
+	since := time.Now()
+	if was := meta.FindStatusCondition(s.Conditions, v1alpha1.ConditionReady); was != nil && was.Status != metav1.ConditionTrue {
+		since = was.LastTransitionTime.Time
+	}
+	if s.Applied != nil && s.Applied.Since.After(since) {
+		since = s.Applied.Since.Time
+	}
+	words = fmt.Sprintf("%s, and %d of its objects are not well: %s", commit, unwell, words)
+	end := since.Add(waitOf(l.source))
+	if stalled || !time.Now().Before(end) {
+		l.condition(v1alpha1.ConditionReady, metav1.ConditionFalse, reasonNotWell, words)
+		l.condition(v1alpha1.ConditionStalled, metav1.ConditionTrue, reasonNotWell, words)
+		return time.Time{}
+	}
+	l.condition(v1alpha1.ConditionReady, metav1.ConditionFalse, reasonProgressing, words)
+	l.condition(v1alpha1.ConditionReconciling, metav1.ConditionTrue, reasonProgressing, "waits until "+end.UTC().Format(time.RFC3339))
+	return end
+}
+
+func waitOf(src *v1alpha1.Source) time.Duration {
+	if w := src.Spec.Wait; w != nil && w.Timeout != nil {
+		return w.Timeout.Duration
+	}
+	return waitDefault
+}
+
+// earlier is the first of two times, of which zero is never.
+func earlier(a, b time.Time) time.Time {
+	if a.IsZero() || !b.IsZero() && b.Before(a) {
+		return b
+	}
+	return a
+}
+
+// configState is what a config says of itself.
+type configState struct {
+	revision string // that of what it declares; empty while there is none
+	selected int32  // nodes that it is for, as far as somebody has looked
+}
+
+// configOf names a config as Assignments do, and says how it is; empty for anything else.
+func configOf(o *unstructured.Unstructured) (name string, state configState) {
+	k := o.GroupVersionKind()
+	if k.Group != v1alpha1.GroupName || k.Kind != v1alpha1.KindNodeConfig && k.Kind != v1alpha1.KindClusterNodeConfig {
+		return "", state
+	}
+	name = k.Kind + "/" + o.GetName()
+	if o.GetNamespace() != "" {
+		name = k.Kind + "/" + o.GetNamespace() + "/" + o.GetName()
+	}
+	if observed, _, _ := unstructured.NestedInt64(o.Object, "status", "observedGeneration"); observed == o.GetGeneration() {
+		state.revision, _, _ = unstructured.NestedString(o.Object, "status", "revision")
+	}
+	selected, _, _ := unstructured.NestedInt64(o.Object, "status", "rollout", "selected")
+	state.selected = int32(selected)
+	return name, state
+}
