@@ -1,13 +1,14 @@
 // Command bench measures what the agent and the control plane promise, with the real binaries, beside peers that are measured in
 // the same run.
 //
-//	go run ./bench                 everything, about seventeen minutes on two cores
-//	go run ./bench -quick          the same with shorter windows and fewer rounds, about six minutes
-//	go run ./bench -only repair    one row, or several with commas between; path is all whose names begin with path-
+//	go run ./bench                 everything, about twenty-five minutes on two cores
+//	go run ./bench -quick          the same with shorter windows and fewer rounds, about ten minutes
+//	go run ./bench -only repair    one row, or several with commas between; path is all whose names begin with path-, and so is source
 //
 // It prints one table: what was measured, the bar, the verdict. A bar that is missed does not make it fail; only what could
 // not be measured does. README.md says how to read it. Everything runs in the goroutine of main but for the readers of the
-// row torn, the clients of the row api and the hosts of the row path-crowd, which end with their row.
+// row torn, the clients of the row api, the hosts of the row path-crowd, and in the source rows the forge and what watches the memory;
+// they end with their row.
 package main
 
 import (
@@ -68,6 +69,7 @@ func rows() []row {
 		{"size", measureSize}, {"idle", measureIdle}, {"repair", measureRepair}, {"first", measureFirst}, {"check", measureCheck},
 		{"torn", measureTorn}, {"growth", measureGrowth}, {"peers", measurePeers}, {"api", measureAPI},
 		{"path-up", measureUp}, {"path-act", measureAct}, {"path-idle", measureHosts}, {"path-crowd", measureCrowd},
+		{"source-push", measurePush}, {"source-same", measureNothing}, {"source-many", measureMany},
 	}
 }
 

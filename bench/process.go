@@ -56,21 +56,33 @@ func (p process) wakeups() (int64, error) {
 
 // ticks returns the CPU time in ticks of the kernel: 100 a second, proc(5), utime and stime.
 func (p process) ticks() (int64, error) {
+	const utime = 11
+	return p.twoTimes(utime)
+}
+
+// children returns the CPU time of the processes that it has started and waited for, and of theirs: cutime and cstime, in ticks.
+func (p process) children() (time.Duration, error) {
+	const cutime, tick = 13, 10 * time.Millisecond
+	n, err := p.twoTimes(cutime)
+	return time.Duration(n) * tick, err
+}
+
+// twoTimes adds up two fields of what the kernel says of a process: that of a number, counted from the one after the name, and the next.
+func (p process) twoTimes(first int) (int64, error) {
 	data, err := os.ReadFile(p.proc("stat"))
 	if err != nil {
 		return 0, err
 	}
 	// The name of the command, in parentheses, may hold anything.
 	fields := bytes.Fields(data[bytes.LastIndexByte(data, ')')+1:])
-	const utime, stime = 11, 12 // counted from the field after the name
-	if len(fields) <= stime {
+	if len(fields) <= first+1 {
 		return 0, fmt.Errorf("%s: only %d fields", p.proc("stat"), len(fields))
 	}
-	user, err := strconv.ParseInt(string(fields[utime]), 10, 64)
+	user, err := strconv.ParseInt(string(fields[first]), 10, 64)
 	if err != nil {
 		return 0, err
 	}
-	system, err := strconv.ParseInt(string(fields[stime]), 10, 64)
+	system, err := strconv.ParseInt(string(fields[first+1]), 10, 64)
 	return user + system, err
 }
 

@@ -14,6 +14,7 @@ systemd-nspawn          systemd-container
 mmdebstrap              mmdebstrap
 apt-ftparchive          apt-utils
 gpg                     gpg
+gpg-agent               gpg-agent
 dpkg-deb                dpkg
 strace                  strace
 setfacl                 acl
@@ -25,6 +26,7 @@ ip                      iproute2
 ps                      procps
 mount                   mount
 nsenter                 util-linux
+setpriv                 util-linux
 ssh                     openssh-client
 sshd                    openssh-server
 '

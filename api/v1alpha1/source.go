@@ -50,6 +50,9 @@ type SourceSpec struct {
 	// Webhook lets a forge say that there is something new. Default none.
 	// +optional
 	Webhook *SourceWebhook `json:"webhook,omitempty"`
+	// Submodules fetches what submodules below the path hold, from where the repository itself is: the same protocol, server and
+	// credentials. Default false: a submodule there is refused.
+	Submodules bool `json:"submodules,omitempty"`
 	// Ignore are patterns as in .gitignore: what they match is not read. At most 100.
 	// +listType=atomic
 	Ignore []string `json:"ignore,omitempty"`
@@ -57,6 +60,9 @@ type SourceSpec struct {
 	Prune *bool `json:"prune,omitempty"`
 	// AllowEmpty takes a commit that declares nothing for meant. Default false: it is refused, and nothing is deleted.
 	AllowEmpty bool `json:"allowEmpty,omitempty"`
+	// OnRemove says what becomes of what the source has applied when the source is deleted: Keep leaves it, Delete deletes it first.
+	// Default Keep.
+	OnRemove SourceRemoval `json:"onRemove,omitempty"`
 	// Drift says what becomes of what others change in the fields that the source declares. Default Revert.
 	Drift SourceDrift `json:"drift,omitempty"`
 	// Wait holds back Ready, and the sources that depend on this one, until what was applied is well. Default only until it is applied.
@@ -121,6 +127,18 @@ const (
 	SourceForgeGeneric SourceForge = "Generic"
 )
 
+// SourceRemoval says what becomes of objects whose source is deleted.
+type SourceRemoval string
+
+// What can become of them.
+const (
+	SourceRemovalKeep   SourceRemoval = "Keep"   // they stay, and are nobody's any more
+	SourceRemovalDelete SourceRemoval = "Delete" // they are deleted, and then the source is
+)
+
+// SourceFinalizer is on every source with onRemove: Delete, until what it has applied is deleted.
+const SourceFinalizer = "tako.dev/source"
+
 // SourceDrift says what becomes of what others change.
 type SourceDrift string
 
@@ -156,7 +174,7 @@ type SourceSuspension struct {
 
 // SourceReport says where the forge is told what became of a commit.
 type SourceReport struct {
-	// Type is GitHub or Gitea: the form of its API.
+	// Type is GitHub, GitLab or Gitea: the form of its API.
 	Type SourceForge `json:"type"`
 	// API is the address of the API, such as https://api.github.com. Default what the type and the URL of the repository lead to.
 	API string `json:"api,omitempty"`
@@ -186,13 +204,32 @@ type SourceStatus struct {
 	// Drifted are objects that others have changed and that are not put back: at most 20.
 	// +listType=atomic
 	Drifted []SourceObject `json:"drifted,omitempty"`
-	// Conditions are Ready, Reconciling and Stalled, each with a reason and words for a person.
+	// Left are objects that the source has applied and declares no more, and that stay, with why: at most 20.
+	// +listType=atomic
+	Left []SourceObject `json:"left,omitempty"`
+	// Conditions are Ready, Reconciling, Stalled and Suspended, each with a reason and words for a person.
 	// +listType=map
 	// +listMapKey=type
 	// +patchStrategy=merge
 	// +patchMergeKey=type
 	Conditions []metav1.Condition `json:"conditions,omitempty" patchStrategy:"merge" patchMergeKey:"type"`
 }
+
+// ConditionSuspended is True while a source is suspended. It is absent otherwise.
+const ConditionSuspended = "Suspended"
+
+// The reasons of a source's condition Ready, beside those of package schedule: Suspended and DependencyNotReady.
+const (
+	SourceApplied         = "Applied"         // what is committed is applied
+	SourceCommitRefused   = "CommitRefused"   // the newest commit has mistakes, or nobody trusted has signed it
+	SourceNotReached      = "NotReached"      // the repository cannot be read
+	SourceNotApplied      = "NotApplied"      // the API has something against it, or does not answer
+	SourceNotAllowed      = "NotAllowed"      // the source has not the rights that it needs
+	SourceNotWell         = "NotWell"         // it is applied, and is not well
+	SourceProgressing     = "Progressing"     // it is applied, and becomes well perhaps
+	SourceDependencyCycle = "DependencyCycle" // sources wait for one another
+	SourceRemoving        = "Removing"        // it is deleted, and what it has applied is deleted first
+)
 
 // SourceCommit is a commit of the repository.
 type SourceCommit struct {
@@ -215,6 +252,9 @@ type SourceCommit struct {
 
 // SourceHosts counts hosts.
 type SourceHosts struct {
+	// Commit is the applied commit that the counts are about. Empty while the server has not yet found out for which hosts each of its
+	// configs is.
+	Commit string `json:"commit,omitempty"`
 	// Selected are those that the configs are for.
 	Selected int32 `json:"selected"`
 	// Converged are those of them that are as the configs declare.

@@ -33,13 +33,10 @@ const (
 	sourceDependsMax   = 20
 )
 
-// LabelSource is the label of every object that a source has applied: NAMESPACE.NAME of it.
-const LabelSource = "tako.dev/source"
-
 // AnnotationReconcile asks a source to look at its repository now: its value is anything that has not stood there before.
 const AnnotationReconcile = "tako.dev/reconcile"
 
-// SourceLabel is the value of LabelSource of what the source applies.
+// SourceLabel is the value of the label tako.dev/set of what the source applies.
 func (s *Source) SourceLabel() string { return s.Namespace + "." + s.Name }
 
 // ValidateSource returns every mistake of a source at a time; old is nil for a new one.
@@ -56,6 +53,11 @@ func ValidateSource(s, old *Source, now time.Time) []declare.Fault {
 	v.sourceDuration("spec.interval", spec.Interval, sourceIntervalMin, sourceIntervalMax)
 	v.objectName("spec.credentials", spec.Credentials)
 	v.sourceIgnore("spec.ignore", spec.Ignore)
+	switch spec.OnRemove {
+	case "", SourceRemovalKeep, SourceRemovalDelete:
+	default:
+		v.invalid("spec.onRemove", fmt.Sprintf("unknown removal %q", clip(string(spec.OnRemove))), "one of: Keep, Delete")
+	}
 	switch spec.Drift {
 	case "", SourceDriftRevert, SourceDriftReport:
 	default:
@@ -201,7 +203,7 @@ func (v *validator) sourceForges(spec *SourceSpec) {
 		v.objectName("spec.webhook.secret", w.Secret)
 	}
 	if r := spec.Report; r != nil {
-		v.forge("spec.report.type", r.Type, SourceForgeGitHub, SourceForgeGitea)
+		v.forge("spec.report.type", r.Type, SourceForgeGitHub, SourceForgeGitLab, SourceForgeGitea)
 		v.given("spec.report", "secret", r.Secret)
 		v.objectName("spec.report.secret", r.Secret)
 		if u, err := url.Parse(r.API); r.API != "" && (err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" || u.User != nil) {

@@ -71,6 +71,8 @@ func TestValidateSource(t *testing.T) {
 		{"waits", SourceSpec{URL: good, Wait: &SourceWait{Timeout: &metav1.Duration{Duration: time.Second}}}, ""},
 		{"waits not", SourceSpec{URL: good, Wait: &SourceWait{Timeout: &metav1.Duration{}}}, "TK0414 spec.wait.timeout"},
 		{"drift", SourceSpec{URL: good, Drift: "Ignore"}, "TK0414 spec.drift"},
+		{"removed with all", SourceSpec{URL: good, OnRemove: SourceRemovalDelete}, ""},
+		{"removed somehow", SourceSpec{URL: good, OnRemove: "Orphan"}, "TK0414 spec.onRemove"},
 		{"patterns", SourceSpec{URL: good, Ignore: []string{"*.md", "a\nb"}}, "TK0414 spec.ignore[1]"},
 		{"too many patterns", SourceSpec{URL: good, Ignore: make([]string, 101)}, "TK0414 spec.ignore"},
 		{"credentials", SourceSpec{URL: good, Credentials: "Git"}, "TK0414 spec.credentials"},
@@ -85,7 +87,8 @@ func TestValidateSource(t *testing.T) {
 		{"a webhook of nobody", SourceSpec{URL: good, Webhook: &SourceWebhook{}}, "TK0413 spec.webhook.type, TK0413 spec.webhook.secret"},
 		{"a webhook of another forge", SourceSpec{URL: good, Webhook: &SourceWebhook{Type: "Forge", Secret: "hook"}}, "TK0414 spec.webhook.type"},
 		{"a report", SourceSpec{URL: good, Report: &SourceReport{Type: SourceForgeGitea, API: "https://git.example.com/api/v1", Secret: "token"}}, ""},
-		{"a report to whom nothing is told", SourceSpec{URL: good, Report: &SourceReport{Type: SourceForgeGitLab, API: "https://t:secret@git.example.com", Secret: "token"}}, "TK0414 spec.report.type, TK0414 spec.report.api"},
+		{"a report to GitLab", SourceSpec{URL: good, Report: &SourceReport{Type: SourceForgeGitLab, Secret: "token"}}, ""},
+		{"a report to whom nothing is told", SourceSpec{URL: good, Report: &SourceReport{Type: SourceForgeGeneric, API: "https://t:secret@git.example.com", Secret: "token"}}, "TK0414 spec.report.type, TK0414 spec.report.api"},
 
 		{"depends", SourceSpec{URL: good, DependsOn: []SourceReference{{Name: "base"}, {Name: "fleet", Namespace: "other"}}}, ""},
 		{"depends on itself", SourceSpec{URL: good, DependsOn: []SourceReference{{Name: "fleet"}}}, "TK0414 spec.dependsOn[0]"},

@@ -1186,6 +1186,11 @@ func (in *SourceStatus) DeepCopyInto(out *SourceStatus) {
 		*out = make([]SourceObject, len(*in))
 		copy(*out, *in)
 	}
+	if in.Left != nil {
+		in, out := &in.Left, &out.Left
+		*out = make([]SourceObject, len(*in))
+		copy(*out, *in)
+	}
 	if in.Conditions != nil {
 		in, out := &in.Conditions, &out.Conditions
 		*out = make([]v1.Condition, len(*in))

@@ -113,6 +113,9 @@ func (c *Client) Post(ctx context.Context, path string, body []byte) error {
 	return c.do(ctx, http.MethodPost, path, body)
 }
 
+// errNoMetric is the error of a metric without a sample.
+var errNoMetric = errors.New("the server has no metric")
+
 // Sum adds up the samples of a metric of the server, whatever their labels.
 func (c *Client) Sum(ctx context.Context, metric string) (float64, error) {
 	text, err := c.Get(ctx, "/metrics")
@@ -131,7 +134,7 @@ func (c *Client) Sum(ctx context.Context, metric string) (float64, error) {
 		sum, found = sum+value, true
 	}
 	if !found {
-		return 0, fmt.Errorf("the server has no metric %s", metric)
+		return 0, fmt.Errorf("%w %s", errNoMetric, metric)
 	}
 	return sum, nil
 }

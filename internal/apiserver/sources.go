@@ -34,6 +34,9 @@ func (s *Server) newSources(p parts, local *registry.Local, loopback *restclient
 func (s *Server) runSources(p parts, local *registry.Local, loopback *restclient.Config, events sources.Recorder) func(context.Context) {
 	return func(ctx context.Context) {
 		kept, err := s.newSources(p, local, loopback, events)
+		if err == nil {
+			err = s.hooks.prepare(takoMetrics{})
+		}
 		if err == nil && waitReady(ctx, loopback) {
 			s.hooks.sources.Store(kept)
 			err = kept.Run(ctx)

@@ -2,14 +2,19 @@ package apiserver
 
 import (
 	"errors"
+	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"net/netip"
+	"os"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	authentication "k8s.io/api/authentication/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -19,6 +24,7 @@ import (
 
 	"tako.dev/tako/internal/controllers/sources"
 	"tako.dev/tako/internal/reason"
+	"tako.dev/tako/internal/source/webhook"
 )
 
 const (
@@ -26,10 +32,25 @@ const (
 	webhookPrefix = "/hooks/sources/"
 	// webhookMax is how long a call may take to come in: forges give up after ten seconds themselves.
 	webhookMax = 10 * time.Second
-	// webhookLines is how many calls a minute are written down: a flood is told, and fills no disk.
+	// webhookLines is how many calls a minute are written down, of those that are signed and of all others: a flood is told, fills no
+	// disk, and hides none that counts.
 	webhookLines = 60
 	// nameMax is the length of a name of an object, with its namespace: what is longer names none.
 	nameMax = 512
+)
+
+// What a forge is told. Its page of deliveries shows it to who sets the webhook up; it is alike for all who have not signed.
+const (
+	refusedWords = `this call is not signed as a source here asks for it. Compare:
+- the address, https://SERVER/hooks/sources/NAMESPACE/NAME: there is a source of this name with spec.webhook;
+- the type, spec.webhook.type: it is that of this forge;
+- the secret: it is what the Secret that spec.webhook.secret names has under the key token.
+`
+	tooLargeWords = "the body is larger than a source takes; let the forge send push events only"
+	slowWords     = "the body has not come in time"
+	brokenWords   = "the body has not come whole"
+	busyWords     = "too many calls at once; try again in a moment"
+	methodWords   = "this address is for a forge, which calls it by POST"
 )
 
 // webhooks answers forges. They have no name here: that a call is signed with the secret of the Source that it is for is all that it
@@ -37,11 +58,18 @@ const (
 type webhooks struct {
 	sources atomic.Pointer[sources.Sources] // nil while there are none
 	audit   audit.Backend
+	// Set before sources is.
+	turns   *turns
+	answers *prometheus.CounterVec
 
-	mu      sync.Mutex // guards all below
-	minute  time.Time
-	lines   int
-	omitted int
+	signed, others lines
+}
+
+// prepare makes what taking calls needs.
+func (h *webhooks) prepare(metrics prometheus.Registerer) error {
+	h.turns = newTurns()
+	h.answers = prometheus.NewCounterVec(prometheus.CounterOpts{Name: "tako_source_calls_total", Help: "Calls of forges for sources, by the status of the answer: 202 is one that is signed."}, []string{"code"})
+	return metrics.Register(h.answers)
 }
 
 // handler takes the calls of forges out of what goes to next.
@@ -54,7 +82,7 @@ func (h *webhooks) handler(next http.Handler) http.Handler {
 		}
 		if r.Method != http.MethodPost {
 			w.Header().Set("Allow", http.MethodPost)
-			http.Error(w, "only POST", http.StatusMethodNotAllowed)
+			http.Error(w, methodWords, http.StatusMethodNotAllowed)
 			return
 		}
 		h.take(w, r, rest)
@@ -68,13 +96,8 @@ func (h *webhooks) take(w http.ResponseWriter, r *http.Request, rest string) {
 		http.Error(w, "sources are not kept yet", http.StatusServiceUnavailable)
 		return
 	}
-	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(webhookMax)) // a connection that has none has a limit of its own
-	namespace, name, _ := strings.Cut(rest, "/")
-	if len(rest) > nameMax {
-		namespace, name = "", ""
-	}
-	err := kept.Hook(r.Context(), types.NamespacedName{Namespace: namespace, Name: name}, r.Header, r.Body)
-	status, words := answerTo(err)
+	status, words, err := h.hear(w, r, kept, rest)
+	h.answers.WithLabelValues(strconv.Itoa(status)).Inc()
 	h.note(r, status, err)
 	if status == http.StatusServiceUnavailable {
 		w.Header().Set("Retry-After", "1")
@@ -82,29 +105,83 @@ func (h *webhooks) take(w http.ResponseWriter, r *http.Request, rest string) {
 	http.Error(w, words, status)
 }
 
-// answerTo is what a forge is told. Who has not signed learns nothing, not even whether there is such a Source.
-func answerTo(err error) (status int, words string) {
+// hear reads a call when it is its turn, and says what to answer. What is wrong with the reading is alike for every Source, and for none.
+func (h *webhooks) hear(w http.ResponseWriter, r *http.Request, kept *sources.Sources, rest string) (status int, words string, err error) {
+	if r.ContentLength > webhook.BodyBytesMax {
+		w.Header().Set("Connection", "close") // the body is not read
+		return http.StatusRequestEntityTooLarge, tooLargeWords, errBody
+	}
+	done, ok := h.turns.take(r.Context(), callerOf(r.RemoteAddr))
+	if !ok {
+		return http.StatusServiceUnavailable, busyWords, sources.ErrBusy
+	}
+	defer done()
+	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(webhookMax)) // a connection that has none has a limit of its own
+	namespace, name, _ := strings.Cut(rest, "/")
+	if len(rest) > nameMax {
+		namespace, name = "", ""
+	}
+	body := &heard{from: r.Body}
+	said, err := kept.Hook(r.Context(), types.NamespacedName{Namespace: namespace, Name: name}, r.Header, body)
+	switch {
+	case body.bytes > webhook.BodyBytesMax:
+		w.Header().Set("Connection", "close")
+		return http.StatusRequestEntityTooLarge, tooLargeWords, errBody
+	case errors.Is(body.err, os.ErrDeadlineExceeded):
+		return http.StatusRequestTimeout, slowWords, errBody
+	case body.err != nil:
+		return http.StatusBadRequest, brokenWords, errBody
+	}
+	status, words = answerTo(said, err)
+	return status, words, err
+}
+
+// errBody is of a call that was not read to its end.
+var errBody = &reason.Error{Code: reason.WebhookMalformed, Doing: "read a webhook"}
+
+// heard is the body of a call, and what came of reading it.
+type heard struct {
+	from  io.Reader
+	bytes int64
+	err   error // nil also at the end
+}
+
+func (b *heard) Read(p []byte) (int, error) {
+	n, err := b.from.Read(p)
+	b.bytes += int64(n)
+	if err != nil && !errors.Is(err, io.EOF) {
+		b.err = err
+	}
+	return n, err
+}
+
+// answerTo is what a forge is told: what follows from its call. Who has not signed learns nothing, not even whether there is such a Source.
+func answerTo(said string, err error) (status int, words string) {
 	switch {
 	case err == nil:
-		return http.StatusAccepted, "taken"
+		return http.StatusAccepted, said
 	case errors.Is(err, sources.ErrBusy):
-		return http.StatusServiceUnavailable, "busy"
+		return http.StatusServiceUnavailable, busyWords
 	case reason.Is(err, reason.WebhookMalformed):
-		return http.StatusBadRequest, err.Error()
+		return http.StatusBadRequest, err.Error() + "; " + reason.Of(err).Hint
 	}
-	return http.StatusUnauthorized, "not signed with the secret of this source"
+	return http.StatusUnauthorized, refusedWords
 }
 
 // note writes down who called, at a bounded rate.
 func (h *webhooks) note(r *http.Request, status int, err error) {
-	omitted, ok := h.mayNote(time.Now())
+	lines := &h.others
+	if status == http.StatusAccepted {
+		lines = &h.signed
+	}
+	omitted, ok := lines.may(time.Now())
 	if !ok {
 		return
 	}
 	now := metav1.NewMicroTime(time.Now())
 	e := &auditinternal.Event{
 		Level: auditinternal.LevelMetadata, AuditID: uuid.NewUUID(), Stage: auditinternal.StageResponseComplete,
-		RequestURI: r.URL.Path, Verb: "call", User: authentication.UserInfo{}, SourceIPs: []string{from(r)}, UserAgent: bounded(r.UserAgent()),
+		RequestURI: bounded(r.URL.Path), Verb: "call", User: authentication.UserInfo{}, SourceIPs: []string{from(r)}, UserAgent: bounded(r.UserAgent()),
 		RequestReceivedTimestamp: now, StageTimestamp: now, ResponseStatus: &metav1.Status{Status: metav1.StatusSuccess, Code: int32(status)},
 	}
 	if err != nil {
@@ -112,24 +189,32 @@ func (h *webhooks) note(r *http.Request, status int, err error) {
 		e.Annotations = map[string]string{codeAnnotation: reason.Of(err).Code.String()}
 	}
 	if omitted > 0 {
-		e.ResponseStatus.Message = "calls were left out before this one, because there were too many"
+		e.ResponseStatus.Message = fmt.Sprintf("%d calls were left out before this one, because there were too many", omitted)
 	}
 	h.audit.ProcessEvents(e)
 }
 
-// mayNote tells whether one more line may be written, and how many were not before it.
-func (h *webhooks) mayNote(now time.Time) (omitted int, ok bool) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if now.Sub(h.minute) >= time.Minute {
-		h.minute, h.lines = now, 0
+// lines bounds how many are written in a minute. The zero value has written none.
+type lines struct {
+	mu      sync.Mutex // guards all below
+	minute  time.Time
+	written int
+	omitted int
+}
+
+// may tells whether one more line may be written, and how many were not before it.
+func (l *lines) may(now time.Time) (omitted int, ok bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if now.Sub(l.minute) >= time.Minute {
+		l.minute, l.written = now, 0
 	}
-	if h.lines >= webhookLines {
-		h.omitted++
+	if l.written >= webhookLines {
+		l.omitted++
 		return 0, false
 	}
-	h.lines++
-	omitted, h.omitted = h.omitted, 0
+	l.written++
+	omitted, l.omitted = l.omitted, 0
 	return omitted, true
 }
 

@@ -168,3 +168,55 @@ func TestSource(t *testing.T) {
 	c.says(reason.ExitOK, "trace cm/settings -n gitops", "there is no such source any more")
 	c.says(reason.ExitOK, "delete ns/gitops cm/by-hand")
 }
+
+// TestSourceDiffReadOnly: who may read, and nothing else, sees what a pull request would change, and no secret; without the words for it he is
+// told whose fault it is.
+func TestSourceDiffReadOnly(t *testing.T) {
+	c := newCheckout(t, "checked")
+	c.write("a.yaml", fmt.Sprintf(settingsText, "red"))
+	c.write("b.yaml", "apiVersion: v1\nkind: Secret\nmetadata: {name: key}\nstringData: {password: hunter2}\n")
+	c.write("c.yaml", "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: goes}\ndata: {a: b}\n")
+	c.commit("first")
+	c.declare(c.sourceText("checks") + `---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: RoleBinding
+metadata: {name: checks, namespace: checks}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: view}
+subjects: [{apiGroup: rbac.authorization.k8s.io, kind: Group, name: checkers}]
+`)
+	c.says(reason.ExitOK, "source reconcile fleet -n checks --wait", "3 objects")
+	checker := &checkout{console: c.person(t, "check", "checkers", "checker"), t: t, dir: c.dir}
+	waitUntil(t, func() (string, bool) {
+		_, errs, exit := checker.run(t.Context(), strings.NewReader(""), "get", "sources", "-n", "checks")
+		return errs, exit == reason.ExitOK
+	})
+
+	same := checker.says(reason.ExitOK, "source diff fleet -n checks --read-only -o markdown", "would change nothing")
+	if strings.Count(same, "\n- ") > 2 || !strings.Contains(same, "secrets") || !strings.Contains(same, "secret/key in namespace checks is not compared") {
+		t.Errorf("%s", same)
+	}
+	c.write("a.yaml", "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: settings}\ndata: {shade: dark}\n")
+	c.write("d.yaml", "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: comes}\ndata: {a: b}\n")
+	c.git("rm", "-q", "c.yaml")
+	text := checker.says(reason.ExitFailed, "source diff fleet -n checks --read-only --path "+c.dir+" -o markdown", "3 objects: 1 created, 1 configured, 1 deleted",
+		"-  color: red", "+  shade: dark", "- deleted `configmap/goes in namespace checks`", "has checked nothing")
+	if strings.Contains(text, "hunter2") || strings.Contains(text, "aHVudGVy") {
+		t.Errorf("%s", text)
+	}
+	admin := c.says(reason.ExitFailed, "source diff fleet -n checks --path "+c.dir)
+	reader := c.says(reason.ExitFailed, "source diff fleet -n checks --read-only --path "+c.dir)
+	if admin != reader {
+		t.Errorf("the server says\n%s\nand the reader\n%s", admin, reader)
+	}
+
+	checker.says(reason.ExitNotAllowed, "source diff fleet -n checks --path "+c.dir, "--read-only compares without")
+	if text := checker.says(reason.ExitNotAllowed, "source diff fleet -n checks -o markdown --path "+c.dir); !strings.Contains(text, "the check may not ask") || strings.Contains(text, "mistake") {
+		t.Errorf("%s", text)
+	}
+	checker.says(reason.ExitNotAllowed, "source diff fleet -n checks --as-source --path "+c.dir, "you may not impersonate it", "--read-only")
+	c.write("a.yaml", "apiVersion: tako.dev/v1alpha1\nkind: NodeConfig\nmetadata: {name: c}\nspec: {resources: [{name: m, file: {path: /etc/motd, contents: x}}]}\n")
+	checker.says(reason.ExitUsage, "source diff fleet -n checks --read-only -o markdown --path "+c.dir, "1 mistake", "`a.yaml:4:")
+	c.says(reason.ExitUsage, "source diff fleet -n checks --read-only --as-source")
+	c.says(reason.ExitOK, "delete source/fleet -n checks")
+	c.says(reason.ExitOK, "delete ns/checks")
+}

@@ -9207,6 +9207,13 @@ func schema_takodev_tako_api_v1alpha1_SourceHosts(ref common.ReferenceCallback) 
 				Description: "SourceHosts counts hosts.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
+					"commit": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Commit is the applied commit that the counts are about. Empty while the server has not yet found out for which hosts each of its configs is.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
 					"selected": {
 						SchemaProps: spec.SchemaProps{
 							Description: "Selected are those that the configs are for.",
@@ -9409,7 +9416,7 @@ func schema_takodev_tako_api_v1alpha1_SourceReport(ref common.ReferenceCallback)
 				Properties: map[string]spec.Schema{
 					"type": {
 						SchemaProps: spec.SchemaProps{
-							Description: "Type is GitHub or Gitea: the form of its API.",
+							Description: "Type is GitHub, GitLab or Gitea: the form of its API.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -9491,6 +9498,13 @@ func schema_takodev_tako_api_v1alpha1_SourceSpec(ref common.ReferenceCallback) c
 							Ref:         ref(v1alpha1.SourceWebhook{}.OpenAPIModelName()),
 						},
 					},
+					"submodules": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Submodules fetches what submodules below the path hold, from where the repository itself is: the same protocol, server and credentials. Default false: a submodule there is refused.",
+							Type:        []string{"boolean"},
+							Format:      "",
+						},
+					},
 					"ignore": {
 						VendorExtensible: spec.VendorExtensible{
 							Extensions: spec.Extensions{
@@ -9521,6 +9535,13 @@ func schema_takodev_tako_api_v1alpha1_SourceSpec(ref common.ReferenceCallback) c
 						SchemaProps: spec.SchemaProps{
 							Description: "AllowEmpty takes a commit that declares nothing for meant. Default false: it is refused, and nothing is deleted.",
 							Type:        []string{"boolean"},
+							Format:      "",
+						},
+					},
+					"onRemove": {
+						SchemaProps: spec.SchemaProps{
+							Description: "OnRemove says what becomes of what the source has applied when the source is deleted: Keep leaves it, Delete deletes it first. Default Keep.",
+							Type:        []string{"string"},
 							Format:      "",
 						},
 					},
@@ -9665,6 +9686,24 @@ func schema_takodev_tako_api_v1alpha1_SourceStatus(ref common.ReferenceCallback)
 							},
 						},
 					},
+					"left": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "Left are objects that the source has applied and declares no more, and that stay, with why: at most 20.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(v1alpha1.SourceObject{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
 					"conditions": {
 						VendorExtensible: spec.VendorExtensible{
 							Extensions: spec.Extensions{
@@ -9677,7 +9716,7 @@ func schema_takodev_tako_api_v1alpha1_SourceStatus(ref common.ReferenceCallback)
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "Conditions are Ready, Reconciling and Stalled, each with a reason and words for a person.",
+							Description: "Conditions are Ready, Reconciling, Stalled and Suspended, each with a reason and words for a person.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{

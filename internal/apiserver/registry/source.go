@@ -3,6 +3,7 @@ package registry
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -24,6 +25,7 @@ func sources() *Kind {
 		before, _ := old.(*v1alpha1.Source)
 		return fieldErrors(v1alpha1.ValidateSource(obj.(*v1alpha1.Source), before, time.Now()))
 	}
+	k.Default = func(o runtime.Object) { holdUntilRemoved(o.(*v1alpha1.Source)) }
 	source := func(o runtime.Object) *v1alpha1.Source { return o.(*v1alpha1.Source) }
 	k.Columns = []Column{
 		{Name: "Applied", Type: "string", Description: "commit that is applied whole", Value: func(o runtime.Object) any { return commitText(source(o).Status.Applied) }},
@@ -53,6 +55,18 @@ func sources() *Kind {
 		{Name: "URL", Type: "string", Wide: true, Description: "where the repository is", Value: func(o runtime.Object) any { return source(o).Spec.URL }},
 	}
 	return k
+}
+
+// holdUntilRemoved gives a source whose objects go with it the finalizer that keeps it until they are gone, and takes it from any other one.
+// It is on the first version that says so, so that no deletion can come before it.
+func holdUntilRemoved(s *v1alpha1.Source) {
+	has := slices.Contains(s.Finalizers, v1alpha1.SourceFinalizer)
+	switch wanted := s.Spec.OnRemove == v1alpha1.SourceRemovalDelete; {
+	case has && !wanted:
+		s.Finalizers = slices.DeleteFunc(slices.Clone(s.Finalizers), func(f string) bool { return f == v1alpha1.SourceFinalizer })
+	case wanted && !has && s.DeletionTimestamp == nil: // once it is deleted, its loop takes the finalizer away
+		s.Finalizers = append(slices.Clone(s.Finalizers), v1alpha1.SourceFinalizer)
+	}
 }
 
 // commitText is a commit as people name it: the ref, and the first digits.

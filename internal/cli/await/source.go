@@ -2,6 +2,7 @@ package await
 
 import (
 	"fmt"
+	"slices"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -58,8 +59,36 @@ func lookSource(object *unstructured.Unstructured) Verdict {
 		return Verdict{Pending, c.Message}
 	case applied == nil || seen == nil || applied.ID != seen.ID:
 		return Verdict{Pending, "the newest commit is not applied yet"}
+	case hosts != nil && hosts.Commit != applied.ID:
+		return Verdict{Pending, "its hosts are not counted for the applied commit yet"}
 	case hosts != nil && hosts.Converged < hosts.Selected:
 		return Verdict{Pending, fmt.Sprintf("%d of %d hosts are as it declares", hosts.Converged, hosts.Selected)}
 	}
 	return Verdict{Reached, c.Message}
+}
+
+// Well judges an object for whoever has applied it: it is well when its condition Ready is True for what it declares. A kind that has no
+// such condition is well when it is there, but for ours, which get theirs in a moment, and definitions of kinds.
+func Well(o *unstructured.Unstructured) Verdict {
+	conditions, _, _ := unstructured.NestedSlice(o.Object, "status", "conditions")
+	has := func(kind string) bool {
+		return slices.ContainsFunc(conditions, func(c any) bool {
+			m, ok := c.(map[string]any)
+			return ok && m["type"] == kind
+		})
+	}
+	group, kind := o.GroupVersionKind().Group, o.GetKind()
+	ours := group == v1alpha1.GroupName && slices.Contains([]string{v1alpha1.KindNodeConfig, v1alpha1.KindClusterNodeConfig, v1alpha1.KindSource}, kind)
+	goal := "condition=" + v1alpha1.ConditionReady
+	switch {
+	case kind == "CustomResourceDefinition":
+		goal = "condition=Established"
+	case !ours && !has(v1alpha1.ConditionReady) && !has(v1alpha1.ConditionStalled):
+		goal = "create"
+	}
+	g, err := Parse(goal)
+	if err != nil {
+		return Verdict{State: Stalled, Words: err.Error()} // it is a goal
+	}
+	return g.Look(o)
 }

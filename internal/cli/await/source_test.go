@@ -14,8 +14,10 @@ func TestSource(t *testing.T) {
 		tried       = `{"type": "Ready", "status": "False", "reason": "NotReached", "message": "no route"}, {"type": "Reconciling", "status": "True"}`
 		commits     = `"seen": {"id": "1"}, "applied": {"id": "1"}`
 		behind      = `"seen": {"id": "2"}, "applied": {"id": "1"}`
-		half        = `"hosts": {"selected": 3, "converged": 1}`
-		all         = `"hosts": {"selected": 3, "converged": 3}`
+		half        = `"hosts": {"commit": "1", "selected": 3, "converged": 1}`
+		all         = `"hosts": {"commit": "1", "selected": 3, "converged": 3}`
+		ofBefore    = `"hosts": {"commit": "0", "selected": 3, "converged": 3}`
+		ofNone      = `"hosts": {"selected": 0, "converged": 0}`
 		asked       = `"handledRequest": "now"`
 		askedBefore = `"handledRequest": "then"`
 	)
@@ -36,6 +38,8 @@ func TestSource(t *testing.T) {
 		{"a newer commit is seen", converged, ready, []string{behind}, Pending, "newest commit"},
 		{"some hosts are not there yet", converged, ready, []string{commits, half}, Pending, "1 of 3"},
 		{"all hosts are", converged, ready, []string{commits, all}, Reached, ""},
+		{"hosts of the commit before", converged, ready, []string{commits, ofBefore}, Pending, "not counted"},
+		{"nobody knows for which hosts", converged, ready, []string{commits, ofNone}, Pending, "not counted"},
 		{"of an older generation", converged, ready, []string{commits, `"observedGeneration": 1`}, Pending, "generation 2"},
 		{"refused", converged, refused, []string{behind}, Stalled, "a.yaml:3"},
 		{"tried again", converged, tried, []string{commits}, Pending, "no route"},

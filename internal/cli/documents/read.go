@@ -205,6 +205,9 @@ func readObject(file string, s section) (map[string]any, *declare.Fault) {
 			words = words[strings.Index(words, m[0])+len(m[0]):]
 		}
 		fault.Message = strings.TrimSpace(strings.TrimPrefix(words, "yaml: "))
+		if strings.HasPrefix(fault.Message, "unknown anchor ") { // what is behind the * may be a password
+			fault.Message, fault.Hint = "a text that begins with * stands for an anchor, and there is none of that name", "put a text that begins with * in quotes"
+		}
 		if strings.Contains(words, "already set in map") {
 			fault.Code = reason.DuplicateKey
 		} else if better := malformed(file, s); better != nil {

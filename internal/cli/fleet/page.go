@@ -77,7 +77,7 @@ func (f *Fleet) Status() *Status {
 	add := func(list []Finding) {
 		for _, x := range list {
 			key := x.Subject + x.What + x.Text
-			if !told[key] && (x.Weight > Note || x.What == "Held" || x.What == suspended) {
+			if !told[key] && (x.Weight > Note || x.What == "Held" || x.What == v1alpha1.ConditionSuspended) {
 				told[key] = true
 				s.Attention = append(s.Attention, x)
 			}

@@ -17,9 +17,6 @@ import (
 	"tako.dev/tako/internal/source/schedule"
 )
 
-// suspended is what a finding about a suspension says.
-const suspended = "Suspended"
-
 func (f *Fleet) takeSource(_ remote.Kind, o *unstructured.Unstructured) error {
 	s, err := as[v1alpha1.Source](o)
 	f.Sources = append(f.Sources, s)
@@ -64,8 +61,8 @@ func (f *Fleet) OfSource(s *v1alpha1.Source) []Finding {
 		x.Subject = cmp.Or(x.Subject, subject)
 		list = append(list, x)
 	}
-	if u := s.Spec.Suspend; u != nil && meta.IsStatusConditionTrue(s.Status.Conditions, suspended) {
-		add(Finding{Weight: Note, What: suspended, Text: fmt.Sprintf("by %s until %s: %s", u.Owner, u.Until.UTC().Format(time.RFC3339), u.Reason),
+	if u := s.Spec.Suspend; u != nil && meta.IsStatusConditionTrue(s.Status.Conditions, v1alpha1.ConditionSuspended) {
+		add(Finding{Weight: Note, What: v1alpha1.ConditionSuspended, Text: fmt.Sprintf("by %s until %s: %s", u.Owner, u.Until.UTC().Format(time.RFC3339), u.Reason),
 			Next: "tako source resume " + s.Name + " -n " + s.Namespace})
 	}
 	for _, x := range f.notReady(s) {
@@ -74,6 +71,10 @@ func (f *Fleet) OfSource(s *v1alpha1.Source) []Finding {
 	for i := range s.Status.Drifted {
 		d := &s.Status.Drifted[i]
 		add(Finding{Weight: Broken, What: "Drifted", Text: d.Kind + " " + d.Name + ": " + d.Message, Next: traceOf(d)})
+	}
+	for i := range s.Status.Left {
+		d := &s.Status.Left[i]
+		add(Finding{Weight: Broken, What: "Left", Text: leftText(d), Next: traceOf(d)})
 	}
 	if h := s.Status.Hosts; h != nil && h.Converged < h.Selected {
 		add(Finding{Weight: Waiting, What: "Hosts", Text: fmt.Sprintf("%d of %d hosts are as it declares", h.Converged, h.Selected), Next: "tako status -n " + s.Namespace})
@@ -84,7 +85,7 @@ func (f *Fleet) OfSource(s *v1alpha1.Source) []Finding {
 // notReady is why the newest commit is not applied.
 func (f *Fleet) notReady(s *v1alpha1.Source) []Finding {
 	ready := meta.FindStatusCondition(s.Status.Conditions, v1alpha1.ConditionReady)
-	stopped := s.Spec.Suspend != nil && meta.IsStatusConditionTrue(s.Status.Conditions, suspended)
+	stopped := s.Spec.Suspend != nil && meta.IsStatusConditionTrue(s.Status.Conditions, v1alpha1.ConditionSuspended)
 	switch {
 	case ready == nil && stopped:
 		return nil // that says it
@@ -98,20 +99,22 @@ func (f *Fleet) notReady(s *v1alpha1.Source) []Finding {
 		return faultsOf(s, ready)
 	}
 	x := Finding{Weight: Broken, What: wordsOf(ready.Reason), Text: ready.Message, Since: ready.LastTransitionTime}
-	switch ready.Reason { // as internal/controllers/sources writes it
+	switch ready.Reason {
 	case string(schedule.Waiting):
 		x.Weight = Waiting
 		if on := f.firstNotReady(s); on != "" {
 			x.Next = "tako why " + on
 		}
-	case "Progressing":
+	case v1alpha1.SourceProgressing:
 		x.Weight = Waiting
 		x.Next = "tako status -n " + s.Namespace
-	case "NotWell":
+	case v1alpha1.SourceRemoving:
+		x.Weight = Waiting
+	case v1alpha1.SourceNotWell:
 		x.Next = "tako status -n " + s.Namespace
-	case "NotAllowed":
+	case v1alpha1.SourceNotAllowed:
 		x.Next = grant(s)
-	case "DependencyCycle":
+	case v1alpha1.SourceDependencyCycle:
 		x.Next = "tako edit " + sourceArgument(s)
 	default:
 		x.Next = "tako source reconcile " + s.Name + " -n " + s.Namespace + " --wait"
@@ -139,7 +142,7 @@ func faultsOf(s *v1alpha1.Source, ready *metav1.Condition) []Finding {
 		x := Finding{Weight: Broken, What: wordsOf(ready.Reason), Text: d.Message, Code: d.Code, Since: ready.LastTransitionTime,
 			Next: "tako source diff " + s.Name + " -n " + s.Namespace + " --path . checks a checkout before it is pushed"}
 		if d.File != "" {
-			x.Text = fmt.Sprintf("%s:%d:%d: %s", d.File, d.Line, d.Column, d.Message)
+			x.Text = placeOf(d) + ": " + d.Message
 		}
 		if i == 0 && s.Status.Applied != nil {
 			x.Evidence = "commit " + commitText(s.Status.Applied) + " stays applied"
@@ -153,6 +156,17 @@ func faultsOf(s *v1alpha1.Source, ready *metav1.Condition) []Finding {
 		list = append(list, Finding{Weight: Broken, What: wordsOf(ready.Reason), Text: fmt.Sprintf("and %d more mistakes", more), Since: ready.LastTransitionTime})
 	}
 	return list
+}
+
+// placeOf is where a mistake stands; a line of 0 is the whole file, a column of 0 the whole line.
+func placeOf(d *v1alpha1.SourceFault) string {
+	switch {
+	case d.Line == 0:
+		return d.File
+	case d.Column == 0:
+		return fmt.Sprintf("%s:%d", d.File, d.Line)
+	}
+	return fmt.Sprintf("%s:%d:%d", d.File, d.Line, d.Column)
 }
 
 // grant is a command that gives a source rights in its namespace.
@@ -174,6 +188,15 @@ func wordsOf(reason string) string {
 	return b.String()
 }
 
+// leftText names what a source declares no more and does not delete. Without a name it is all that there is of a kind in a namespace.
+func leftText(d *v1alpha1.SourceObject) string {
+	name := strings.TrimSpace(d.Kind + " " + d.Name)
+	if d.Namespace != "" {
+		name += " in namespace " + d.Namespace
+	}
+	return name + " is declared no more, and stays: " + d.Message
+}
+
 // traceOf is a command that shows where an object is from and who has changed it.
 func traceOf(d *v1alpha1.SourceObject) string {
 	kind := strings.ToLower(d.Kind)
@@ -181,6 +204,9 @@ func traceOf(d *v1alpha1.SourceObject) string {
 		kind += "." + group
 	}
 	text := "tako trace " + kind + "/" + d.Name
+	if d.Name == "" { // nobody may see what it is called
+		return ""
+	}
 	if d.Namespace != "" {
 		text += " -n " + d.Namespace
 	}

@@ -57,6 +57,19 @@ func TestOfSource(t *testing.T) {
 		{"drifted", func(s *v1alpha1.Source) {
 			s.Status.Drifted = []v1alpha1.SourceObject{{APIVersion: "tako.dev/v1alpha1", Kind: "NodeConfig", Namespace: "prod", Name: "web", Message: "others"}}
 		}, Broken, "Drifted", []string{"NodeConfig web: others", "tako trace nodeconfig.tako.dev/web -n prod"}},
+		{"a file without a line", func(s *v1alpha1.Source) {
+			s.Status.Conditions = []metav1.Condition{refused}
+			s.Status.Faults = []v1alpha1.SourceFault{{File: "a.yaml", Code: "TK0412", Message: "no"}}
+		}, Broken, "Commit refused", []string{" a.yaml: no"}},
+		{"left", func(s *v1alpha1.Source) {
+			s.Status.Left = []v1alpha1.SourceObject{{APIVersion: "v1", Kind: "ConfigMap", Namespace: "prod", Name: "web", Message: "not allowed to delete it"}}
+		}, Broken, "Left", []string{"ConfigMap web in namespace prod is declared no more, and stays: not allowed to delete it", "tako trace configmap/web -n prod"}},
+		{"left where nobody may look", func(s *v1alpha1.Source) {
+			s.Status.Left = []v1alpha1.SourceObject{{APIVersion: "v1", Kind: "ConfigMap", Namespace: "prod", Message: "not allowed to list"}}
+		}, Broken, "Left", []string{"ConfigMap in namespace prod is declared no more"}},
+		{"removed", func(s *v1alpha1.Source) {
+			s.Status.Conditions = []metav1.Condition{condition("Ready", metav1.ConditionFalse, "Removing", "it is deleted")}
+		}, Waiting, "Removing", []string{"it is deleted"}},
 		{"hosts on their way", func(s *v1alpha1.Source) { s.Status.Hosts = &v1alpha1.SourceHosts{Selected: 3, Converged: 1} }, Waiting, "Hosts", []string{"1 of 3 hosts"}},
 	} {
 		s := v1alpha1.Source{ObjectMeta: metav1.ObjectMeta{Namespace: "prod", Name: "fleet", Generation: 2}}

@@ -30,6 +30,9 @@ type Options struct {
 	Manager string
 	// Force takes over fields and objects that others own. Default false: they are a conflict.
 	Force bool
+	// Asked gets each change when the server was asked about it, several at once. It may set Before and After to nil, so that not all of
+	// them are kept until the last one was asked about. Default none.
+	Asked func(*Change)
 }
 
 // asksAtOnce is how many documents the server is asked about at a time: enough to hide a slow line, and far below what one
@@ -49,7 +52,15 @@ func Make(ctx context.Context, server *remote.Server, source *documents.Source, 
 	group.SetLimit(asksAtOnce)
 	for _, c := range changes {
 		if len(c.faults) == 0 {
-			group.Go(func() error { return c.ask(ctx, server, options, b) })
+			group.Go(func() error {
+				if err := c.ask(ctx, server, options, b); err != nil {
+					return err
+				}
+				if options.Asked != nil {
+					options.Asked(c)
+				}
+				return nil
+			})
 		}
 	}
 	if err := group.Wait(); err != nil {
@@ -197,18 +208,6 @@ func (c *Change) ask(ctx context.Context, server *remote.Server, options Options
 	if c.Unchecked != "" {
 		return nil
 	}
-	var err error
-	if c.Before, err = server.Get(ctx, c.Ref); err != nil && !apierrors.IsNotFound(err) {
-		return c.refuse(ctx, server, err, "look up "+c.Ref.Long())
-	}
-	if err != nil {
-		c.Before = nil
-	}
-	if fault := options.Set.Fault(c.Before, c.document.Object); fault != nil && !options.Force {
-		row, _ := reason.Lookup(fault.Code)
-		c.faults, c.exit = c.document.Locate([]declare.Fault{*fault}), row.Exit
-		return nil
-	}
 	role, warning, err := c.roleIn(ctx, server, b)
 	if err != nil {
 		return failure.Of(err, "ask which kinds there are")
@@ -217,20 +216,35 @@ func (c *Change) ask(ctx context.Context, server *remote.Server, options Options
 	if warning != "" {
 		asking = remote.WithoutWarning(ctx, warning)
 	}
-	c.After, err = server.Apply(asking, c.Ref, c.document.Object, remote.ApplyOptions{DryRun: true, Force: options.Force, Manager: options.Manager})
-	if apierrors.IsNotFound(err) && b.namespaces[c.Ref.Namespace] {
+	after, tried := server.Apply(asking, c.Ref, c.document.Object, remote.ApplyOptions{DryRun: true, Force: options.Force, Manager: options.Manager})
+	// One that would be new has no version yet: then the dry run has said all, and ten thousand new objects are not looked up.
+	if tried != nil || after.GetResourceVersion() != "" {
+		if c.Before, err = server.Get(ctx, c.Ref); err != nil {
+			c.Before = nil
+		}
+		if err != nil && !apierrors.IsNotFound(err) {
+			return c.refuse(ctx, server, err, "look up "+c.Ref.Long())
+		}
+	}
+	if fault := options.Set.Fault(c.Before, c.document.Object); fault != nil && !options.Force {
+		row, _ := reason.Lookup(fault.Code)
+		c.faults, c.exit = c.document.Locate([]declare.Fault{*fault}), row.Exit
+		return nil
+	}
+	if apierrors.IsNotFound(tried) && b.namespaces[c.Ref.Namespace] {
 		c.Unchecked = "its namespace is declared in the same run"
 		return nil
 	}
-	if apierrors.IsForbidden(err) && warning != "" {
+	if apierrors.IsForbidden(tried) && warning != "" {
 		if _, missing := server.Get(ctx, role); apierrors.IsNotFound(missing) { // nobody may give what is not there
 			c.Unchecked = "its role is declared in the same run"
 			return nil
 		}
 	}
-	if err != nil {
-		return c.refuse(ctx, server, err, "check "+c.Ref.Long())
+	if tried != nil {
+		return c.refuse(ctx, server, tried, "check "+c.Ref.Long())
 	}
+	c.After = after
 	return nil
 }
 

@@ -27,6 +27,19 @@ type Options struct {
 	All bool
 	// Warn gets what a person should know and what stops nothing. It must be set.
 	Warn func(text string)
+	// Members are those of the set, where somebody has them already; the Object of one that is declared may be nil. Default they are listed.
+	Members []Leftover
+	// Left gets what goes no more, and why: others hold it, or the caller has not the right. Its reference has no name for all of a kind in
+	// a namespace. Default Warn is told who holds it, and a right that is missing is an error.
+	Left func(left Leftover, why Held)
+	// Places names the namespaces in which a caller who may not list all objects of a kind looks for them. Default the set's own.
+	Places func(ctx context.Context, kind remote.Kind) ([]string, error)
+}
+
+// Held is why an object stays.
+type Held struct {
+	Words   string
+	Allowed bool // a right is not what is missing
 }
 
 // Leftover is an object of a set that is declared no more.
@@ -44,16 +57,27 @@ func (s Set) Leftovers(ctx context.Context, server *remote.Server, declared []re
 	if err != nil {
 		return nil, failure.Of(err, "ask which kinds there are")
 	}
-	members, err := s.members(ctx, server, kinds, options.Warn)
+	members := options.Members
+	if members == nil {
+		if members, err = s.members(ctx, server, kinds, options); err != nil {
+			return nil, err
+		}
+	}
+	gone := undeclared(members, declared)
+	going, err := s.going(ctx, server, kinds, gone, options)
 	if err != nil {
 		return nil, err
 	}
-	gone := undeclared(members, declared)
-	if !options.All && isAll(gone, members) && !anyReplaced(gone, declared) {
+	if !options.All && len(going) > 0 && isAll(gone, members) && !anyReplaced(going, declared) {
 		return nil, &failure.Error{Code: reason.Conflict, Exit: reason.ExitConflict, Doing: "prune set " + s.value,
-			Words: fmt.Sprintf("nothing that it has is declared, and all of it would be deleted, such as %s", gone[0].Ref.Long()),
+			Words: fmt.Sprintf("nothing that it has is declared, and all of it would be deleted, such as %s", going[0].Ref.Long()),
 			Hint:  "are these the files of this set? --prune-all says that they are"}
 	}
+	return going, nil
+}
+
+// going is what of the undeclared is deleted: what nobody holds, and the server agrees to.
+func (s Set) going(ctx context.Context, server *remote.Server, kinds []remote.Kind, gone []Leftover, options Options) ([]Leftover, error) {
 	h := &holders{server: server, kinds: kinds, going: map[types.UID]bool{}}
 	for _, l := range gone {
 		h.going[l.Object.GetUID()] = true
@@ -65,10 +89,15 @@ func (s Set) Leftovers(ctx context.Context, server *remote.Server, declared []re
 			return nil, err
 		}
 		if held != "" {
-			options.Warn(fmt.Sprintf("%s is not declared any more and stays: %s", l.Ref.Long(), held))
+			options.left(l, Held{Words: held, Allowed: true})
 			continue
 		}
-		if _, err := l.Delete(ctx, server, true); err != nil {
+		_, err = l.Delete(ctx, server, true)
+		if apierrors.IsForbidden(err) && options.Left != nil {
+			options.Left(l, Held{Words: "not allowed to delete it"})
+			continue
+		}
+		if err != nil {
 			return nil, failure.Of(err, "delete "+l.Ref.Long())
 		}
 		going = append(going, l)
@@ -76,39 +105,37 @@ func (s Set) Leftovers(ctx context.Context, server *remote.Server, declared []re
 	return going, nil
 }
 
+// left tells of an object that stays.
+func (o *Options) left(l Leftover, why Held) {
+	if o.Left != nil {
+		o.Left(l, why)
+		return
+	}
+	o.Warn(fmt.Sprintf("%s is not declared any more and stays: %s", l.Ref.Long(), why.Words))
+}
+
 // Members are all objects of the set. Kinds that the caller may not list are told and passed over. Errors are *failure.Error.
-func (s Set) Members(ctx context.Context, server *remote.Server, warn func(text string)) ([]Leftover, error) {
+func (s Set) Members(ctx context.Context, server *remote.Server, options Options) ([]Leftover, error) {
 	kinds, err := server.Kinds(ctx)
 	if err != nil {
 		return nil, failure.Of(err, "ask which kinds there are")
 	}
-	return s.members(ctx, server, kinds, warn)
+	return s.members(ctx, server, kinds, options)
 }
 
 // members are all objects of the set, in the order in which they go.
-func (s Set) members(ctx context.Context, server *remote.Server, kinds []remote.Kind, warn func(string)) ([]Leftover, error) {
+func (s Set) members(ctx context.Context, server *remote.Server, kinds []remote.Kind, options Options) ([]Leftover, error) {
 	var members []Leftover
 	for _, kind := range kinds {
 		if !kind.Can("list") || !kind.Can("delete") {
 			continue
 		}
-		query := remote.Query{Kind: kind, Labels: Label + "=" + s.value}
-		add := func(o *unstructured.Unstructured) error {
+		err := s.eachOf(ctx, server, kind, options, func(o *unstructured.Unstructured) {
 			// What another object controls goes with that one; what is on its way goes by itself.
-			if s.holds(o) && metav1.GetControllerOf(o) == nil && o.GetDeletionTimestamp() == nil {
+			if metav1.GetControllerOf(o) == nil && o.GetDeletionTimestamp() == nil {
 				members = append(members, Leftover{Ref: remote.RefOf(kind, o), Object: o, set: s})
 			}
-			return nil
-		}
-		_, err := server.List(ctx, query, add)
-		if apierrors.IsForbidden(err) && kind.Namespaced {
-			query.Namespace, _, _ = strings.Cut(s.value, ".") // whose rights end there has nothing elsewhere
-			_, err = server.List(ctx, query, add)
-		}
-		if apierrors.IsForbidden(err) {
-			warn(fmt.Sprintf("%s are not looked through: not allowed to list them", kind.Resource))
-			continue
-		}
+		})
 		if apierrors.IsNotFound(err) {
 			continue // the definition of the kind has gone since the server was asked which there are, and all objects with it
 		}
@@ -120,6 +147,48 @@ func (s Set) members(ctx context.Context, server *remote.Server, kinds []remote.
 		return cmp.Compare(documents.Rank(b.Ref.Kind.GroupKind()), documents.Rank(a.Ref.Kind.GroupKind()))
 	})
 	return members, nil
+}
+
+// eachOf hands on the objects of a kind that are of the set: all that there are, or, to a caller who may not list all, those of the places.
+func (s Set) eachOf(ctx context.Context, server *remote.Server, kind remote.Kind, options Options, each func(*unstructured.Unstructured)) error {
+	list := func(namespace string) error {
+		_, err := server.List(ctx, remote.Query{Kind: kind, Namespace: namespace, Labels: Label + "=" + s.value}, func(o *unstructured.Unstructured) error {
+			if s.Holds(o) {
+				each(o)
+			}
+			return nil
+		})
+		return err
+	}
+	err := list("")
+	if !apierrors.IsForbidden(err) {
+		return err
+	}
+	own, _, _ := strings.Cut(s.value, ".") // a namespace has no dot
+	places := []string{own}
+	if !kind.Namespaced {
+		places = nil
+	}
+	if options.Places != nil {
+		if places, err = options.Places(ctx, kind); err != nil {
+			return err
+		}
+	}
+	if !kind.Namespaced && options.Places == nil {
+		options.Warn(fmt.Sprintf("%s are not looked through: not allowed to list them", kind.Resource))
+	}
+	for _, place := range places {
+		err := list(place)
+		switch {
+		case apierrors.IsForbidden(err) && options.Left != nil && options.Places != nil:
+			options.Left(Leftover{Ref: remote.Ref{Kind: kind, Namespace: place}, set: s}, Held{Words: "not allowed to list what the set has there"})
+		case apierrors.IsForbidden(err):
+			options.Warn(fmt.Sprintf("%s are not looked through: not allowed to list them", kind.Resource))
+		case err != nil:
+			return err
+		}
+	}
+	return nil
 }
 
 func undeclared(members []Leftover, declared []remote.Ref) []Leftover {
@@ -178,7 +247,7 @@ func anyReplaced(gone []Leftover, declared []remote.Ref) bool {
 // now: deleted is false then. A dry run deletes nothing and returns the same. Errors are those of the server.
 func (l Leftover) Delete(ctx context.Context, server *remote.Server, dryRun bool) (deleted bool, err error) {
 	now, err := server.Get(ctx, l.Ref)
-	if apierrors.IsNotFound(err) || err == nil && (now.GetUID() != l.Object.GetUID() || !l.set.holds(now)) {
+	if apierrors.IsNotFound(err) || err == nil && (now.GetUID() != l.Object.GetUID() || !l.set.Holds(now)) {
 		return false, nil
 	}
 	if err != nil {

@@ -107,8 +107,8 @@ func (s Set) madeByOthers(object *unstructured.Unstructured) bool {
 	return !ours && slices.ContainsFunc(object.GetManagedFields(), func(m metav1.ManagedFieldsEntry) bool { return m.Subresource == "" })
 }
 
-// holds reports whether an object is of the set, and by an apply of ours: a label that was copied is not.
-func (s Set) holds(object *unstructured.Unstructured) bool {
+// Holds reports whether an object is of the set, and by an apply of ours: a label that was copied is not.
+func (s Set) Holds(object *unstructured.Unstructured) bool {
 	if s.value == "" || object.GetLabels()[Label] != s.value {
 		return false
 	}

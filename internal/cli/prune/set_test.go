@@ -50,11 +50,11 @@ func TestHolds(t *testing.T) {
 		{"nobody's", owned("dev.shop", "", "", ""), false},
 		{"fields that cannot be read", owned("dev.shop", "tako", "Apply", "[]"), false},
 	} {
-		if got := set.holds(c.object); got != c.want {
+		if got := set.Holds(c.object); got != c.want {
 			t.Errorf("%s: %v, want %v", c.name, got, c.want)
 		}
 	}
-	if (Set{}).holds(owned("", "tako", "Apply", labelOwned)) {
+	if (Set{}).Holds(owned("", "tako", "Apply", labelOwned)) {
 		t.Error("no set holds something")
 	}
 }

@@ -2,9 +2,11 @@ package sources
 
 import (
 	"fmt"
+	"html"
 	"strings"
 
 	"tako.dev/tako/declare"
+	"tako.dev/tako/internal/reason"
 )
 
 const (
@@ -20,13 +22,22 @@ const (
 func markdown(source string, c *comparison) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "### tako: %s\n\n", code(source))
-	if len(c.faults) > 0 {
+	switch {
+	case c.forbidden():
+		fmt.Fprintf(&b, "✗ It is not known what %s would change: the check may not ask for it.\n\n", plain(c.from))
+		writeFaults(&b, c.faults)
+		return b.String()
+	case len(c.faults) > 0:
 		fmt.Fprintf(&b, "✗ %s has %s; nothing of it would be applied.\n\n", plain(c.from), count(len(c.faults), "mistake"))
 		writeFaults(&b, c.faults)
 		return b.String()
-	}
-	if len(c.changes) == 0 {
+	case c.failed != nil: // its words may name what not everybody is to know who sees the comment
+		row, _ := reason.Lookup(c.failed.Code)
+		fmt.Fprintf(&b, "✗ It is not known what this would change: %s: %s. The log of the check says more.\n", c.failed.Code, plain(row.Title))
+		return b.String()
+	case len(c.changes) == 0:
 		fmt.Fprintf(&b, "– %s would change nothing.\n", plain(c.from))
+		writeNotes(&b, c)
 		return b.String()
 	}
 	fmt.Fprintf(&b, "%s would change %s: %s.\n\n", plain(c.from), count(len(c.changes), "object"), sums(c.changes))
@@ -37,6 +48,7 @@ func markdown(source string, c *comparison) string {
 		}
 		fmt.Fprintf(&b, "- %s %s\n", d.verb, code(d.object))
 	}
+	writeNotes(&b, c)
 	for i, d := range c.changes {
 		part := detail(d)
 		if b.Len()+len(part) > commentMax-len(cutWords)-20 { // 20: for the number
@@ -49,6 +61,26 @@ func markdown(source string, c *comparison) string {
 }
 
 const cutWords = "\n**The differences of %d more objects are left out here: the comment would be too long.**\n"
+
+// notesMax bounds how much of what was not looked at is named.
+const notesMax = 10
+
+// writeNotes says how much a comparison is worth.
+func writeNotes(b *strings.Builder, c *comparison) {
+	if c.readOnly {
+		b.WriteString("\nThe server was asked for what there is, and has checked nothing.\n")
+	}
+	for i, note := range c.notes {
+		if i == 0 {
+			b.WriteString("\n")
+		}
+		if i == notesMax {
+			fmt.Fprintf(b, "- … and %d more that were not looked at\n", len(c.notes)-i)
+			return
+		}
+		fmt.Fprintf(b, "- %s\n", plain(note))
+	}
+}
 
 // sums counts what becomes of objects.
 func sums(changes []difference) string {
@@ -73,7 +105,7 @@ func detail(d difference) string {
 		text = strings.ToValidUTF8(text[:at], "") + fmt.Sprintf("… %d more lines\n", strings.Count(d.diff[at:], "\n"))
 	}
 	fence := fenceFor(text)
-	return fmt.Sprintf("\n<details><summary>%s %s</summary>\n\n%sdiff\n%s%s\n\n</details>\n", d.verb, plain(d.object), fence, text, fence)
+	return fmt.Sprintf("\n<details><summary>%s %s</summary>\n\n%sdiff\n%s%s\n\n</details>\n", d.verb, inHTML(d.object), fence, text, fence)
 }
 
 // fenceFor is a fence that nothing in the text closes.
@@ -90,7 +122,7 @@ func writeFaults(b *strings.Builder, faults []declare.Fault) {
 		f := &faults[i]
 		line := "- "
 		if f.File != "" {
-			line += code(fmt.Sprintf("%s:%d:%d", f.File, f.Line, f.Column)) + " "
+			line += code(placeOf(f)) + " "
 		}
 		line += f.Code.String() + ": " + plain(f.Message)
 		if f.Hint != "" {
@@ -102,6 +134,14 @@ func writeFaults(b *strings.Builder, faults []declare.Fault) {
 		}
 		b.WriteString(line + "\n")
 	}
+}
+
+// placeOf is where a fault is; that of a whole file has no line.
+func placeOf(f *declare.Fault) string {
+	if f.Line == 0 {
+		return f.File
+	}
+	return fmt.Sprintf("%s:%d:%d", f.File, f.Line, f.Column)
 }
 
 func count(n int, of string) string {
@@ -123,21 +163,23 @@ func code(text string) string {
 	return fence + oneLine(text) + fence
 }
 
-// plain is a text of somebody else in which nothing is markup, a mention or a link to an issue.
+// apart keeps forges from making something of a text that is no markup at all: a zero-width space behind each of these. Nobody is called by
+// an @, nothing is named by a # or a !, and no address becomes a link.
+var apart = strings.NewReplacer("@", "@\u200b", "#", "#\u200b", "!", "!\u200b", "://", "://\u200b", "www.", "www\u200b.")
+
+// plain is a text of somebody else in which nothing is markup, a mention or a link.
 func plain(text string) string {
 	var b strings.Builder
 	for _, r := range oneLine(text) {
-		switch {
-		case strings.ContainsRune("\\`*_{}[]()<>#+!|~$", r):
+		if strings.ContainsRune("\\`*_{}[]()<>#+!|~$&", r) {
 			b.WriteByte('\\')
-			b.WriteRune(r)
-		case r == '@':
-			b.WriteString("@\u200b") // a zero-width space: nobody is called
-		default:
-			b.WriteRune(r)
 		}
+		b.WriteRune(r)
 	}
-	return b.String()
+	return apart.Replace(b.String())
 }
+
+// inHTML is the same where Markdown is not read, but HTML is.
+func inHTML(text string) string { return html.EscapeString(apart.Replace(oneLine(text))) }
 
 func oneLine(text string) string { return strings.Join(strings.Fields(text), " ") }

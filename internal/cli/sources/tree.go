@@ -75,7 +75,12 @@ func fromRepository(ctx context.Context, src *v1alpha1.Source, ref string, use f
 		return err
 	}
 	from := fmt.Sprintf("commit %s (%s) by %s", short(string(commit.ID)), commit.Subject, commit.Author.Name)
-	return repository.Tree(ctx, commit.ID, nil, func(t *git.Tree) error { return use(tree{t, from}) })
+	return repository.Tree(ctx, commit, nil, func(t *git.Tree) error {
+		if _, err := fs.Stat(t, ".gitmodules"); err == nil && src.Spec.Submodules {
+			return failure.Usage("read commit "+short(string(commit.ID)), "it has submodules, which are not fetched here", "check it out with its submodules, and name the checkout with --path")
+		}
+		return use(tree{t, from})
+	})
 }
 
 // person is the git program as whoever asks has set it up: with that one's credentials and known hosts. It checks nothing out.

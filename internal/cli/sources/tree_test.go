@@ -46,6 +46,12 @@ func repository(t *testing.T) (url string) {
 	write("three")
 	git("commit", "-qam", "third")
 	git("update-ref", "refs/pull/3/head", "HEAD")
+	git("checkout", "-qb", "modules")
+	if err := os.WriteFile(filepath.Join(dir, ".gitmodules"), []byte("[submodule \"a\"]\n\tpath = a\n\turl = ../a\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	git("add", ".gitmodules")
+	git("commit", "-qm", "fourth")
 	git("checkout", "-q", "main")
 	return "file://" + dir
 }
@@ -81,6 +87,13 @@ func TestFromRepository(t *testing.T) {
 		if err != nil || got != c.want {
 			t.Errorf("%q %+v: %q, %v; want %q", c.ref, c.spec, got, err, c.want)
 		}
+	}
+	modules := &v1alpha1.Source{Spec: v1alpha1.SourceSpec{URL: url, Submodules: true}}
+	if err := fromRepository(t.Context(), modules, "main", func(tree) error { return nil }); err != nil {
+		t.Errorf("a commit without submodules: %v", err)
+	}
+	if err := fromRepository(t.Context(), modules, "modules", nil); err == nil || !strings.Contains(err.Error(), "submodules") {
+		t.Errorf("a commit with submodules: %v", err)
 	}
 	src := &v1alpha1.Source{Spec: v1alpha1.SourceSpec{URL: url}}
 	for ref, code := range map[string]reason.Code{"nothing": reason.RefUnknown, "a:b": reason.Usage, "--upload-pack=x": reason.Usage} {

@@ -313,8 +313,12 @@ func (o *Options) tell(kubeconfig string, files *watched) error {
 		}
 		fmt.Fprintf(&b, "  %s\n", name)
 	}
-	if len(made) == 0 {
+	switch {
+	case len(made) > 0:
+	case files == nil:
 		b.WriteString("  nothing is declared yet: tako apply -f FILE\n")
+	default:
+		b.WriteString("  nothing yet\n")
 	}
 	files.tell(&b)
 	fmt.Fprintf(&b, "\nThe kubeconfig is %s. For tako and kubectl in another terminal:\n\n  export KUBECONFIG=%s\n", kubeconfig, kubeconfig)

@@ -1,9 +1,11 @@
 package up
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -14,6 +16,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"tako.dev/tako/internal/cli/sources"
+	"tako.dev/tako/internal/present"
 	"tako.dev/tako/internal/reason"
 	"tako.dev/tako/internal/source/origin"
 )
@@ -33,6 +36,7 @@ type watched struct {
 	repository string // what the server reads
 	snapshots  bool   // the repository is ours
 	last       string // commit that the server was told of
+	warned     string // what was told last, while it is so
 }
 
 // repositoryOf decides how a directory is watched, and makes what is needed for it.
@@ -51,10 +55,22 @@ func (o *Options) repositoryOf(ctx context.Context) (*watched, error) {
 	w.snapshots, w.repository = true, filepath.Join(o.Dir, "watched.git")
 	if there(w.repository) {
 		_ = os.Remove(filepath.Join(w.repository, "index.lock")) // of a run that was killed: the directory is ours alone now
-		return w, nil
+	} else if _, err = w.git(ctx, "init", "--quiet", "--bare", "--template=", "--initial-branch=main", w.repository); err != nil {
+		return nil, err
 	}
-	_, err = w.git(ctx, "init", "--quiet", "--bare", "--template=", "--initial-branch=main", w.repository)
-	return w, err
+	return w, w.keepBytes()
+}
+
+// plainFiles has files committed as they are, whatever a .gitattributes in the directory and the settings of this person say: nothing is
+// converted, and no program of large files puts a pointer in the place of one.
+const plainFiles = "* -text -filter -ident -working-tree-encoding\n"
+
+func (w *watched) keepBytes() error {
+	path := filepath.Join(w.repository, "info", "attributes")
+	if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, []byte(plainFiles), 0o600)); err != nil {
+		return &reason.Error{Code: reason.StateUnwritable, Doing: "write " + path, Cause: err}
+	}
+	return nil
 }
 
 func there(path string) bool {
@@ -77,7 +93,19 @@ func (w *watched) git(ctx context.Context, args ...string) (string, error) {
 	case errors.Is(err, exec.ErrNotFound):
 		return "", &reason.Error{Code: reason.GitUnusable, Doing: "watch " + w.dir, Cause: err, Hint: "install git"}
 	}
-	return "", &reason.Error{Code: reason.RepositoryCopy, Doing: "run git for " + w.dir, Cause: err, Evidence: said.String()}
+	return "", &reason.Error{Code: reason.SystemCallFailed, Doing: "have git read " + w.dir, Cause: errors.New(cmp.Or(wordsOf(said.String()), err.Error())), Hint: "what was read before stays applied"}
+}
+
+// wordsMax bounds what git may say: of each file that it cannot read it says two lines.
+const wordsMax = 400
+
+// wordsOf is what git says, in one line.
+func wordsOf(said string) string {
+	words := strings.Join(strings.FieldsFunc(said, func(r rune) bool { return r == '\n' }), "; ")
+	if len(words) > wordsMax {
+		words = strings.ToValidUTF8(words[:wordsMax], "") + "…"
+	}
+	return words
 }
 
 // head is the newest commit, empty while there is none.
@@ -89,13 +117,32 @@ func (w *watched) head(ctx context.Context) string {
 	return id
 }
 
+// readable says what keeps the directory from being read, which git does not.
+func (w *watched) readable() error {
+	d, err := os.Open(w.dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return errors.New("the directory is not there")
+	}
+	if err != nil {
+		return err
+	}
+	_, err = d.Readdirnames(1)
+	if errors.Is(err, io.EOF) {
+		err = nil // it is empty
+	}
+	return errors.Join(err, d.Close())
+}
+
 // snapshot commits the files as they are now, if they are not as in the commit before.
 func (w *watched) snapshot(ctx context.Context) error {
 	if !w.snapshots {
 		return nil
 	}
+	if err := w.readable(); err != nil {
+		return &reason.Error{Code: reason.SystemCallFailed, Doing: "read " + w.dir, Cause: err, Hint: "what was in it stays applied, and it is read again when it can be"}
+	}
 	ours := []string{"--git-dir", w.repository, "--work-tree", w.dir, "-c", "core.bare=false", "-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false",
-		"-c", "user.name=tako up", "-c", "user.email=up@localhost", "-c", "commit.gpgSign=false", "-c", "core.excludesFile="}
+		"-c", "user.name=tako up", "-c", "user.email=up@localhost", "-c", "commit.gpgSign=false", "-c", "core.excludesFile=", "-c", "gc.autoDetach=false", "-c", "maintenance.autoDetach=false"}
 	if _, err := w.git(ctx, append(ours[:len(ours):len(ours)], "add", "--all", "--", w.dir)...); err != nil {
 		return err
 	}
@@ -130,8 +177,9 @@ func (w *watched) begin(ctx context.Context, kubeconfig string) error {
 	if w.last == "" {
 		return nil // nothing is committed yet
 	}
+	fmt.Fprintf(w.options.Out, "What is in %s is being applied…\n", w.dir)
 	if _, err := w.options.Command(ctx, kubeconfig, "source", "reconcile", sourceName, "-n", w.options.Environment, "--wait", "--timeout", convergeMax.String()); err == nil {
-		_, err = w.options.Command(ctx, kubeconfig, "wait", "source/"+sourceName, "--for=converged", "-n", w.options.Environment, "--timeout", convergeMax.String())
+		_, _ = w.options.Command(ctx, kubeconfig, "wait", "source/"+sourceName, "--for=converged", "-n", w.options.Environment, "--timeout", convergeMax.String())
 	}
 	return ctx.Err() // Command has told the rest
 }
@@ -161,7 +209,7 @@ func (w *watched) manifest() ([]byte, error) {
 	return all, nil
 }
 
-// changed makes what has changed known to the server.
+// changed makes what has changed known to the server, and tells what became of it.
 func (w *watched) changed(ctx context.Context) error {
 	if err := w.snapshot(ctx); err != nil {
 		return err
@@ -170,11 +218,12 @@ func (w *watched) changed(ctx context.Context) error {
 	if id == "" || id == w.last {
 		return nil
 	}
-	if _, err := w.options.Command(ctx, w.kubeconfig, "source", "reconcile", sourceName, "-n", w.options.Environment); err != nil {
-		return err
-	}
 	w.last = id
-	return nil
+	said, err := w.options.Command(ctx, w.kubeconfig, "source", "reconcile", sourceName, "-n", w.options.Environment, "--wait", "--timeout", convergeMax.String())
+	if err == nil {
+		fmt.Fprint(w.options.Out, said)
+	}
+	return nil // Command has told what is wrong
 }
 
 // directories are those in which a change shows: of a repository those of its refs, HEAD and packed refs included.
@@ -232,10 +281,14 @@ func (w *watched) keep(ctx context.Context) (stop func()) {
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	done := make(chan struct{})
-	warn := func(err error) { fmt.Fprintf(w.options.Out, "%v\n", err) }
+	look := func(ctx context.Context) error {
+		w.note(w.changed(ctx))
+		return nil
+	}
+	warn := func(err error) { fmt.Fprintln(w.options.Out, wordsFor(err)) }
 	go func() { // ends with ctx
 		defer close(done)
-		if err := notice(ctx, w.directories, w.changed, warn); err != nil {
+		if err := notice(ctx, w.directories, look, warn); err != nil {
 			warn(err)
 		}
 	}()
@@ -245,13 +298,39 @@ func (w *watched) keep(ctx context.Context) (stop func()) {
 	}
 }
 
+// note tells what keeps changes from being read, once for as long as it is so, and when it is over.
+func (w *watched) note(err error) {
+	text := ""
+	if err != nil && !errors.Is(err, context.Canceled) {
+		text = wordsFor(err)
+	}
+	switch {
+	case text == w.warned:
+	case text == "":
+		fmt.Fprintln(w.options.Out, w.dir+" is read again")
+	default:
+		fmt.Fprintln(w.options.Out, text)
+	}
+	w.warned = text
+}
+
+// wordsFor is an error with what to do after it.
+func wordsFor(err error) string {
+	text := err.Error()
+	var coded *reason.Error
+	if errors.As(err, &coded) && coded.Hint != "" {
+		text += "; " + coded.Hint
+	}
+	return present.Escape(text)
+}
+
 // tell says what is watched, and what to try.
 func (w *watched) tell(b *strings.Builder) {
 	switch {
 	case w == nil:
 	case w.snapshots:
-		fmt.Fprintf(b, "\nThe files in %s are kept applied: edit one, and see it on the host. tako source get says how it went,\ntako why source/%s what is wrong.\n", w.dir, sourceName)
+		fmt.Fprintf(b, "\nThe files in %s are kept applied: edit one, and see it on the host. Here it says how it went;\ntako why source/%s says it too.\n", w.dir, sourceName)
 	default:
-		fmt.Fprintf(b, "\nWhat is committed in %s is kept applied: commit a change, and see it on the host. tako source get says how it went,\ntako why source/%s what is wrong.\n", w.dir, sourceName)
+		fmt.Fprintf(b, "\nWhat is committed in %s is kept applied: commit a change, and see it on the host. Here it says how it went;\ntako why source/%s says it too.\n", w.dir, sourceName)
 	}
 }

@@ -3,12 +3,14 @@ package up
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -19,6 +21,7 @@ import (
 type told struct {
 	commands chan string
 	fail     error
+	says     string
 }
 
 func (s *told) command(_ context.Context, _ string, args ...string) (string, error) {
@@ -26,7 +29,7 @@ func (s *told) command(_ context.Context, _ string, args ...string) (string, err
 		return "", s.fail
 	}
 	s.commands <- strings.Join(args, " ")
-	return "", nil
+	return s.says, nil
 }
 
 // next waits for a command.
@@ -171,12 +174,91 @@ func TestNoticed(t *testing.T) {
 				before := w.head(t.Context())
 				edit(dir, text)
 				for w.head(t.Context()) == before { // it may be seen half written
-					if c := s.next(t); c != "source reconcile local -n default" {
+					if c := s.next(t); !strings.HasPrefix(c, "source reconcile local -n default --wait") {
 						t.Errorf("%q", c)
 					}
 				}
 			}
 		})
+	}
+}
+
+// TestSnapshotIsPlain: a file is committed as it is, whatever is said of files like it, and what cannot be committed is named.
+func TestSnapshotIsPlain(t *testing.T) {
+	needGit(t)
+	dir := t.TempDir()
+	w := watchedOf(t, dir, &told{})
+	t.Setenv("GIT_CONFIG_COUNT", "3")
+	for i, setting := range []string{"core.autocrlf=true", "filter.pointer.clean=echo version https://example.com", "filter.pointer.required=true"} {
+		key, value, _ := strings.Cut(setting, "=")
+		t.Setenv(fmt.Sprint("GIT_CONFIG_KEY_", i), key)
+		t.Setenv(fmt.Sprint("GIT_CONFIG_VALUE_", i), value)
+	}
+	write(t, dir, ".gitattributes", "*.yaml text filter=pointer ident working-tree-encoding=UTF-16\n")
+	const text = "a: $Id$\r\nb: 1\r\n"
+	write(t, dir, "a.yaml", text)
+	if err := w.snapshot(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	kept, err := w.git(t.Context(), "-C", w.repository, "show", "HEAD:a.yaml")
+	if err != nil || kept != strings.TrimSpace(text) {
+		t.Errorf("%q, %v", kept, err)
+	}
+	git(t, dir, "init", "-q", "nested")
+	if err := w.snapshot(t.Context()); !reason.Is(err, reason.SystemCallFailed) || !strings.Contains(err.Error(), "nested") || strings.Contains(err.Error(), "\n") {
+		t.Errorf("%v", err)
+	}
+}
+
+// lockedWords is what is written while somebody reads it.
+type lockedWords struct {
+	mu   sync.Mutex // guards all below
+	text strings.Builder
+}
+
+func (l *lockedWords) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(p)
+}
+
+func (l *lockedWords) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
+}
+
+// TestToldHere: who watches is told what became of a change, and that the directory is gone, once; and what comes in its place is seen.
+func TestToldHere(t *testing.T) {
+	needGit(t)
+	dir, words := filepath.Join(t.TempDir(), "watched"), &lockedWords{}
+	write(t, dir, "a.yaml", "one")
+	s := &told{commands: make(chan string, 100), says: "applied it\n"}
+	w := watchedOf(t, dir, s)
+	w.options.Out = words
+	stop := w.keep(t.Context())
+	defer stop()
+	says := func(text string) {
+		t.Helper()
+		for deadline := time.Now().Add(time.Minute); !strings.Contains(words.String(), text); {
+			if time.Now().After(deadline) {
+				t.Fatalf("%q is not in %q", text, words.String())
+			}
+			<-time.After(5 * time.Millisecond)
+		}
+	}
+	says("applied it")
+	if err := os.RemoveAll(dir); err != nil {
+		t.Fatal(err)
+	}
+	says("the directory is not there; what was in it stays applied")
+	write(t, dir, "a.yaml", "two")
+	s.next(t)
+	for c := s.next(t); !strings.HasPrefix(c, "source reconcile"); c = s.next(t) {
+	}
+	says("is read again")
+	if n := strings.Count(words.String(), "is not there"); n != 1 {
+		t.Errorf("it is told %d times: %q", n, words.String())
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"maps"
 	"math/rand/v2"
+	"runtime/debug"
 	"sync"
 	"time"
 
@@ -23,19 +24,24 @@ type actor struct {
 	uid      types.UID
 	log      *slog.Logger
 	stop     context.CancelFunc // set before it runs
+	done     chan struct{}      // closed when it has ended
 	wake     chan struct{}      // holds one
 	reporter *reporter
 
-	mu        sync.Mutex // guards the next five
+	mu        sync.Mutex // guards the next six
 	gone      bool       // the Source is deleted
 	source    *v1alpha1.Source
 	calledAt  time.Time
 	driftedAt time.Time
+	helpedAt  time.Time       // when something changed last that may end a failure
 	drifted   map[string]bool // objects that others have changed, by remote.Ref.Long
 
 	hook   hook
 	memory memory // of its own goroutine
 }
+
+// clockPause is how long a loop that waits for a time on the clock sleeps at most.
+const clockPause = time.Minute
 
 // memory is what a loop knows from its last looks.
 type memory struct {
@@ -54,7 +60,7 @@ type memory struct {
 func newActor(of *Sources, src *v1alpha1.Source) *actor {
 	key := keyOf(src)
 	log := of.options.Log.With("component", "sources", "namespace", key.Namespace, "name", key.Name)
-	return &actor{of: of, key: key, uid: src.UID, log: log, wake: make(chan struct{}, 1), source: src, drifted: map[string]bool{},
+	return &actor{of: of, key: key, uid: src.UID, log: log, wake: make(chan struct{}, 1), done: make(chan struct{}), source: src, drifted: map[string]bool{},
 		reporter: &reporter{of: of, namespace: key.Namespace, log: log, wake: make(chan struct{}, 1)}}
 }
 
@@ -66,10 +72,12 @@ func (a *actor) nudge() {
 	}
 }
 
-// changed hands it a newer version.
+// changed hands it a version. One that is older than what it has, because the loop has written meanwhile, counts for nothing.
 func (a *actor) changed(src *v1alpha1.Source) {
 	a.mu.Lock()
-	a.source = src
+	if !older(src.ResourceVersion, a.source.ResourceVersion) {
+		a.source = src
+	}
 	a.mu.Unlock()
 	a.nudge()
 }
@@ -146,6 +154,10 @@ func (a *actor) run(ctx context.Context) {
 	reports.Go(func() { a.reporter.run(ctx) })
 	for ctx.Err() == nil {
 		src := a.current()
+		if src.DeletionTimestamp != nil {
+			a.sleep(ctx, a.remove(ctx, src, guard))
+			continue
+		}
 		d := schedule.Decide(a.view(src))
 		if d.Look != "" {
 			if a.enter(ctx) {
@@ -157,7 +169,7 @@ func (a *actor) run(ctx context.Context) {
 		if d.Obstacle != schedule.None {
 			a.memory.waited = true
 			a.tellObstacle(ctx, src, d)
-			a.sleep(ctx, d.WakeAt)
+			a.sleep(ctx, soon(d.WakeAt))
 			continue
 		}
 		a.sleep(ctx, earlier(d.WakeAt, a.progress(ctx, src, guard)))
@@ -178,6 +190,14 @@ func (a *actor) removed(cache string) {
 	if err := a.of.options.Git.Repository(cache).Remove(); err != nil {
 		a.log.Warn("the copy of a repository is not removed", "err", err)
 	}
+}
+
+// soon is a time by the clock on the wall, as far as a timer is to trust it: the clock may be set meanwhile.
+func soon(until time.Time) time.Time {
+	if at := time.Now().Add(clockPause); until.After(at) {
+		return at
+	}
+	return until
 }
 
 // enter waits for a place among those who look; false when ctx is done before.
@@ -218,7 +238,7 @@ func (a *actor) view(src *v1alpha1.Source) schedule.View {
 	v := schedule.View{
 		Now: time.Now(), Interval: v1alpha1.SourceIntervalDefault, NotReady: notReady, Generation: src.Generation, Looked: m.looked,
 		Requested: src.Annotations[v1alpha1.AnnotationReconcile], Handled: src.Status.HandledRequest, CalledAt: a.calledAt, DriftedAt: driftedAt,
-		LookedAt: m.lookedAt, RevertedAt: m.revertedAt, Waited: m.waited, Failures: m.failures, Drifts: m.drifts, Chance: m.chance,
+		LookedAt: m.lookedAt, RevertedAt: m.revertedAt, Waited: m.waited, Failures: m.failures, Left: len(src.Status.Left) > 0, HelpedAt: a.helpedAt, Drifts: m.drifts, Chance: m.chance,
 	}
 	if i := src.Spec.Interval; i != nil {
 		v.Interval = i.Duration
@@ -233,6 +253,12 @@ func (a *actor) view(src *v1alpha1.Source) schedule.View {
 func (a *actor) look(ctx context.Context, src *v1alpha1.Source, why schedule.Trigger, guard *guard) {
 	m := &a.memory
 	l := &look{actor: a, source: src.DeepCopy(), why: why, guard: guard}
+	defer func() {
+		if l.large {
+			// Nothing else allocates much afterwards, so that the collector would leave it for minutes, and the kernel would get it later still.
+			debug.FreeOSMemory()
+		}
+	}()
 	if why == schedule.Drift {
 		l.takeBack(ctx)
 		return

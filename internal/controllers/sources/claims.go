@@ -21,22 +21,29 @@ const ownersShown = 3
 // claims puts into the place of conflicts about whole objects who has them, and what can be done about it where there is no command line.
 func (r *run) claims(faults declare.Faults, changes []*plan.Change, of map[string]*documents.Document) declare.Faults {
 	for _, c := range changes {
-		d := of[c.Ref.Long()]
-		if c.Before == nil || d == nil {
-			continue
-		}
-		f := r.options.Set.Fault(c.Before, d.Object)
+		f := r.notes[c.Ref.Long()].claim
 		if f == nil {
 			continue
 		}
-		f.Message, f.Hint = claimWords(c, r.options.Set)
-		located := d.Locate([]declare.Fault{*f})
+		located := of[c.Ref.Long()].Locate([]declare.Fault{*f})
 		faults = slices.DeleteFunc(faults, func(old declare.Fault) bool {
 			return old.Code == reason.Conflict && old.File == located[0].File && old.Line == located[0].Line && old.Column == located[0].Column
 		})
 		faults = append(faults, located...)
 	}
 	return faults
+}
+
+// claim says that somebody else has the object of a change; nil for nobody.
+func (r *run) claim(c *plan.Change, d *documents.Document) *declare.Fault {
+	if c.Before == nil || d == nil {
+		return nil
+	}
+	f := r.options.Set.Fault(c.Before, d.Object)
+	if f != nil {
+		f.Message, f.Hint = claimWords(c, r.options.Set)
+	}
+	return f
 }
 
 // claimWords say who has an object.

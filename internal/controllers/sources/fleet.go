@@ -63,12 +63,12 @@ func (f *fleet) tell(ctx context.Context, nudge func()) {
 	}
 }
 
-// count counts the hosts that configs are for, by config, each once; nil for no config.
-func (f *fleet) count(configs map[string]configState) *v1alpha1.SourceHosts {
+// count counts the hosts that configs of a commit are for, by config, each once; nil for no config.
+func (f *fleet) count(configs map[string]configState, commit string) *v1alpha1.SourceHosts {
 	if len(configs) == 0 {
 		return nil
 	}
-	n := &v1alpha1.SourceHosts{}
+	n := &v1alpha1.SourceHosts{Commit: commit}
 	f.mu.Lock()
 	for _, h := range f.hosts {
 		has, all := false, h.assigned != 0 && h.assigned == h.applied
@@ -87,6 +87,9 @@ func (f *fleet) count(configs map[string]configState) *v1alpha1.SourceHosts {
 	f.mu.Unlock()
 	for _, c := range configs {
 		n.Selected = max(n.Selected, c.selected) // those that have to wait for their turn have no layer of it yet
+		if c.revision == "" {
+			n.Commit = "" // nobody knows yet for which
+		}
 	}
 	return n
 }

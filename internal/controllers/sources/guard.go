@@ -3,6 +3,7 @@ package sources
 import (
 	"context"
 	"errors"
+	"runtime/debug"
 	"sync"
 	"time"
 
@@ -38,7 +39,7 @@ type guard struct {
 // expected is how an object was left.
 type expected struct {
 	at      place
-	owned   string // the fields that the Source owns
+	owned   string // digest of the fields that the Source owns
 	version string // the resource version: what is older is over
 
 	mu   sync.Mutex // guards all below
@@ -55,7 +56,7 @@ type state struct {
 
 func stateOf(o *unstructured.Unstructured) state {
 	name, config := configOf(o)
-	return state{healthOf(o), name, config}
+	return state{await.Well(o), name, config}
 }
 
 // place is where objects stand that are watched together.
@@ -65,6 +66,17 @@ type place struct {
 
 func newGuard(a *actor) *guard {
 	return &guard{actor: a, expected: map[string]*expected{}, watches: map[place]context.CancelFunc{}}
+}
+
+// rest ends all watches, and forgets what was applied: it is not guarded any more.
+func (g *guard) rest() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for p, stop := range g.watches {
+		stop()
+		delete(g.watches, p)
+	}
+	clear(g.expected)
 }
 
 // end ends all watches.
@@ -128,6 +140,9 @@ func (g *guard) listAndWatch(ctx context.Context, server *remote.Server, query r
 		return err
 	}
 	g.missing(query, there)
+	if len(there) >= largeLook {
+		debug.FreeOSMemory() // as after a large look
+	}
 	for ctx.Err() == nil {
 		from, err = server.Watch(ctx, query, from, func(e remote.EventType, o *unstructured.Unstructured) error {
 			if e == remote.Deleted {
@@ -153,7 +168,7 @@ func (g *guard) compare(kind remote.Kind, o *unstructured.Unstructured) {
 	if want == nil || older(o.GetResourceVersion(), want.version) {
 		return
 	}
-	if want.differs(ownedBy(o)) {
+	if want.differs(origin.DigestOfFields(ownedBy(o))) {
 		g.actor.drift(name)
 	}
 	if want.judged(stateOf(o)) {
@@ -228,11 +243,16 @@ func (g *guard) missing(query remote.Query, there map[string]bool) {
 func (g *guard) hold()    { g.mu.Lock() }
 func (g *guard) release() { g.mu.Unlock() }
 
-// expect notes how an object was left. hold has been called.
-func (g *guard) expect(ref remote.Ref, o *unstructured.Unstructured) {
-	if o != nil {
-		at := place{ref.Kind.Group, ref.Kind.Kind, ref.Namespace}
-		g.expected[ref.Long()] = &expected{at: at, owned: ownedBy(o), version: o.GetResourceVersion(), state: stateOf(o)}
+// newExpected is how an object is now.
+func newExpected(ref remote.Ref, o *unstructured.Unstructured) *expected {
+	at := place{ref.Kind.Group, ref.Kind.Kind, ref.Namespace}
+	return &expected{at: at, owned: origin.DigestOfFields(ownedBy(o)), version: o.GetResourceVersion(), state: stateOf(o)}
+}
+
+// expect notes how an object was left; nil where nobody knows. hold has been called.
+func (g *guard) expect(name string, left *expected) {
+	if left != nil {
+		g.expected[name] = left
 	}
 }
 
@@ -261,12 +281,12 @@ func (g *guard) health() (unwell int, stalled bool, words string) {
 // forget notes that an object is not kept any more. hold has been called.
 func (g *guard) forget(ref remote.Ref) { delete(g.expected, ref.Long()) }
 
-// ownedBy are the fields of an object that a Source owns, as the server writes them; empty for none.
-func ownedBy(o *unstructured.Unstructured) string {
+// ownedBy are the fields of an object that a Source owns, as the server writes them; nil for none.
+func ownedBy(o *unstructured.Unstructured) []byte {
 	for _, m := range o.GetManagedFields() {
 		if m.Manager == origin.Manager && m.Operation == metav1.ManagedFieldsOperationApply && m.Subresource == "" && m.FieldsV1 != nil {
-			return string(m.FieldsV1.GetRawBytes())
+			return m.FieldsV1.GetRawBytes()
 		}
 	}
-	return ""
+	return nil
 }

@@ -3,7 +3,6 @@ package sources
 import (
 	"context"
 	"fmt"
-	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -11,7 +10,6 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"tako.dev/tako/api/v1alpha1"
-	"tako.dev/tako/internal/cli/await"
 )
 
 const (
@@ -20,42 +18,22 @@ const (
 	healthPause = 5 * time.Second
 )
 
-// healthOf judges an object: it is well when its condition Ready is True for what it declares. A kind that has no such condition is well
-// when it is there, but for ours, which get theirs in a moment, and definitions of kinds.
-func healthOf(o *unstructured.Unstructured) await.Verdict {
-	conditions, _, _ := unstructured.NestedSlice(o.Object, "status", "conditions")
-	has := func(kind string) bool {
-		return slices.ContainsFunc(conditions, func(c any) bool {
-			m, ok := c.(map[string]any)
-			return ok && m["type"] == kind
-		})
-	}
-	group, kind := o.GroupVersionKind().Group, o.GetKind()
-	ours := group == v1alpha1.GroupName && slices.Contains([]string{v1alpha1.KindNodeConfig, v1alpha1.KindClusterNodeConfig, v1alpha1.KindSource}, kind)
-	goal := "condition=" + v1alpha1.ConditionReady
-	switch {
-	case kind == "CustomResourceDefinition":
-		goal = "condition=Established"
-	case !ours && !has(v1alpha1.ConditionReady) && !has(v1alpha1.ConditionStalled):
-		goal = "create"
-	}
-	g, err := await.Parse(goal)
-	if err != nil {
-		return await.Verdict{State: await.Stalled, Words: err.Error()} // it is a goal
-	}
-	return g.Look(o)
-}
-
 // progress tells how what was applied is, and on how many hosts, when it is time; it returns when to be called again, zero for not before
 // something changes.
 func (a *actor) progress(ctx context.Context, src *v1alpha1.Source, g *guard) time.Time {
 	m := &a.memory
-	if !m.applied.known || m.failures > 0 || m.looked != src.Generation {
+	if !m.applied.known || m.looked != src.Generation {
 		return time.Time{}
 	}
 	l := &look{actor: a, source: src.DeepCopy(), guard: g}
-	again := l.settle()
-	if ready := l.isReady(); !ready || ready == (&look{actor: a, source: src}).isReady() {
+	again := time.Time{}
+	if m.failures > 0 { // what is said of the newest commit stays, and hosts go on to what is applied
+		l.source.Status.Hosts = l.hosts()
+	} else {
+		again = l.settle()
+	}
+	was := &look{actor: a, source: src}
+	if !(l.isReady() && !was.isReady()) && !(l.isConverged() && !was.isConverged()) {
 		if next := m.toldAt.Add(healthPause); time.Now().Before(next) {
 			return earlier(again, next)
 		}
@@ -65,8 +43,21 @@ func (a *actor) progress(ctx context.Context, src *v1alpha1.Source, g *guard) ti
 		a.log.Warn("the status of a source is not written", "err", err)
 		return earlier(again, time.Now().Add(healthPause))
 	}
-	l.reportSettled(nil)
+	if m.failures == 0 {
+		l.reportSettled(nil)
+	}
 	return again
+}
+
+// hosts counts the hosts. What is applied in part is of no commit.
+func (l *look) hosts() *v1alpha1.SourceHosts {
+	return l.of.fleet.count(l.guard.configs(), l.memory.applied.is.commit)
+}
+
+// isConverged: all hosts are as the applied commit declares.
+func (l *look) isConverged() bool {
+	s := &l.source.Status
+	return s.Hosts != nil && s.Applied != nil && s.Hosts.Commit == s.Applied.ID && s.Hosts.Converged == s.Hosts.Selected
 }
 
 func (l *look) isReady() bool {
@@ -76,7 +67,7 @@ func (l *look) isReady() bool {
 // settle says of a commit that is applied whether it is well. The time is when the wait for that is over, zero for none.
 func (l *look) settle() time.Time {
 	s := &l.source.Status
-	s.Hosts = l.of.fleet.count(l.guard.configs())
+	s.Hosts = l.hosts()
 	meta.RemoveStatusCondition(&s.Conditions, v1alpha1.ConditionReconciling)
 	meta.RemoveStatusCondition(&s.Conditions, v1alpha1.ConditionStalled)
 	commit := "commit " + shortID(s.Applied) + " is applied"
@@ -85,7 +76,7 @@ func (l *look) settle() time.Time {
 		unwell, stalled, words = l.guard.health()
 	}
 	if unwell == 0 {
-		l.condition(v1alpha1.ConditionReady, metav1.ConditionTrue, reasonApplied, commit)
+		l.condition(v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.SourceApplied, commit)
 		return time.Time{}
 	}
 	since := time.Now()
@@ -98,12 +89,12 @@ func (l *look) settle() time.Time {
 	words = fmt.Sprintf("%s, and %d of its objects are not well: %s", commit, unwell, words)
 	end := since.Add(waitOf(l.source))
 	if stalled || !time.Now().Before(end) {
-		l.condition(v1alpha1.ConditionReady, metav1.ConditionFalse, reasonNotWell, words)
-		l.condition(v1alpha1.ConditionStalled, metav1.ConditionTrue, reasonNotWell, words)
+		l.condition(v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.SourceNotWell, words)
+		l.condition(v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.SourceNotWell, words)
 		return time.Time{}
 	}
-	l.condition(v1alpha1.ConditionReady, metav1.ConditionFalse, reasonProgressing, words)
-	l.condition(v1alpha1.ConditionReconciling, metav1.ConditionTrue, reasonProgressing, "waits until "+end.UTC().Format(time.RFC3339))
+	l.condition(v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.SourceProgressing, words)
+	l.condition(v1alpha1.ConditionReconciling, metav1.ConditionTrue, v1alpha1.SourceProgressing, "waits until "+end.UTC().Format(time.RFC3339))
 	return end
 }
 

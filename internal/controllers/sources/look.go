@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"path"
+	"slices"
 	"strings"
 	"time"
 
@@ -29,22 +30,29 @@ type look struct {
 	drifted map[string]bool
 	wrote   int  // objects that were written or deleted
 	nothing bool // nothing was new
+	copied  bool // what is applied is from the copy, and nothing is deleted
+	large   bool // it leaves much garbage
 }
 
 // do looks. The error is what keeps the newest commit from being applied.
 func (l *look) do(ctx context.Context) error {
 	remote, err := l.remote(ctx)
-	if err != nil {
-		return err
+	var choice pick.Choice
+	if err == nil {
+		choice, err = l.pick(ctx, remote)
 	}
-	choice, err := l.pick(ctx, remote)
 	if err != nil {
+		l.keepOn(ctx, remote)
+		l.wrote = 0 // of a new commit there is nothing
 		return err
 	}
 	l.drifted = l.takeDrift()
 	m := &l.memory
-	if l.why == schedule.Request {
-		m.applied.known = false // whoever asks wants all of it looked at
+	if m.applied.copied {
+		m.applied = applied{rendered: m.applied.rendered} // what the last process had begun may be there beside it
+	}
+	if l.why == schedule.Request || l.why == schedule.Retry && len(l.source.Status.Left) > 0 {
+		m.applied.known = false // whoever asks wants all of it looked at, and what was left may go now
 	}
 	if m.applied.known && m.applied.is == (version{choice.Commit, l.source.Generation}) && len(l.drifted) == 0 && m.failures == 0 {
 		l.nothing = true
@@ -54,11 +62,7 @@ func (l *look) do(ctx context.Context) error {
 		l.removed(was)
 	}
 	m.cache = cacheKey(l.source)
-	repository := l.of.options.Git.Repository(m.cache)
-	var paths []string
-	if l.source.Spec.Path != "" {
-		paths = []string{l.source.Spec.Path}
-	}
+	repository, paths := l.of.options.Git.Repository(m.cache), l.paths()
 	commit, err := repository.Fetch(ctx, remote, git.Ref{Name: choice.Ref.Name, ID: git.ID(choice.Ref.ID), Peeled: git.ID(choice.Ref.Peeled)}, paths)
 	if err != nil {
 		return err
@@ -82,6 +86,43 @@ func (l *look) do(ctx context.Context) error {
 	return nil
 }
 
+// paths are what is fetched; nil is all.
+func (l *look) paths() []string {
+	if l.source.Spec.Path == "" {
+		return nil
+	}
+	return []string{l.source.Spec.Path}
+}
+
+// keepOn guards what is applied, from the copy that the last process has left, when the first look of this one does not reach the
+// repository. Nothing is deleted for it. The next look that does reach it looks at all of it.
+func (l *look) keepOn(ctx context.Context, remote git.Remote) {
+	m, s := &l.memory, &l.source.Status
+	if m.applied.known || s.Applied == nil || s.ObservedGeneration != l.source.Generation {
+		return
+	}
+	m.cache = cacheKey(l.source)
+	repository := l.of.options.Git.Repository(m.cache)
+	commit, err := repository.Fetch(ctx, remote, git.Ref{ID: git.ID(s.Applied.ID)}, l.paths())
+	if err == nil {
+		_, err = l.verify(ctx, commit)
+	}
+	var result *render.Result
+	if err == nil {
+		result, err = l.render(ctx, repository, remote, commit, l.paths())
+	}
+	if err == nil {
+		l.copied = true
+		err = l.apply(ctx, commit, result)
+	}
+	if err != nil {
+		l.log.Info("what is applied is not guarded until the repository can be reached", "err", err)
+		return
+	}
+	m.applied.last, m.applied.result, m.applied.copied = commit, result, true
+	m.applied.is = version{s.Applied.ID, l.source.Generation}
+}
+
 // revert puts back, or reports, what others have changed in what is applied. It does not need the repository.
 func (l *look) revert(ctx context.Context) error {
 	l.drifted = l.takeDrift()
@@ -94,12 +135,12 @@ func (l *look) revert(ctx context.Context) error {
 	return nil
 }
 
-// render finds what the commit declares. A kustomization may take what is outside of the path: then all of the commit is fetched.
+// render finds what the commit declares. A kustomization, or a link, may take what is outside of the path: then all of the commit is fetched.
 func (l *look) render(ctx context.Context, repository *git.Repository, remote git.Remote, commit git.Commit, paths []string) (result *render.Result, err error) {
 	known := &l.memory.applied.rendered
 	whole := false
 	read := func(t *git.Tree) error {
-		if len(paths) > 0 && len(kustomize.FileOf(t, path.Clean(l.source.Spec.Path))) > 0 {
+		if len(paths) > 0 && (len(kustomize.FileOf(t, path.Clean(l.source.Spec.Path))) > 0 || hasLinks(t)) {
 			whole = true
 			return nil
 		}
@@ -111,15 +152,20 @@ func (l *look) render(ctx context.Context, repository *git.Repository, remote gi
 		}
 		return err
 	}
-	if err := repository.Tree(ctx, commit.ID, paths, read); err != nil || !whole {
+	if err := repository.Tree(ctx, commit, paths, read); err != nil || !whole {
 		return result, err
 	}
 	paths = nil
 	if commit, err = repository.Fetch(ctx, remote, git.Ref{ID: commit.ID}, nil); err != nil {
 		return nil, err
 	}
-	err = repository.Tree(ctx, commit.ID, nil, read)
+	err = repository.Tree(ctx, commit, nil, read)
 	return result, err
+}
+
+// hasLinks tells whether a file of a tree is a link.
+func hasLinks(t *git.Tree) bool {
+	return slices.ContainsFunc(t.Files(), func(f git.File) bool { return f.Mode&fs.ModeSymlink != 0 })
 }
 
 // pick asks the repository for its refs, and finds the one that is meant.

@@ -19,8 +19,12 @@ import (
 	"tako.dev/tako/internal/reason"
 )
 
-// writesAtOnce is how many objects are written at a time: as many as are asked about (package plan).
-const writesAtOnce = 8
+// writesAtOnce is how many objects are written at a time: etcd commits to the disk together what comes together, so that 32 take hardly
+// longer than one. It is a small part of what the server takes at once.
+const writesAtOnce = 32
+
+// unchanged is the verb of a change that changes nothing.
+const unchanged = "unchanged"
 
 // part says what is done with a document.
 type part uint8
@@ -44,6 +48,7 @@ func (r *run) plan(ctx context.Context, list []documents.Document, refs []remote
 	for i := range list {
 		of[refs[i].Long()] = &list[i]
 	}
+	r.options.Asked = func(c *plan.Change) { r.asked(c, of[c.Ref.Long()]) }
 	var faults declare.Faults
 	for _, p := range []part{take, keep, judge} {
 		if len(parts[p]) == 0 {
@@ -60,7 +65,7 @@ func (r *run) plan(ctx context.Context, list []documents.Document, refs []remote
 			faults = append(faults, refused.Faults...)
 		}
 		faults = r.claims(faults, changes, of)
-		r.sort(p, changes)
+		r.sort(p, changes, of)
 	}
 	if len(faults) > 0 {
 		return declare.Faults(declare.SortFaults(r.explain(faults)))
@@ -89,20 +94,40 @@ func (r *run) partOf(ref remote.Ref) part {
 }
 
 // sort puts changes where they are carried out, or not.
-func (r *run) sort(p part, changes []*plan.Change) {
+func (r *run) sort(p part, changes []*plan.Change, of map[string]*documents.Document) {
 	for _, c := range changes {
 		name := c.Ref.Long()
-		if p != judge {
-			same := r.memory.applied.objects[name].origin == r.next[name].origin
-			r.touched = append(r.touched, touched{c, p == keep, p == keep && same && (r.drifted[name] || !r.memory.applied.known)})
+		n := r.notes[name]
+		if p == judge {
+			if n.verb != unchanged {
+				r.report(c.Ref)
+				continue
+			}
+			r.found[name] = n.left
 			continue
 		}
-		if c.Verb() != "unchanged" {
-			r.report(c.Ref)
-			continue
+		next := r.next[name]
+		same := r.memory.applied.objects[name].origin == next.origin
+		if n.left != nil && n.verb != unchanged {
+			next.origin.Fields = n.left.owned
+			mark(of[name], next.origin)
+			r.next[name] = next
 		}
-		r.kept = append(r.kept, c)
+		r.touched = append(r.touched, touched{c, name, p == keep, p == keep && same && (r.drifted[name] || !r.memory.applied.known)})
 	}
+}
+
+// asked keeps of a change what is needed later, and no more: what there is and what there would be of ten thousand objects is a hundred
+// megabytes.
+func (r *run) asked(c *plan.Change, d *documents.Document) {
+	n := note{verb: c.Verb(), claim: r.claim(c, d)}
+	if c.After != nil {
+		n.left = newExpected(c.Ref, c.After)
+	}
+	c.Before, c.After = nil, nil
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.notes[c.Ref.Long()] = n
 }
 
 // report notes drift that stays.
@@ -118,10 +143,15 @@ func (r *run) report(ref remote.Ref) {
 // leftovers are what goes: what the source has applied and declares no more.
 func (r *run) leftovers(ctx context.Context, refs []remote.Ref) ([]prune.Leftover, error) {
 	if p := r.source.Spec.Prune; p != nil && !*p {
+		r.source.Status.Left = nil
 		return nil, nil
 	}
 	was := &r.memory.applied
-	gone := !was.known || was.is.generation != r.source.Generation // what it was not to delete before is not among the objects
+	if r.copied {
+		return nil, nil
+	}
+	// What it was not to delete before is not among the objects, unless they have just been listed.
+	gone := r.members == nil && was.is.generation != r.source.Generation || r.members != nil && len(r.source.Status.Left)+len(r.unlisted) > 0
 	for name := range was.objects {
 		if _, declared := r.next[name]; !declared {
 			gone = true
@@ -130,12 +160,25 @@ func (r *run) leftovers(ctx context.Context, refs []remote.Ref) ([]prune.Leftove
 	if !gone {
 		return nil, nil
 	}
-	leftovers, err := r.options.Set.Leftovers(ctx, r.server, refs, prune.Options{All: r.source.Spec.AllowEmpty, Warn: r.warn})
+	r.source.Status.Left = nil
+	for _, tell := range r.unlisted {
+		tell()
+	}
+	options := r.pruning(r.left)
+	options.All, options.Members = r.source.Spec.AllowEmpty, r.members
+	leftovers, err := r.options.Set.Leftovers(ctx, r.server, refs, options)
 	var failed *failure.Error
 	if errors.As(err, &failed) && failed.Code == reason.Conflict {
 		failed.Hint = "is this the right repository and path? spec.allowEmpty: true says that it is meant"
 	}
-	return leftovers, err
+	leftovers = slices.DeleteFunc(leftovers, func(l prune.Leftover) bool {
+		if r.isItself(l.Ref) {
+			r.left(l, prune.Held{Words: "a source does not delete itself", Allowed: true})
+			return true
+		}
+		return false
+	})
+	return r.rightsLast(leftovers), err
 }
 
 // carryOut writes what was planned. Guards wait meanwhile, so that what is written here is no drift.
@@ -146,13 +189,18 @@ func (r *run) carryOut(ctx context.Context, leftovers []prune.Leftover) error {
 	if len(r.touched)+len(leftovers) > 0 {
 		was.is = version{} // until all of it is there
 	}
+	for name, left := range r.found {
+		if _, declared := r.next[name]; declared {
+			r.guard.expect(name, left)
+		}
+	}
 	if err := r.writeAll(ctx); err != nil {
 		return err
 	}
-	for _, c := range r.kept {
-		r.guard.expect(c.Ref, c.After)
-	}
 	for _, left := range leftovers {
+		if err := r.stopped(); err != nil {
+			return err
+		}
 		r.guard.forget(left.Ref)
 		deleted, err := left.Delete(ctx, r.server, false)
 		if err != nil {
@@ -185,7 +233,10 @@ func (r *run) writeAll(ctx context.Context) error {
 				if failed.Load() {
 					return nil
 				}
-				err := r.write(ctx, t)
+				err := r.stopped()
+				if err == nil {
+					err = r.write(ctx, t)
+				}
 				if err != nil {
 					failed.Store(true)
 				}
@@ -202,12 +253,12 @@ func (r *run) writeAll(ctx context.Context) error {
 
 // write carries out one change. Several do it at once.
 func (r *run) write(ctx context.Context, t touched) error {
-	name := t.Ref.Long()
-	changed := t.Unchecked != "" || t.Verb() != "unchanged"
+	n := r.notes[t.name]
+	changed := t.Unchecked != "" || n.verb != unchanged
 	if changed {
 		// A source that does not come to its end knows of it nevertheless, so that a later commit without it deletes it.
 		r.mu.Lock()
-		r.memory.applied.objects[name] = object{ref: t.Ref, origin: r.next[name].origin}
+		r.memory.applied.objects[t.name] = object{origin: r.next[t.name].origin}
 		r.mu.Unlock()
 		options := r.options
 		options.Force = t.force
@@ -218,6 +269,8 @@ func (r *run) write(ctx context.Context, t touched) error {
 			}
 			return err
 		}
+		n.left = newExpected(t.Ref, t.After)
+		t.Before, t.After = nil, nil
 		if t.drift {
 			r.tellDrift(t.Change)
 		}
@@ -227,7 +280,7 @@ func (r *run) write(ctx context.Context, t touched) error {
 	if changed {
 		r.wrote++
 	}
-	delete(r.memory.applied.drifted, name)
-	r.guard.expect(t.Ref, t.After)
+	delete(r.memory.applied.drifted, t.name)
+	r.guard.expect(t.Ref.Long(), n.left) // of a kind that the commit defines, that is more than was known before
 	return nil
 }

@@ -26,6 +26,7 @@ const (
 	keyUsername   = "username"
 	keyPassword   = "password"
 	keyToken      = "token"
+	keyPrevious   = "token.previous"
 	keyIdentity   = "identity"
 	keyKnownHosts = "known_hosts"
 	keyCA         = "ca.crt"
@@ -51,7 +52,7 @@ func (l *look) named(ctx context.Context, field, kind, name string, into runtime
 
 // remote is where the repository is, with what opens it.
 func (l *look) remote(ctx context.Context) (git.Remote, error) {
-	r := git.Remote{URL: l.source.Spec.URL}
+	r := git.Remote{URL: l.source.Spec.URL, Submodules: l.source.Spec.Submodules}
 	r.PlainHTTP = l.source.Spec.Credentials == "" && (l.source.Spec.Verify != nil || isLoopback(r.URL))
 	if l.source.Spec.Credentials == "" {
 		return r, nil

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net/url"
 	"strings"
 	"sync"
 	"time"
@@ -29,10 +28,12 @@ const (
 
 // report is what a forge is told of a commit.
 type report struct {
-	url    string // of the repository
-	to     v1alpha1.SourceReport
-	commit string
-	status forge.Status
+	url         string // of the repository
+	credentials string // the Secret that opens it; empty for none
+	to          v1alpha1.SourceReport
+	commit      string
+	status      forge.Status
+	tries       int // it is said again
 }
 
 // reporter tells a forge what became of the commits of one Source. It has a goroutine of its own, so that a forge that is away holds up
@@ -44,17 +45,33 @@ type reporter struct {
 	log       *slog.Logger
 	wake      chan struct{} // holds one
 
-	mu   sync.Mutex // guards want
-	want report
+	mu      sync.Mutex // guards all below
+	want    report
+	refused bool // the newest one was, and is not said again unless somebody helps
 }
 
 // say has a report told.
 func (r *reporter) say(what report) {
 	r.mu.Lock()
+	what.tries = r.want.tries
 	r.want = what
 	r.mu.Unlock()
 	select {
 	case r.wake <- struct{}{}:
+	default:
+	}
+}
+
+// again has a report told that was refused: what it is told with has changed.
+func (r *reporter) again() {
+	r.mu.Lock()
+	if r.refused {
+		r.refused = false
+		r.want.tries++
+	}
+	r.mu.Unlock()
+	select {
+	case r.wake <- struct{}{}: // also for one who pauses after a failure
 	default:
 	}
 }
@@ -81,6 +98,9 @@ func (r *reporter) run(ctx context.Context) {
 				break
 			}
 			again, err := r.post(ctx, want)
+			r.mu.Lock()
+			r.refused = again < 0
+			r.mu.Unlock()
 			if err == nil || again < 0 {
 				said = want
 			}
@@ -112,24 +132,19 @@ func sleepOr(ctx context.Context, d time.Duration, wake <-chan struct{}) {
 
 // post tells once. After an error the duration is the pause that the forge asks for, negative where trying again is of no use.
 func (r *reporter) post(ctx context.Context, what report) (time.Duration, error) {
-	target := forge.Target{Kind: forge.GitHub, API: what.to.API, Commit: what.commit}
-	if what.to.Type == v1alpha1.SourceForgeGitea {
-		target.Kind = forge.Gitea
-	}
+	target := forge.Target{Kind: forge.Kind(strings.ToLower(string(what.to.Type))), API: what.to.API, Commit: what.commit}
 	var err error
-	if target.Owner, target.Name, err = forge.Repository(what.url); err != nil {
+	if target.Owner, target.Name, err = forge.Repository(target.Kind, what.url); err != nil {
 		return -1, err
 	}
 	if target.API == "" {
-		if target.API, err = apiOf(target.Kind, what.url); err != nil {
+		if target.API, err = forge.APIOf(target.Kind, what.url); err != nil {
 			return -1, err
 		}
 	}
-	token, err := r.token(ctx, what.to.Secret)
-	if err != nil {
+	if err := r.open(ctx, what, &target); err != nil {
 		return 0, err
 	}
-	target.Token = token
 	err = r.of.options.Forge.Post(ctx, target, what.status)
 	var coded *reason.Error
 	switch {
@@ -141,41 +156,32 @@ func (r *reporter) post(ctx context.Context, what report) (time.Duration, error)
 	return -1, err
 }
 
-func (r *reporter) token(ctx context.Context, name string) (forge.Token, error) {
-	ctx, cancel := context.WithTimeout(ctx, readMax)
-	defer cancel()
-	var secret core.Secret
-	err := r.of.options.Objects.Get(ctx, types.NamespacedName{Namespace: r.namespace, Name: name}, &secret)
+// open reads what opens the API: the token, and the authorities that a forge of one's own may have.
+func (r *reporter) open(ctx context.Context, what report, target *forge.Target) error {
+	name := what.to.Secret
+	secret, err := r.secret(ctx, name)
 	token := strings.TrimSpace(string(secret.Data[keyToken]))
 	switch {
 	case err != nil && !apierrors.IsNotFound(err):
-		return "", &reason.Error{Code: reason.StoreUnreachable, Doing: "read Secret " + name, Cause: err}
+		return &reason.Error{Code: reason.StoreUnreachable, Doing: "read Secret " + name, Cause: err}
 	case err != nil || token == "":
-		return "", &reason.Error{Code: reason.SourceIncomplete, Doing: "read Secret " + name + ", which spec.report.secret names", Cause: fmt.Errorf("it has no %s", keyToken)}
+		return &reason.Error{Code: reason.SourceIncomplete, Doing: "read Secret " + name + ", which spec.report.secret names", Cause: fmt.Errorf("it has no %s", keyToken)}
 	}
-	return forge.Token(token), nil
+	target.Token, target.Authorities = forge.Token(token), secret.Data[keyCA]
+	if len(target.Authorities) > 0 || what.credentials == "" || forge.Host(target.API) != forge.Host(what.url) {
+		return nil
+	}
+	if secret, err = r.secret(ctx, what.credentials); err == nil { // the repository says it if there is none
+		target.Authorities = secret.Data[keyCA]
+	}
+	return nil
 }
 
-// apiOf is where a forge has its API: what its own documentation says.
-func apiOf(kind forge.Kind, repository string) (string, error) {
-	host := ""
-	if u, err := url.Parse(repository); err == nil && u.Host != "" {
-		host = u.Host
-		if u.Scheme == "ssh" {
-			host = u.Hostname()
-		}
-	} else if _, rest, ok := strings.Cut(repository, "@"); ok {
-		host, _, _ = strings.Cut(rest, ":")
-	}
-	switch {
-	case host == "":
-		return "", &reason.Error{Code: reason.InvalidValue, Doing: "find the API of the forge", Cause: errors.New("the address of the repository names no host"), Hint: "spec.report.api says where it is"}
-	case kind == forge.Gitea:
-		return "https://" + host + "/api/v1", nil
-	case host == "github.com":
-		return "https://api.github.com", nil
-	}
-	return "https://" + host + "/api/v3", nil
+func (r *reporter) secret(ctx context.Context, name string) (secret core.Secret, err error) {
+	ctx, cancel := context.WithTimeout(ctx, readMax)
+	defer cancel()
+	err = r.of.options.Objects.Get(ctx, types.NamespacedName{Namespace: r.namespace, Name: name}, &secret)
+	return secret, err
 }
 
 // reportPending tells that a new commit is on its way.
@@ -209,7 +215,7 @@ func (l *look) reportSettled(err error) {
 
 func (l *look) say(state forge.State, words string) {
 	if to, seen := l.source.Spec.Report, l.source.Status.Seen; to != nil && seen != nil {
-		l.reporter.say(report{url: l.source.Spec.URL, to: *to, commit: seen.ID,
+		l.reporter.say(report{url: l.source.Spec.URL, credentials: l.source.Spec.Credentials, to: *to, commit: seen.ID,
 			status: forge.Status{State: state, Description: words, Context: "tako/" + l.key.String()}})
 	}
 }

@@ -282,6 +282,12 @@ func (o objects) Get(ctx context.Context, key types.NamespacedName, into runtime
 	return err
 }
 
+func (o objects) Update(ctx context.Context, obj runtime.Object) error {
+	err := o.r.WithWatch.Update(ctx, obj.(client.Object))
+	overlay(obj)
+	return err
+}
+
 // statusKey is the annotation that holds the status of a Source: the server takes none from outside.
 const statusKey = "test/status"
 
@@ -322,6 +328,12 @@ func (o objects) ListerWatcher(kind schema.GroupVersionKind, _ bool) cache.Liste
 		make = func() client.ObjectList { return &v1alpha1.AssignmentList{} }
 	case v1alpha1.KindNode:
 		make = func() client.ObjectList { return &v1alpha1.NodeList{} }
+	default: // of the others only the metadata are asked for
+		make = func() client.ObjectList {
+			list := &metav1.PartialObjectMetadataList{}
+			list.SetGroupVersionKind(kind)
+			return list
+		}
 	}
 	raw := func(options metav1.ListOptions) []client.ListOption {
 		return append(in[:len(in):len(in)], &client.ListOptions{Raw: &options})
@@ -493,3 +505,22 @@ func (r *rig) request(name, value string) {
 		s.Annotations[v1alpha1.AnnotationReconcile] = value
 	})
 }
+
+// applyAs applies an object as a manager does.
+func (r *rig) applyAs(o client.Object, manager string) {
+	r.Helper()
+	text, err := json.Marshal(o)
+	r.must(err)
+	r.must(r.Patch(r.Context(), o, client.RawPatch(types.ApplyPatchType, text), client.FieldOwner(manager), client.ForceOwnership))
+}
+
+// giveAll makes a user an administrator of all, until the test ends.
+func (r *rig) giveAll(user string) {
+	r.Helper()
+	b := &rbac.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: r.namespace}, RoleRef: rbac.RoleRef{APIGroup: rbac.GroupName, Kind: "ClusterRole", Name: "cluster-admin"},
+		Subjects: []rbac.Subject{{APIGroup: rbac.GroupName, Kind: rbac.UserKind, Name: user}}}
+	r.must(r.Create(r.Context(), b))
+	r.Cleanup(func() { r.must(r.Delete(context.Background(), b)) })
+}
+
+func inNamespace(name string) client.ListOption { return client.InNamespace(name) }

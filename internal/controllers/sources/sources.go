@@ -26,6 +26,8 @@ import (
 type Objects interface {
 	// Get reads the newest version.
 	Get(ctx context.Context, key types.NamespacedName, into runtime.Object) error
+	// Update writes all but the status, as UpdateStatus does.
+	Update(ctx context.Context, o runtime.Object) error
 	// UpdateStatus writes the status, if the object is still the version that was read; then it is what is stored.
 	UpdateStatus(ctx context.Context, o runtime.Object) error
 	// ListerWatcher lists and watches all objects of a kind. The objects may be shared.
@@ -72,9 +74,10 @@ type Sources struct {
 
 	mu     sync.Mutex // guards all below
 	actors map[types.NamespacedName]*actor
-	start  func(*actor)        // set while Run runs
-	sweep  func(keep []string) // as start
-	synced bool                // all Sources are known
+	ending map[types.NamespacedName]<-chan struct{} // of Sources that are gone, until their loop has ended
+	start  func(*actor)                             // set while Run runs
+	sweep  func(keep []string)                      // as start
+	synced bool                                     // all Sources are known
 }
 
 // New makes the loops, and starts nothing. The error is InternalFault, for options that make no sense.
@@ -91,7 +94,8 @@ func New(options Options) (*Sources, error) {
 	if options.Forge == nil {
 		options.Forge = forge.New(forge.Options{})
 	}
-	s := &Sources{options: options, slots: make(chan struct{}, options.Looks), reads: make(chan struct{}, readsMax), fleet: newFleet(), actors: map[types.NamespacedName]*actor{}}
+	s := &Sources{options: options, slots: make(chan struct{}, options.Looks), reads: make(chan struct{}, readsMax), fleet: newFleet(),
+		actors: map[types.NamespacedName]*actor{}, ending: map[types.NamespacedName]<-chan struct{}{}}
 	s.metrics, s.gauges = newMetrics(s.countObjects)
 	return s, nil
 }
@@ -138,13 +142,20 @@ func (s *Sources) Run(ctx context.Context) error {
 		all.Wait()
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		s.start, s.synced, s.actors = nil, false, map[types.NamespacedName]*actor{}
+		s.start, s.synced, s.actors, s.ending = nil, false, map[types.NamespacedName]*actor{}, map[types.NamespacedName]<-chan struct{}{}
 	}()
 	s.mu.Lock()
 	s.start = func(a *actor) {
 		ctx, stop := context.WithCancel(ctx)
 		a.stop = stop
-		all.Go(func() { a.run(ctx) })
+		after := s.ending[a.key]
+		all.Go(func() {
+			defer close(a.done)
+			if after != nil {
+				<-after // so that nothing of the Source that had this name is written any more
+			}
+			a.run(ctx)
+		})
 	}
 	s.sweep = func(keep []string) {
 		if _, err := s.options.Git.Sweep(ctx, keep); err != nil {
@@ -157,6 +168,7 @@ func (s *Sources) Run(ctx context.Context) error {
 		return &reason.Error{Code: reason.InternalFault, Doing: "watch sources", Cause: errors.New("there is no way to them")}
 	}
 	s.fleet.watch(ctx, s.options.Objects, &all)
+	s.watchHelp(ctx, &all)
 	all.Go(func() { s.fleet.tell(ctx, s.nudge) })
 	all.Go(func() {
 		cache.NewReflectorWithOptions(lw, &v1alpha1.Source{}, feed{s}, cache.ReflectorOptions{Name: "sources"}).RunWithContext(ctx)
@@ -225,7 +237,7 @@ func (s *Sources) put(src *v1alpha1.Source) {
 	key := keyOf(src)
 	a := s.actors[key]
 	if a != nil && a.uid != src.UID {
-		a.end()
+		s.end(a)
 		a = nil
 	}
 	if a != nil {
@@ -243,19 +255,28 @@ func (s *Sources) drop(key types.NamespacedName) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if a := s.actors[key]; a != nil {
-		a.end()
-		delete(s.actors, key)
+		s.end(a)
 	}
 }
 
-// end ends an actor whose Source is gone.
-func (a *actor) end() {
+// end ends an actor whose Source is gone. The next one of that name begins when it has ended. s.mu is held.
+func (s *Sources) end(a *actor) {
+	delete(s.actors, a.key)
 	a.mu.Lock()
 	a.gone = true
 	a.mu.Unlock()
-	if a.stop != nil {
-		a.stop()
+	if a.stop == nil {
+		return // it has not begun
 	}
+	a.stop()
+	for key, done := range s.ending {
+		select {
+		case <-done:
+			delete(s.ending, key)
+		default:
+		}
+	}
+	s.ending[a.key] = a.done
 }
 
 // settle drops those that are not there any more. The first time it removes what git kept of those that went while nobody ran, and lets
@@ -266,8 +287,7 @@ func (s *Sources) settle(there map[types.NamespacedName]bool) {
 	var keep []string
 	for key, a := range s.actors {
 		if !there[key] {
-			a.end()
-			delete(s.actors, key)
+			s.end(a)
 			continue
 		}
 		keep = append(keep, cacheKey(a.current()))

@@ -443,10 +443,16 @@ func TestPartOfACommit(t *testing.T) {
 	first := r.commit(r.work, map[string]*string{"a.yaml": configMap("a", "1")})
 	r.must(r.Create(t.Context(), r.source("fleet")))
 	var failing atomic.Bool
+	wrote := make(chan struct{})
+	wroteB := sync.OnceFunc(func() { close(wrote) })
 	r.wrap = func(next http.RoundTripper) http.RoundTripper {
 		return roundTrip(func(req *http.Request) (*http.Response, error) {
 			if isWrite(req) && failing.Load() && strings.HasSuffix(req.URL.Path, "/z") {
+				<-wrote // both are on their way at once
 				return nil, fmt.Errorf("the line is cut")
+			}
+			if isWrite(req) && strings.HasSuffix(req.URL.Path, "/b") {
+				defer wroteB()
 			}
 			return next.RoundTrip(req)
 		})
@@ -553,11 +559,13 @@ func TestHook(t *testing.T) {
 	r.must(r.Create(t.Context(), src))
 	kept, _ := r.keep()
 	r.applied("fleet", first)
-	call := func(name, secret, body string) error {
+	said := ""
+	call := func(name, secret, body string) (err error) {
 		mac := hmac.New(sha256.New, []byte(secret))
 		mac.Write([]byte(body))
 		h := http.Header{webhook.SignatureHeader: {"sha256=" + hex.EncodeToString(mac.Sum(nil))}}
-		return kept.Hook(t.Context(), r.key(name), h, strings.NewReader(body))
+		said, err = kept.Hook(t.Context(), r.key(name), h, strings.NewReader(body))
+		return err
 	}
 	second := r.commit(r.work, map[string]*string{"a.yaml": configMap("a", "2")})
 	for what, err := range map[string]error{"forged": call("fleet", "guessed", `{"ref":"refs/heads/main"}`), "nobody": call("none", "shared", "")} {
@@ -565,13 +573,25 @@ func TestHook(t *testing.T) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
-	if err := call("fleet", "shared", `{"ref":"refs/heads/other"}`); err != nil || r.data("a") != "1" {
-		t.Errorf("another branch: %v", err)
+	if err := call("fleet", "shared", `{"ref":"refs/heads/other"}`); err != nil || r.data("a") != "1" || !strings.Contains(said, `about "refs/heads/other"`) {
+		t.Errorf("another branch: %v, %q", err, said)
+	}
+	if err := call("fleet", "shared", `{"ref":"refs/heads/main","repository":{"clone_url":"https://elsewhere.example/a.git"}}`); err != nil {
+		t.Error(err)
 	}
 	for range 3 {
 		r.must(call("fleet", "shared", `{"ref":"refs/heads/main"}`))
 	}
 	r.applied("fleet", second)
+	if !strings.Contains(said, "looks at its repository now") {
+		t.Errorf("%q", said)
+	}
+	var hook core.Secret // a new secret counts at once, and the one before as long as it is there
+	r.must(r.Get(t.Context(), r.key("hook"), &hook))
+	hook.Data = map[string][]byte{"token": []byte("fresh"), "token.previous": []byte("shared")}
+	r.must(r.Update(t.Context(), &hook))
+	r.eventually(func() string { return unless(call("fleet", "fresh", `{}`) == nil, "the new one is refused") })
+	r.must(call("fleet", "shared", `{}`))
 }
 
 // TestGone: what was applied stays when its source is deleted, and the copy of the repository goes.

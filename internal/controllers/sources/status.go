@@ -24,7 +24,7 @@ import (
 const (
 	// shownMax is how many faults and objects a status has: what a person reads.
 	shownMax = 20
-	// wordsMax bounds the words of a condition, bytes; the API has 32,768.
+	// wordsMax bounds the words of a condition or a fault, bytes; the API has 32,768.
 	wordsMax = 1024
 	// shortCommit is as many digits of a commit as people look at.
 	shortCommit = 8
@@ -32,29 +32,13 @@ const (
 	writeMax = 30 * time.Second
 )
 
-// The reasons of the condition Ready.
-const (
-	reasonApplied     = "Applied"         // what is committed is applied
-	reasonRefused     = "CommitRefused"   // the newest commit has mistakes, or nobody trusted has signed it
-	reasonNotAsked    = "NotReached"      // the repository cannot be read
-	reasonNotMade     = "NotApplied"      // the API has something against it, or does not answer
-	reasonRights      = "NotAllowed"      // the source has not the rights that it needs
-	reasonNotWell     = "NotWell"         // it is applied, and is not well
-	reasonProgressing = "Progressing"     // it is applied, and becomes well perhaps
-	reasonCycle       = "DependencyCycle" // sources wait for one another
-	reasonSuspended   = string(schedule.Suspended)
-)
-
-// conditionSuspended is True while a Source is suspended. It is absent otherwise.
-const conditionSuspended = "Suspended"
-
 // tell writes down how a look went. Nothing new is no write.
 func (l *look) tell(ctx context.Context, err error) error {
 	s := &l.source.Status
 	s.Faults, s.MoreFaults = faultsOf(err)
 	meta.RemoveStatusCondition(&s.Conditions, v1alpha1.ConditionReconciling)
 	meta.RemoveStatusCondition(&s.Conditions, v1alpha1.ConditionStalled)
-	meta.RemoveStatusCondition(&s.Conditions, conditionSuspended)
+	meta.RemoveStatusCondition(&s.Conditions, v1alpha1.ConditionSuspended)
 	if err == nil {
 		l.settle()
 		l.reportSettled(nil)
@@ -72,10 +56,15 @@ func (l *look) tell(ctx context.Context, err error) error {
 }
 
 func (l *look) condition(kind string, status metav1.ConditionStatus, why, words string) {
-	if len(words) > wordsMax {
-		words = strings.ToValidUTF8(words[:wordsMax-len("…")], "") + "…"
+	meta.SetStatusCondition(&l.source.Status.Conditions, metav1.Condition{Type: kind, Status: status, Reason: why, Message: shortened(words), ObservedGeneration: l.source.Generation})
+}
+
+// shortened is a text that a status has room for.
+func shortened(words string) string {
+	if len(words) <= wordsMax {
+		return words
 	}
-	meta.SetStatusCondition(&l.source.Status.Conditions, metav1.Condition{Type: kind, Status: status, Reason: why, Message: words, ObservedGeneration: l.source.Generation})
+	return strings.ToValidUTF8(words[:wordsMax-len("…")], "") + "…"
 }
 
 // result counts how a look went.
@@ -109,7 +98,7 @@ func (l *look) classify(err error) (why, words string) {
 			failed.Hint = l.rightsHint()
 		}
 		_, words = l.classified(err, words, stays)
-		return reasonRights, words
+		return v1alpha1.SourceNotAllowed, words
 	}
 	return l.classified(err, words, stays)
 }
@@ -120,23 +109,23 @@ func (l *look) classified(err error, words, stays string) (why, all string) {
 	var refused *failure.Refused
 	switch {
 	case errors.As(err, &faults):
-		return reasonRefused, faultWords(faults) + stays
+		return v1alpha1.SourceCommitRefused, faultWords(faults) + stays
 	case errors.As(err, &refused):
-		return reasonNotMade, faultWords(refused.Faults) + stays
+		return v1alpha1.SourceNotApplied, faultWords(refused.Faults) + stays
 	case errors.As(err, &failed):
 		if failed.Hint != "" {
 			words += "; " + failed.Hint
 		}
-		return reasonNotMade, words + stays
+		return v1alpha1.SourceNotApplied, words + stays
 	}
 	e := reason.Of(err)
 	if e.Hint != "" {
 		words += "; " + e.Hint
 	}
 	if e.Code == reason.SignatureRefused {
-		return reasonRefused, words + stays
+		return v1alpha1.SourceCommitRefused, words + stays
 	}
-	return reasonNotAsked, words + stays
+	return v1alpha1.SourceNotReached, words + stays
 }
 
 // faultWords is the first fault with its place, and how many there are.
@@ -146,8 +135,11 @@ func faultWords(faults []declare.Fault) string {
 	}
 	f := &faults[0]
 	words := f.Message
-	if f.File != "" {
+	switch {
+	case f.File != "" && f.Line > 0:
 		words = fmt.Sprintf("%s:%d: %s", f.File, f.Line, words)
+	case f.File != "":
+		words = f.File + ": " + words
 	}
 	if f.Hint != "" {
 		words += "; " + f.Hint
@@ -185,7 +177,7 @@ func faultsOf(err error) (shown []v1alpha1.SourceFault, more int32) {
 		if f.Hint != "" {
 			words += "; " + f.Hint
 		}
-		shown = append(shown, v1alpha1.SourceFault{File: f.File, Line: int32(f.Line), Column: int32(f.Column), Code: f.Code.String(), Message: words})
+		shown = append(shown, v1alpha1.SourceFault{File: f.File, Line: int32(f.Line), Column: int32(f.Column), Code: f.Code.String(), Message: shortened(words)})
 	}
 	return shown, int32(len(faults) - len(shown))
 }
@@ -257,13 +249,13 @@ func (a *actor) tellObstacle(ctx context.Context, src *v1alpha1.Source, d schedu
 	switch d.Obstacle {
 	case schedule.Suspended: // what was applied stays, and so does whether it is well
 		s := src.Spec.Suspend
-		l.condition(conditionSuspended, metav1.ConditionTrue, reasonSuspended, fmt.Sprintf("%s by %s: %s", d.Words, s.Owner, s.Reason))
+		l.condition(v1alpha1.ConditionSuspended, metav1.ConditionTrue, string(schedule.Suspended), fmt.Sprintf("%s by %s: %s", d.Words, s.Owner, s.Reason))
 	default:
 		why, words := string(d.Obstacle), d.Words
 		meta.RemoveStatusCondition(&l.source.Status.Conditions, v1alpha1.ConditionStalled)
-		meta.RemoveStatusCondition(&l.source.Status.Conditions, conditionSuspended)
+		meta.RemoveStatusCondition(&l.source.Status.Conditions, v1alpha1.ConditionSuspended)
 		if circle := a.of.circle(src); len(circle) > 0 {
-			why, words = reasonCycle, "sources wait for one another, and none will ever be applied: "+strings.Join(circle, " depends on ")
+			why, words = v1alpha1.SourceDependencyCycle, "sources wait for one another, and none will ever be applied: "+strings.Join(circle, " depends on ")
 			l.condition(v1alpha1.ConditionStalled, metav1.ConditionTrue, why, words)
 		}
 		meta.RemoveStatusCondition(&l.source.Status.Conditions, v1alpha1.ConditionReconciling)

@@ -1,7 +1,9 @@
 package forge
 
 import (
+	"cmp"
 	"context"
+	"crypto/tls"
 	"crypto/x509"
 	"encoding/json"
 	"errors"
@@ -50,7 +52,12 @@ func (c *Client) Post(ctx context.Context, t Target, s Status) error {
 		return err
 	}
 	doing := fmt.Sprintf("post status %s of commit %.12s to %s", s.State, t.Commit, request.URL.Host)
-	answer, err := c.http.Do(request)
+	client, done, err := c.trusting(t.Authorities)
+	if err != nil {
+		return err
+	}
+	defer done()
+	answer, err := client.Do(request)
 	if err != nil {
 		var inner *url.Error
 		if errors.As(err, &inner) {
@@ -58,7 +65,7 @@ func (c *Client) Post(ctx context.Context, t Target, s Status) error {
 		}
 		failure := &reason.Error{Code: reason.ForgeUnreachable, Doing: doing, Cause: err}
 		if unknown := (x509.UnknownAuthorityError{}); errors.As(err, &unknown) {
-			failure.Hint = "name the authority that has signed the certificate of the forge"
+			failure.Hint = "put the authority that has signed the certificate of the forge into the Secret, as ca.crt"
 		}
 		return failure
 	}
@@ -67,12 +74,48 @@ func (c *Client) Post(ctx context.Context, t Target, s Status) error {
 	if answer.StatusCode == http.StatusCreated || answer.StatusCode == http.StatusOK {
 		return nil
 	}
+	if t.Kind == GitLab && isAlready(answer.StatusCode, body, s.State.in(t.Kind)) {
+		return nil
+	}
 	failure := &reason.Error{Code: reason.ForgeRefused, Doing: doing, Cause: errors.New(answer.Status), Hint: hint(answer.StatusCode),
 		Evidence: strings.ReplaceAll(words(body), string(t.Token), "…")}
 	if later, after := again(answer); later {
 		failure.Code, failure.After, failure.Hint = reason.ForgeUnreachable, after, ""
 	}
 	return failure
+}
+
+// trusting is the client with authorities beside those of the machine. Posts are rare: such a client is made for one of them, and done
+// closes its connections.
+func (c *Client) trusting(authorities []byte) (client *http.Client, done func(), err error) {
+	if len(authorities) == 0 {
+		return &c.http, func() {}, nil
+	}
+	base, ok := cmp.Or(c.http.Transport, http.DefaultTransport).(*http.Transport)
+	if !ok {
+		return &c.http, func() {}, nil // whoever brings another way to the forge has said whom it trusts
+	}
+	pool, err := x509.SystemCertPool()
+	if err != nil {
+		pool = x509.NewCertPool()
+	}
+	if !pool.AppendCertsFromPEM(authorities) {
+		return nil, nil, &reason.Error{Code: reason.InvalidValue, Doing: "post a commit status", Cause: errors.New("ca.crt holds no certificate in PEM")}
+	}
+	transport := base.Clone()
+	if transport.TLSClientConfig == nil {
+		transport.TLSClientConfig = &tls.Config{}
+	}
+	transport.TLSClientConfig.RootCAs = pool
+	own := c.http
+	own.Transport = transport
+	return &own, transport.CloseIdleConnections, nil
+}
+
+// isAlready reports whether GitLab refuses a state because the commit has it: Cannot transition status via :enqueue from :pending.
+func isAlready(status int, body []byte, state State) bool {
+	said := words(body)
+	return status == http.StatusBadRequest && strings.HasPrefix(said, "Cannot transition status via ") && strings.Contains(said+" ", " from :"+string(state)+" ")
 }
 
 func hint(status int) string {
@@ -87,7 +130,7 @@ func hint(status int) string {
 	return ""
 }
 
-// words is the message of an answer, which both kinds of forge give as JSON.
+// words is the message of an answer, which every kind of forge gives as JSON.
 func words(body []byte) string {
 	var said struct{ Message string }
 	if json.Unmarshal(body, &said) == nil && said.Message != "" {

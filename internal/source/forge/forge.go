@@ -3,8 +3,10 @@
 //
 // GitHub and Gitea (with Forgejo) take the same message at the same place below their API: POST
 // repos/OWNER/NAME/statuses/COMMIT with state, description, context and target_url. They differ in how a token is presented.
-// A status with the same context replaces the one before, so that posting one again does no harm; whether and when to try
-// again is for the caller to say (ForgeUnreachable carries what the forge asks for, ForgeRefused will not get better).
+// GitLab takes it at projects/OWNER%2FNAME/statuses/COMMIT, where OWNER may be groups in groups, and has its own word for a failure.
+// A status with the same context replaces the one before, so that posting one again does no harm: GitLab alone refuses it, and
+// that refusal is none. Whether and when to try again is for the caller to say (ForgeUnreachable carries what the forge asks for,
+// ForgeRefused will not get better).
 //
 // The token goes into one header of one request to the host that the Source names: redirects are not followed, and no error
 // holds it. The package owns no goroutine.
@@ -30,13 +32,14 @@ type Kind string
 // The kinds.
 const (
 	GitHub Kind = "github"
+	GitLab Kind = "gitlab"
 	Gitea  Kind = "gitea"
 )
 
 // State is what became of a commit.
 type State string
 
-// The states that both kinds of forge know.
+// The states, as GitHub and Gitea name them.
 const (
 	Pending State = "pending"
 	Success State = "success"
@@ -55,15 +58,26 @@ type Status struct {
 	TargetURL string
 }
 
+// in is the state as a kind of forge names it. GitLab calls what went wrong failed, by whatever it did.
+func (s State) in(k Kind) State {
+	if k == GitLab && (s == Failure || s == Error) {
+		return "failed"
+	}
+	return s
+}
+
 // Target is a commit at a forge.
 type Target struct {
 	Kind Kind
-	// API is the root of the API: https://api.github.com, https://HOST/api/v3 or https://HOST/api/v1.
-	API    string
+	// API is the root of the API: https://api.github.com, https://HOST/api/v3, https://HOST/api/v4 (GitLab) or https://HOST/api/v1 (Gitea).
+	API string
+	// Owner is who the repository is of; at GitLab it may be a group in a group: a/b.
 	Owner  string
 	Name   string // of the repository, without .git
 	Commit string // full, in hexadecimal
 	Token  Token
+	// Authorities are certificates in PEM that are trusted beside the machine's own. Default none.
+	Authorities []byte
 }
 
 // Token is a secret that is never shown.
@@ -81,7 +95,7 @@ func (Token) MarshalText() ([]byte, error) { return []byte("…"), nil }
 // descriptionRunesMax is what GitHub takes.
 const descriptionRunesMax = 140
 
-// message is the body that both kinds take.
+// message is the body that all kinds take.
 type message struct {
 	State       State  `json:"state"`
 	TargetURL   string `json:"target_url,omitempty"`
@@ -99,7 +113,7 @@ func NewRequest(ctx context.Context, t Target, s Status) (*http.Request, error) 
 	if err := s.check(); err != nil {
 		return nil, invalid(err)
 	}
-	body, err := json.Marshal(message{s.State, s.TargetURL, cut(s.Description), s.Context})
+	body, err := json.Marshal(message{s.State.in(t.Kind), s.TargetURL, cut(s.Description), s.Context})
 	if err != nil {
 		return nil, invalid(err)
 	}
@@ -114,6 +128,9 @@ func NewRequest(ctx context.Context, t Target, s Status) (*http.Request, error) 
 		request.Header.Set("Accept", "application/vnd.github+json")
 		request.Header.Set("X-GitHub-Api-Version", "2022-11-28") // the version that the message above is of
 		request.Header.Set("Authorization", "Bearer "+string(t.Token))
+	case GitLab:
+		request.Header.Set("Accept", "application/json")
+		request.Header.Set("PRIVATE-TOKEN", string(t.Token))
 	case Gitea:
 		request.Header.Set("Accept", "application/json")
 		request.Header.Set("Authorization", "token "+string(t.Token))
@@ -123,8 +140,8 @@ func NewRequest(ctx context.Context, t Target, s Status) (*http.Request, error) 
 
 // address checks a target, none of whose parts may change what the others mean.
 func (t Target) address() (string, error) {
-	if t.Kind != GitHub && t.Kind != Gitea {
-		return "", fmt.Errorf("the kind of forge is %q, and not github or gitea", t.Kind)
+	if t.Kind != GitHub && t.Kind != GitLab && t.Kind != Gitea {
+		return "", fmt.Errorf("the kind of forge is %q, and not github, gitlab or gitea", t.Kind)
 	}
 	u, err := url.Parse(t.API)
 	local := err == nil && (u.Hostname() == "127.0.0.1" || u.Hostname() == "::1" || u.Hostname() == "localhost")
@@ -138,12 +155,23 @@ func (t Target) address() (string, error) {
 	case t.Token == "" || strings.ContainsFunc(string(t.Token), func(r rune) bool { return r <= 0x20 || r >= 0x7f }):
 		return "", errors.New("the token is empty, or has spaces or characters that no header takes")
 	}
-	for what, name := range map[string]string{"owner": t.Owner, "name": t.Name} {
-		if name == "" || name == "." || name == ".." || strings.ContainsAny(name, "/\\?#%") || strings.ContainsFunc(name, func(r rune) bool { return r <= 0x20 || r == 0x7f }) {
-			return "", fmt.Errorf("%q is no %s of a repository", name, what)
+	owners := []string{t.Owner}
+	if t.Kind == GitLab {
+		owners = strings.Split(t.Owner, "/")
+	}
+	for _, name := range append(owners, t.Name) {
+		if !isName(name) {
+			return "", fmt.Errorf("%q is no owner or name of a repository", name)
 		}
 	}
+	if t.Kind == GitLab { // one segment, whose slashes are no separators
+		return u.JoinPath("projects", url.PathEscape(t.Owner+"/"+t.Name), "statuses", t.Commit).String(), nil
+	}
 	return u.JoinPath("repos", t.Owner, t.Name, "statuses", t.Commit).String(), nil
+}
+
+func isName(s string) bool {
+	return s != "" && s != "." && s != ".." && !strings.ContainsAny(s, "/\\?#%") && !strings.ContainsFunc(s, func(r rune) bool { return r <= 0x20 || r == 0x7f })
 }
 
 func (s Status) check() error {
@@ -175,8 +203,9 @@ func invalid(cause error) error {
 }
 
 // Repository splits the URL of a repository, https://HOST/OWNER/NAME.git, ssh://… or user@HOST:OWNER/NAME.git, into what a
-// Target needs. Of a forge below a path, or with groups in groups, the last two names count.
-func Repository(cloneURL string) (owner, name string, err error) {
+// Target of a kind needs. Where the forge is below a path, the last two names count; at GitLab all do, because groups stand in groups: one
+// below a path cannot be told from one in a group.
+func Repository(kind Kind, cloneURL string) (owner, name string, err error) {
 	path := ""
 	if u, err := url.Parse(cloneURL); err == nil && u.Host != "" {
 		path = u.Path
@@ -184,8 +213,12 @@ func Repository(cloneURL string) (owner, name string, err error) {
 		path = after
 	}
 	names := strings.Split(strings.TrimSuffix(strings.Trim(path, "/"), ".git"), "/")
-	if len(names) < 2 || names[len(names)-1] == "" || names[len(names)-2] == "" {
+	last := len(names) - 1
+	if last < 1 || names[last] == "" || names[last-1] == "" {
 		return "", "", &reason.Error{Code: reason.InvalidValue, Doing: "find owner and name of a repository", Cause: errors.New("its URL does not end in OWNER/NAME")}
 	}
-	return names[len(names)-2], names[len(names)-1], nil
+	if kind == GitLab {
+		return strings.Join(names[:last], "/"), names[last], nil
+	}
+	return names[last-1], names[last], nil
 }

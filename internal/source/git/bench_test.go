@@ -83,7 +83,7 @@ func BenchmarkRead(b *testing.B) {
 	}
 	b.Run("list", func(b *testing.B) {
 		for b.Loop() {
-			if err := r.Tree(b.Context(), id, nil, func(*Tree) error { return nil }); err != nil {
+			if err := r.Tree(b.Context(), Commit{ID: id}, nil, func(*Tree) error { return nil }); err != nil {
 				b.Fatal(err)
 			}
 		}

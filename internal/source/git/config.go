@@ -47,6 +47,9 @@ func configuration(t *target, filter string) string {
 	}
 	section("protocol "+configValue(string(t.protocol)), "allow", "always")
 	remote := []string{"url", t.url, "tagOpt", "--no-tags"}
+	if t.reader.command != "" {
+		remote = append(remote, "uploadpack", t.reader.command)
+	}
 	if filter != "" {
 		remote = append(remote, "promisor", "true", "partialCloneFilter", filter)
 	}

@@ -91,7 +91,7 @@ func TestDamagedCache(t *testing.T) {
 			t.Fatalf("%s: %v", tt.name, err)
 		}
 		// A reader may find the damage first; then the next fetch knows.
-		_ = r.Tree(t.Context(), one, nil, func(tree *Tree) error {
+		_ = r.Tree(t.Context(), Commit{ID: one}, nil, func(tree *Tree) error {
 			_, err := tree.ReadFile("a")
 			return err
 		})

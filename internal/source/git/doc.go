@@ -12,14 +12,19 @@
 //     anonymous file in memory (memfd) that it inherits. HTTP credentials are in that file, bound to scheme, host and port.
 //     ssh asks an agent of ours, over a socket in a private directory; the key stays in the memory of this process. ssh knows
 //     the host keys that it is given and no others, and reads no configuration.
-//   - Nothing is checked out. Hooks, filters, attributes, submodules, replacements, alternates of the remote and lazy
-//     fetching are off. What comes is checked by git (fsck) before it is kept, and content is checked against its id again
+//   - Nothing is checked out. Hooks, filters, attributes, git's own submodule commands, replacements and lazy fetching are
+//     off. What comes is checked by git (fsck) before it is kept, and content is checked against its id again
 //     when it is read.
 //   - Each command has limits on processor time, memory and file size that are set before git starts, a deadline, a process
 //     group that is killed as a whole, and a bound on what it may print.
 //   - What git says on its way out is freed of anything secret before it becomes part of an error.
 //
-// A repository below Options.LocalDirs (file://) is trusted as far as its own configuration goes: git reads it.
+// A repository below Options.LocalDirs (file://) has links, alternates and a configuration that git reads. It is read with the rights of
+// whom it belongs to where that is not the server's user, or others write there; a server that is not root cannot do that, and refuses
+// the links and alternates that it sees.
+//
+// Submodules, where they are asked for, are more commits in the same cache, each fetched as the first one is, from the same server and
+// with the same credentials; their files are grafted into the list of files. What .gitmodules says besides path and url has no part.
 //
 // Algorithm of Repository.Fetch:
 //
@@ -29,6 +34,7 @@
 //	only below paths?                   -> one more fetch, of the files there that are missing
 //	still odd, and not the remote's doing? -> throw the cache away, once more from the beginning
 //	name the commit complete
+//	submodules asked for?               -> for each below the paths, by its commit: the same; then theirs, breadth first
 //
 // Goroutines: those of a command (os/exec copies its output) end with the command; those of the ssh agent end before the
 // call that started it returns. Nothing runs between calls.

@@ -156,6 +156,12 @@ func (g *Git) failure(ctx context.Context, c command, err error, said string) er
 	}
 	s := c.diagnose(said)
 	e.Code, e.Hint, e.Cause = s.code, hintOf(s), errors.New(summary(said, err))
+	if c.target != nil && c.target.reader.command != "" && s.code == reason.RepositoryUnknown {
+		e.Hint = "it is read with the rights of whom it belongs to: may that user open every directory on the way to it?"
+	}
+	if c.target != nil && c.target.reader.foreign {
+		e.Cause, e.Evidence = errors.New("git does not read it; what it says is not shown, because others than the server write there and it may quote any file"), ""
+	}
 	if s.text == endedSilently {
 		e.Cause = fmt.Errorf("what comes has more than %d bytes, or needs more than %d bytes of memory", g.limits.PackBytes, g.limits.MemoryBytes)
 	}

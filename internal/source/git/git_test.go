@@ -97,7 +97,7 @@ func TestPaths(t *testing.T) {
 			if got := files(t, r, id, "apps", "-z"); !maps.Equal(got, want) {
 				t.Errorf("files are %v", got)
 			}
-			err := r.Tree(t.Context(), id, nil, func(tree *Tree) error {
+			err := r.Tree(t.Context(), Commit{ID: id}, nil, func(tree *Tree) error {
 				_, err := tree.ReadFile("other/d.yaml")
 				if filters == "true" && !reason.Is(err, reason.RepositoryLimit) || filters == "false" && err != nil {
 					t.Errorf("a file outside of the paths: %v", err)
@@ -251,7 +251,7 @@ func TestView(t *testing.T) {
 	if _, err := r.Fetch(t.Context(), o.remote(), Ref{ID: id}, nil); err != nil {
 		t.Fatal(err)
 	}
-	err := r.Tree(t.Context(), id, nil, func(tree *Tree) error {
+	err := r.Tree(t.Context(), Commit{ID: id}, nil, func(tree *Tree) error {
 		for _, name := range []string{"over/link", "over/dir/a.yaml", "base/a.yaml"} {
 			if content, err := fs.ReadFile(tree, name); err != nil || string(content) != "a" {
 				t.Errorf("%s: %q, %v", name, content, err)
@@ -275,7 +275,7 @@ func TestView(t *testing.T) {
 		t.Fatal(err)
 	}
 	// fstest compares Stat with what ReadDir says, which differs for symlinks; so it sees a tree without.
-	err = r.Tree(t.Context(), id, []string{"base", "run.sh"}, func(tree *Tree) error { return fstest.TestFS(tree, "base/a.yaml", "run.sh") })
+	err = r.Tree(t.Context(), Commit{ID: id}, []string{"base", "run.sh"}, func(tree *Tree) error { return fstest.TestFS(tree, "base/a.yaml", "run.sh") })
 	if err != nil {
 		t.Error(err)
 	}

@@ -57,7 +57,7 @@ func TestHostileTrees(t *testing.T) {
 			t.Errorf("%s: %v", tt.name, err)
 			continue
 		}
-		err = r.Tree(t.Context(), id, nil, func(tree *Tree) error {
+		err = r.Tree(t.Context(), Commit{ID: id}, nil, func(tree *Tree) error {
 			if (len(tree.Refused()) == 1) != tt.refused || (len(tree.Files()) == 0) != tt.refused {
 				t.Errorf("%s: files %v, refused %v", tt.name, tree.Files(), tree.Refused())
 			}
@@ -87,7 +87,7 @@ func TestSymlinks(t *testing.T) {
 	if _, err := r.Fetch(t.Context(), o.remote(), Ref{ID: id}, nil); err != nil {
 		t.Fatal(err)
 	}
-	err := r.Tree(t.Context(), id, nil, func(tree *Tree) error {
+	err := r.Tree(t.Context(), Commit{ID: id}, nil, func(tree *Tree) error {
 		for _, name := range []string{"dir/back", "winding", "dir/up/good", "dir/up/dir/file"} {
 			if content, err := tree.ReadFile(name); err != nil || string(content) != "inside" {
 				t.Errorf("%s: %q, %v", name, content, err)
@@ -124,7 +124,7 @@ func TestLimits(t *testing.T) {
 	if _, err := r.Fetch(t.Context(), o.remote(), Ref{ID: huge}, nil); err != nil {
 		t.Fatal(err)
 	}
-	err := r.Tree(t.Context(), huge, nil, func(tree *Tree) error {
+	err := r.Tree(t.Context(), Commit{ID: huge}, nil, func(tree *Tree) error {
 		if info, err := tree.Stat("huge"); err != nil || info.Size() != -1 {
 			t.Errorf("the huge file: %+v, %v", info, err)
 		}
@@ -166,7 +166,7 @@ func TestLimits(t *testing.T) {
 	if _, err := r.Fetch(t.Context(), o.remote(), Ref{ID: many}, nil); err != nil {
 		t.Fatal(err)
 	}
-	if err := r.Tree(t.Context(), many, nil, func(*Tree) error { return nil }); !reason.Is(err, reason.RepositoryLimit) {
+	if err := r.Tree(t.Context(), Commit{ID: many}, nil, func(*Tree) error { return nil }); !reason.Is(err, reason.RepositoryLimit) {
 		t.Errorf("400 files: %v", err)
 	}
 	few := o.commitTree("few", o.tree(entries[:5]...))
@@ -174,7 +174,7 @@ func TestLimits(t *testing.T) {
 		t.Fatal(err)
 	}
 	read := 0
-	err = r.Tree(t.Context(), few, nil, func(tree *Tree) error {
+	err = r.Tree(t.Context(), Commit{ID: few}, nil, func(tree *Tree) error {
 		for _, f := range tree.Files() {
 			if _, err := tree.ReadFile(f.Name); err != nil {
 				return err
@@ -218,7 +218,7 @@ func TestDeepTree(t *testing.T) {
 	if _, err := r.Fetch(t.Context(), o.remote(), Ref{ID: id}, nil); err != nil {
 		t.Fatal(err)
 	}
-	err := r.Tree(t.Context(), id, nil, func(tree *Tree) error {
+	err := r.Tree(t.Context(), Commit{ID: id}, nil, func(tree *Tree) error {
 		if len(tree.Refused()) != 1 || len(tree.Files()) != 0 || len(tree.Refused()[0].Name) > 300 {
 			t.Errorf("files %v, refused %d", tree.Files(), len(tree.Refused()))
 		}

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/http/cgi"
 	"net/http/httptest"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -305,5 +306,49 @@ func TestCancelled(t *testing.T) {
 	}
 	if left := processesWith("GIT_CONFIG_GLOBAL="+configPath, g.dir); len(left) > 0 {
 		t.Errorf("processes are left: %v", left)
+	}
+}
+
+// Credentials that lie on this machine for others go nowhere.
+func TestCredentialsOfTheMachine(t *testing.T) {
+	var sent atomic.Value
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		sent.Store(r.Header.Get("Authorization") + r.Header.Get("Cookie"))
+		w.Header().Set("WWW-Authenticate", `Basic realm="git"`)
+		http.Error(w, "who are you", http.StatusUnauthorized)
+	}))
+	defer s.Close()
+	home := t.TempDir()
+	host := strings.TrimPrefix(s.URL, "http://")
+	write(t, filepath.Join(home, ".netrc"), "default login user password "+secret+"\n")
+	write(t, filepath.Join(home, ".git-credentials"), "http://user:"+url.QueryEscape(secret)+"@"+host+"\n")
+	write(t, filepath.Join(home, ".gitconfig"), "[credential]\n\thelper = store\n[http]\n\textraHeader = Cookie: "+secret+"\n")
+	write(t, filepath.Join(home, "askpass"), "#!/bin/sh\necho '"+secret+"'\n")
+	must(t, os.Chmod(filepath.Join(home, "askpass"), 0o755))
+	for name, value := range map[string]string{"HOME": home, "XDG_CONFIG_HOME": home, "GIT_ASKPASS": filepath.Join(home, "askpass"), "SSH_ASKPASS": filepath.Join(home, "askpass"), "GIT_CONFIG_PARAMETERS": "'credential.helper=store'", "http_proxy": "http://127.0.0.1:1"} {
+		t.Setenv(name, value)
+	}
+	_, err := newGit(t, Limits{}).List(t.Context(), Remote{URL: s.URL + "/x", PlainHTTP: true}, Everything)
+	if got, ok := sent.Load().(string); !ok || got != "" || !reason.Is(err, reason.RepositoryAuth) {
+		t.Errorf("sent %q: %v", got, err)
+	}
+}
+
+// A server that never ends its list of refs ends with a limit, of memory or of their number.
+func TestEndlessList(t *testing.T) {
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/x-git-upload-pack-advertisement")
+		fmt.Fprint(w, "001e# service=git-upload-pack\n0000")
+		for i := 0; r.Context().Err() == nil; i++ {
+			line := fmt.Sprintf("%040x refs/pull/%0*d/head\n", i, 4000, i) // no branch and no tag: git keeps it all the same
+			if _, err := fmt.Fprintf(w, "%04x%s", len(line)+4, line); err != nil {
+				return
+			}
+		}
+	}))
+	defer s.Close()
+	_, err := newGit(t, Limits{MemoryBytes: 256 << 20}).List(t.Context(), Remote{URL: s.URL + "/x", PlainHTTP: true}, Everything)
+	if !reason.Is(err, reason.RepositoryLimit) {
+		t.Errorf("%v: %s", err, reason.Of(err).Evidence)
 	}
 }

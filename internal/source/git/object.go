@@ -29,6 +29,8 @@ type Commit struct {
 	Subject           string // the first line of the message, shortened
 	Raw               []byte // the object as it is hashed and signed
 	Tag               *Tag   // the annotated tag that led here, or nil
+
+	modules []module // its submodules and theirs, where they were asked for
 }
 
 // Tag is an annotated tag.

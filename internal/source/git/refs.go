@@ -45,6 +45,9 @@ const (
 	Everything Scope = 0
 )
 
+// listMemoryMax bounds git while it lists: it keeps what a server says until the end, and a million refs take a quarter of it.
+const listMemoryMax = 1 << 30
+
 // List asks a remote for its refs: one run of ls-remote, and no write. HEAD comes only with Everything. The order is the
 // server's. Names that are not valid UTF-8, or have control characters, are left out.
 func (g *Git) List(ctx context.Context, r Remote, scope Scope) ([]Ref, error) {
@@ -60,7 +63,8 @@ func (g *Git) List(ctx context.Context, r Remote, scope Scope) ([]Ref, error) {
 		args = append(args, "--tags")
 	}
 	list := &refList{max: g.limits.Refs}
-	err = g.run(ctx, command{doing: "list the refs of " + quote(r.URL), target: t, args: append(args, remoteName), stdout: &records{separator: '\n', each: list.line}})
+	err = g.run(ctx, command{doing: "list the refs of " + quote(r.URL), target: t, args: append(args, remoteName), memoryBytes: min(g.limits.MemoryBytes, listMemoryMax),
+		stdout: &records{separator: '\n', each: list.line}})
 	if err != nil {
 		return nil, err
 	}

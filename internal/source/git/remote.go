@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"log/slog"
 	"net/url"
-	"path/filepath"
 	"strings"
+	"unicode/utf8"
 
 	"tako.dev/tako/internal/reason"
 )
@@ -19,6 +19,8 @@ type Remote struct {
 	Auth Auth
 	// PlainHTTP allows http, over which no credentials are sent.
 	PlainHTTP bool
+	// Submodules has Fetch follow them. Those that are elsewhere than the repository itself are refused.
+	Submodules bool
 }
 
 // Auth is what opens a repository. Only what fits the URL's protocol may be given. It prints as nothing.
@@ -91,6 +93,7 @@ type target struct {
 	url      string // as git gets it
 	origin   string // scheme://host[:port]/ of https and http, to which credentials are bound
 	auth     Auth
+	reader   localReader // of file
 }
 
 // urlMax bounds an address: browsers and servers take 2,000 and more, no repository needs as much.
@@ -98,7 +101,7 @@ const urlMax = 2048
 
 // target checks a remote. Errors never show the address where it may hold a password.
 func (g *Git) target(r Remote) (*target, error) {
-	if len(r.URL) > urlMax || strings.ContainsFunc(r.URL, func(c rune) bool { return c <= ' ' || c == 0x7f || c == '\\' }) {
+	if len(r.URL) > urlMax || !utf8.ValidString(r.URL) || strings.ContainsFunc(r.URL, func(c rune) bool { return c <= ' ' || c == 0x7f || c == '\\' }) {
 		return nil, addressError("repository address", "it is too long, or has spaces or control characters", "write it as the forge shows it")
 	}
 	if !strings.Contains(r.URL, "://") {
@@ -176,25 +179,6 @@ func sshTarget(r Remote) (*target, error) {
 		return nil, addressError(quote(r.URL), "username, password, token and CA do not fit ssh", "give an identity (a private key); the user belongs into the address")
 	}
 	return &target{protocol: overSSH, url: r.URL, auth: a}, nil
-}
-
-func (g *Git) fileTarget(r Remote, u *url.URL) (*target, error) {
-	if len(r.Auth.secrets()) > 0 || len(r.Auth.Identity) > 0 {
-		return nil, addressError(quote(r.URL), "credentials do not fit file", "take them away")
-	}
-	if len(g.local) == 0 || u.Host != "" || !filepath.IsAbs(u.Path) {
-		return nil, addressError(quote(r.URL), "file is not allowed here", "the server must be told which directories may be read, or use https or ssh")
-	}
-	path, err := filepath.EvalSymlinks(u.Path)
-	if err != nil {
-		return nil, &reason.Error{Code: reason.RepositoryUnknown, Doing: "open repository " + quote(r.URL), Cause: fmt.Errorf("no such directory")}
-	}
-	for _, d := range g.local {
-		if path == d || strings.HasPrefix(path, strings.TrimSuffix(d, "/")+"/") {
-			return &target{protocol: overFile, url: "file://" + path}, nil
-		}
-	}
-	return nil, addressError(quote(r.URL), "it is in none of the directories that may be read", "move it there, or have the directory allowed")
 }
 
 func addressError(what, why, hint string) error {

@@ -21,10 +21,15 @@ type origin struct {
 
 func newOrigin(t testing.TB, args ...string) *origin {
 	t.Helper()
+	return newOriginAt(t, filepath.Join(t.TempDir(), "repo.git"), args...)
+}
+
+func newOriginAt(t testing.TB, dir string, args ...string) *origin {
+	t.Helper()
 	if _, err := exec.LookPath("git"); err != nil {
 		t.Skip("needs git")
 	}
-	o := &origin{t: t, dir: filepath.Join(t.TempDir(), "repo.git")}
+	o := &origin{t: t, dir: dir}
 	o.gitIn("", nil, append(append([]string{"init", "-q", "-b", "main"}, args...), o.dir)...)
 	for _, c := range []string{"uploadpack.allowFilter", "uploadpack.allowAnySHA1InWant"} {
 		o.git("config", c, "true")
@@ -153,7 +158,7 @@ func find(t testing.TB, refs []Ref, name string) Ref {
 func files(t testing.TB, r *Repository, id ID, paths ...string) map[string]string {
 	t.Helper()
 	got := map[string]string{}
-	err := r.Tree(t.Context(), id, paths, func(tree *Tree) error {
+	err := r.Tree(t.Context(), Commit{ID: id}, paths, func(tree *Tree) error {
 		for _, f := range tree.Files() {
 			content, err := tree.ReadFile(f.Name)
 			if err != nil {

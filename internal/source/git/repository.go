@@ -44,6 +44,9 @@ const (
 // or only an ID, or only a Name. Paths are relative to the root of the repository; none means everything. Files of more
 // than Limits.FileBytes are not fetched where the server can leave them out.
 //
+// With Remote.Submodules, what they hold below the paths comes as well, as far as it is where the repository is. What of them
+// does not come because of what the repository or they say, is refused in the Tree; what cannot be reached is an error.
+//
 // What is here already, for the same paths, costs no network. A server that gives no commits by id is asked for the name:
 // then the commit may be a later one than ref.ID. A cache that is damaged is thrown away and filled again within the call.
 func (r *Repository) Fetch(ctx context.Context, remote Remote, ref Ref, paths []string) (Commit, error) {
@@ -51,7 +54,7 @@ func (r *Repository) Fetch(ctx context.Context, remote Remote, ref Ref, paths []
 	if err != nil {
 		return Commit{}, err
 	}
-	w, err := r.wanted(ref, paths)
+	w, err := r.wanted(ref, paths, remote.Submodules)
 	if err != nil {
 		return Commit{}, err
 	}
@@ -59,14 +62,18 @@ func (r *Repository) Fetch(ctx context.Context, remote Remote, ref Ref, paths []
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	fresh := r.doubt.Load() || !isDirectory(r.dir)
-	if !fresh && w.id != "" {
-		if c, err := r.git.read(ctx, r.dir, w.doneRef(w.id)); err == nil && c.ID != "" {
+	if !fresh && !w.modules {
+		if c, ok := r.git.known(ctx, r.dir, w); ok {
 			return c, w.check(c)
 		}
 	}
-	if !fresh && packs(r.dir) < r.git.limits.Packs {
+	most := r.git.limits.Packs
+	if w.modules {
+		most += 2 * modulesMax // each has two, and not each commit changes one
+	}
+	if !fresh && packs(r.dir) < most {
 		removeLeftovers(r.dir)
-		c, err := r.git.transfer(ctx, r.dir, t, w)
+		c, err := r.git.bring(ctx, r.dir, t, w)
 		if !reason.Is(err, reason.RepositoryCopy) {
 			return c, err
 		}
@@ -112,7 +119,7 @@ func (r *Repository) fill(ctx context.Context, dir string, t *target, w want) (C
 	if err != nil {
 		return Commit{}, err
 	}
-	return r.git.transfer(ctx, dir, t, w)
+	return r.git.bring(ctx, dir, t, w)
 }
 
 // Remove removes the cache. A later Fetch fills it again.
@@ -151,17 +158,32 @@ func packs(dir string) int {
 	return len(found)
 }
 
+// packBytes is the size of the packs of a cache.
+func packBytes(dir string) int64 {
+	found, _ := filepath.Glob(filepath.Join(dir, "objects", "pack", "*.pack")) // the one error is a malformed pattern
+	sum := int64(0)
+	for _, name := range found {
+		if info, err := os.Stat(name); err == nil {
+			sum += info.Size()
+		}
+	}
+	return sum
+}
+
 // want is what a fetch is to bring.
 type want struct {
 	doing string
 	id    ID     // may be empty when name is given
 	name  string // may be empty when id is given
 	paths []string
-	key   string // of paths and limits: what "complete" means
+	key   string // of what follows and the paths: what "complete" means
 	large string // the filter of files that are too large
+
+	modules bool  // submodules are followed: what says where they are is needed
+	sizeMax int64 // what the cache's packs may have together once all is there
 }
 
-func (r *Repository) wanted(ref Ref, paths []string) (want, error) {
+func (r *Repository) wanted(ref Ref, paths []string, modules bool) (want, error) {
 	cleaned, err := cleanPaths(paths)
 	if err != nil {
 		return want{}, err
@@ -175,9 +197,15 @@ func (r *Repository) wanted(ref Ref, paths []string) (want, error) {
 	if ref.Name != "" && ref.Name != "HEAD" && !validRef(ref.Name) {
 		return want{}, refuse("it is no name of a branch or tag")
 	}
-	limit := fmt.Sprintf("blob:limit=%d", r.git.limits.FileBytes+1)
-	sum := sha256.Sum256([]byte(limit + "\x00" + strings.Join(cleaned, "\x00")))
-	return want{id: ref.ID, name: ref.Name, paths: cleaned, key: hex.EncodeToString(sum[:8]), large: limit}, nil
+	w := want{id: ref.ID, name: ref.Name, large: fmt.Sprintf("blob:limit=%d", r.git.limits.FileBytes+1), modules: modules}
+	return w.below(cleaned), nil
+}
+
+// below returns the same of other paths, which are clean.
+func (w want) below(paths []string) want {
+	sum := sha256.Sum256(fmt.Appendf(nil, "%s\x00%t\x00%s", w.large, w.modules, strings.Join(paths, "\x00")))
+	w.paths, w.key = paths, hex.EncodeToString(sum[:8])
+	return w
 }
 
 // validRef follows git-check-ref-format(1), and is what keeps a name from being read as part of a refspec.
@@ -228,6 +256,36 @@ func (w want) check(c Commit) error {
 	return &reason.Error{Code: reason.RepositoryContent, Doing: w.doing, Cause: fmt.Errorf("the tag says that its name is %s", quote(c.Tag.Name)), Hint: "make the tag again under its own name"}
 }
 
+// known returns the commit that is wanted where it is complete.
+func (g *Git) known(ctx context.Context, dir string, w want) (Commit, bool) {
+	if w.id == "" || !isDirectory(dir) {
+		return Commit{}, false
+	}
+	c, err := g.read(ctx, dir, w.doneRef(w.id))
+	return c, err == nil && c.ID != ""
+}
+
+// bring brings what is wanted, and the submodules, into a cache, as far as it is not there.
+func (g *Git) bring(ctx context.Context, dir string, t *target, w want) (Commit, error) {
+	w.sizeMax = packBytes(dir) + g.limits.PackBytes
+	c, ok := g.known(ctx, dir, w)
+	if err := w.check(c); ok && err != nil {
+		return Commit{}, err
+	}
+	if !ok {
+		var err error
+		if c, err = g.transfer(ctx, dir, t, w); err != nil {
+			return Commit{}, err
+		}
+	}
+	if !w.modules {
+		return c, nil
+	}
+	var err error
+	c.modules, err = g.follow(ctx, dir, t, w, c.ID)
+	return c, err
+}
+
 // transfer brings what is wanted into a cache and names it complete.
 func (g *Git) transfer(ctx context.Context, dir string, t *target, w want) (Commit, error) {
 	filter := w.large
@@ -260,7 +318,7 @@ func (g *Git) transfer(ctx context.Context, dir string, t *target, w want) (Comm
 // fetchRef fetches the commit by its id, or by its name where the server does not give it by id.
 func (g *Git) fetchRef(ctx context.Context, dir string, t *target, w want, filter string) error {
 	fetch := func(what string) error {
-		return g.run(ctx, command{doing: w.doing, target: t, gitDir: dir, filter: filter,
+		return g.fetch(ctx, w, command{target: t, gitDir: dir, filter: filter,
 			args: append(fetchArgs(), "--depth=1", "--update-shallow", "--force", remoteName, "+"+what+":"+incomingRef)})
 	}
 	if w.id == "" {
@@ -273,6 +331,15 @@ func (g *Git) fetchRef(ctx context.Context, dir string, t *target, w want, filte
 	return err
 }
 
+// fetch runs a command that writes a pack, as large as there is room for.
+func (g *Git) fetch(ctx context.Context, w want, c command) error {
+	c.doing, c.fileBytes = w.doing, w.sizeMax-packBytes(c.gitDir)
+	if c.fileBytes <= 0 {
+		return &reason.Error{Code: reason.RepositoryLimit, Doing: w.doing, Cause: fmt.Errorf("what came before has %d bytes already", g.limits.PackBytes), Hint: hintLimit}
+	}
+	return g.run(ctx, c)
+}
+
 func fetchArgs() []string {
 	return []string{"fetch", "--quiet", "--no-tags", "--no-write-fetch-head", "--no-auto-maintenance", "--no-recurse-submodules"}
 }
@@ -282,12 +349,20 @@ func (g *Git) fetchFiles(ctx context.Context, dir string, t *target, w want, c C
 	if len(w.paths) == 0 {
 		return nil
 	}
-	files, _, err := g.list(ctx, dir, c.ID, w.paths)
-	if err != nil {
+	l := &treeList{max: g.limits.Files}
+	if err := g.list(ctx, dir, c.ID, w.paths, l); err != nil {
 		return err
 	}
+	files := l.files
+	if w.modules && len(l.links) > 0 {
+		modules, err := g.modulesFile(ctx, dir, c.ID)
+		if err != nil {
+			return err
+		}
+		files = append(files, modules...)
+	}
 	missing := map[string]bool{}
-	err = g.withBatch(ctx, dir, func(b *batch) error {
+	err := g.withBatch(ctx, dir, func(b *batch) error {
 		ids := blobs(files)
 		entries, err := b.info(ctx, ids)
 		if err != nil {
@@ -309,7 +384,7 @@ func (g *Git) fetchFiles(ctx context.Context, dir string, t *target, w want, c C
 	}
 	// Objects are named one by one: there is nothing to negotiate.
 	args := append([]string{"-c", "fetch.negotiationAlgorithm=noop"}, fetchArgs()...)
-	return g.run(ctx, command{doing: w.doing, target: t, gitDir: dir, filter: "blob:none", args: append(args, "--stdin", remoteName), stdin: []byte(ids.String())})
+	return g.fetch(ctx, w, command{target: t, gitDir: dir, filter: "blob:none", args: append(args, "--stdin", remoteName), stdin: []byte(ids.String())})
 }
 
 // read reads the commit, and the tag that leads to it, that a name in a cache stands for. The ID is empty where the name, or

@@ -2,6 +2,7 @@ package git
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -25,6 +26,8 @@ type command struct {
 	args   []string
 	stdin  []byte
 	stdout io.Writer // nil: what it prints is dropped
+	// fileBytes bounds a file that it writes, and memoryBytes its address space; 0 is that of Limits.
+	fileBytes, memoryBytes int64
 }
 
 // killWait bounds the wait for the output of a group of processes that was killed: they cannot hold it for long.
@@ -111,7 +114,7 @@ func (g *Git) prepare(ctx context.Context, c command, scratch, socket string) (*
 		files = append(files, ca)
 	}
 	seconds := int64(g.limits.Timeout/time.Second) + 1
-	args := []string{"-c", limitScript, "git", fmt.Sprint(g.limits.PackBytes / 512), fmt.Sprint(g.limits.MemoryBytes / 1024), fmt.Sprint(seconds), g.program}
+	args := []string{"-c", limitScript, "git", fmt.Sprint(cmp.Or(c.fileBytes, g.limits.PackBytes) / 512), fmt.Sprint(cmp.Or(c.memoryBytes, g.limits.MemoryBytes) / 1024), fmt.Sprint(seconds), g.program}
 	cmd := exec.CommandContext(ctx, "/bin/sh", append(args, c.args...)...)
 	cmd.Dir, cmd.ExtraFiles, cmd.WaitDelay = scratch, files, killWait
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}

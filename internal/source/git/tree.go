@@ -39,16 +39,17 @@ type Tree struct {
 
 // Tree lists the files of a fetched commit below the paths, none meaning all, and gives them to use. Nothing is read before
 // use asks for it; one git process answers, and ends with the call. A path that is not there is RefUnknown; a commit that is
-// not there is RepositoryCopy, after which it is to be fetched again.
-func (r *Repository) Tree(ctx context.Context, commit ID, paths []string, use func(*Tree) error) error {
+// not there is RepositoryCopy, after which it is to be fetched again. The files of submodules are there as far as the commit
+// comes from a Fetch that has followed them, for the same paths.
+func (r *Repository) Tree(ctx context.Context, commit Commit, paths []string, use func(*Tree) error) error {
 	cleaned, err := cleanPaths(paths)
 	if err != nil {
 		return err
 	}
 	r.mu.RLock()
 	defer r.mu.RUnlock()
-	if !commit.Valid() || !isDirectory(r.dir) {
-		return &reason.Error{Code: reason.RepositoryCopy, Doing: "read commit " + quote(string(commit)), Cause: errors.New("it has not been fetched")}
+	if !commit.ID.Valid() || !isDirectory(r.dir) {
+		return &reason.Error{Code: reason.RepositoryCopy, Doing: "read commit " + quote(string(commit.ID)), Cause: errors.New("it has not been fetched")}
 	}
 	err = r.git.tree(ctx, r.dir, commit, cleaned, use)
 	if reason.Is(err, reason.RepositoryCopy) {
@@ -57,11 +58,15 @@ func (r *Repository) Tree(ctx context.Context, commit ID, paths []string, use fu
 	return err
 }
 
-func (g *Git) tree(ctx context.Context, dir string, commit ID, paths []string, use func(*Tree) error) error {
-	files, refused, err := g.list(ctx, dir, commit, paths)
-	if err != nil {
+func (g *Git) tree(ctx context.Context, dir string, commit Commit, paths []string, use func(*Tree) error) error {
+	l := &treeList{max: g.limits.Files}
+	if err := g.list(ctx, dir, commit.ID, paths, l); err != nil {
 		return err
 	}
+	if err := g.graft(ctx, dir, commit.modules, l); err != nil {
+		return err
+	}
+	files, refused := l.files, l.refused
 	return g.withBatch(ctx, dir, func(b *batch) error {
 		ids := blobs(files)
 		entries, err := b.info(ctx, ids)
@@ -107,31 +112,31 @@ func tooLarge(name string, err error) error {
 	return &reason.Error{Code: reason.RepositoryLimit, Doing: "read file " + quote(name), Cause: err, Hint: hintLimit}
 }
 
-// list runs ls-tree.
-func (g *Git) list(ctx context.Context, dir string, commit ID, paths []string) ([]File, []Refusal, error) {
-	l := &treeList{max: g.limits.Files}
+// list runs ls-tree, and puts what it lists into l.
+func (g *Git) list(ctx context.Context, dir string, commit ID, paths []string, l *treeList) error {
 	args := []string{"ls-tree", "-r", "-z", "--full-tree", string(commit)}
 	if len(paths) > 0 {
 		args = append(append(args, "--"), paths...)
 	}
 	err := g.run(ctx, command{doing: "list the files of commit " + string(commit), gitDir: dir, args: args, stdout: &records{separator: 0, each: l.line}})
 	if err != nil {
-		return nil, nil, err
+		return err
 	}
-	for _, p := range paths {
-		if !l.has(p) {
-			return nil, nil, &reason.Error{Code: reason.RefUnknown, Doing: "look for path " + quote(p), Cause: fmt.Errorf("commit %s has no such path", commit), Hint: "check the path; it is relative to the root of the repository"}
-		}
+	missing := slices.DeleteFunc(slices.Clone(paths), func(p string) bool { return l.has(l.prefix + p) })
+	if len(missing) == 0 {
+		return nil
 	}
-	return l.files, l.refused, nil
+	return g.linksAbove(ctx, dir, commit, missing, l)
 }
 
-// treeList collects the records of ls-tree.
+// treeList collects the records of ls-tree, of one commit after the other.
 type treeList struct {
 	max     int
 	seen    int
+	prefix  string // before each name: where the commit that is listed stands; empty or with a slash at its end
 	files   []File
 	refused []Refusal
+	links   []link // submodules
 }
 
 // depthMax and nameMax bound names: PATH_MAX of Linux, and more levels than people make.
@@ -150,7 +155,7 @@ func (l *treeList) line(record []byte) error {
 	if !ok || len(words) != 3 || !ID(words[2]).Valid() {
 		return odd("ls-tree", record)
 	}
-	name := string(rawName)
+	name := l.prefix + string(rawName)
 	if why := badName(name); why != "" {
 		l.refuse(quote(name), why, "rename it, or have it ignored")
 		return nil
@@ -158,7 +163,7 @@ func (l *treeList) line(record []byte) error {
 	mode, ok := map[string]fs.FileMode{"100644": 0o644, "100664": 0o644, "100755": 0o755, "120000": fs.ModeSymlink | 0o777}[words[0]]
 	switch {
 	case words[0] == "160000":
-		l.refuse(name, "it is a submodule, and those are not fetched", "put what it holds into this repository or a source of its own, or have it ignored")
+		l.links = append(l.links, link{name: name, id: ID(words[2])})
 	case !ok:
 		l.refuse(name, "it has mode "+quote(words[0]), "see `git fsck` in the repository")
 	default:
@@ -168,7 +173,11 @@ func (l *treeList) line(record []byte) error {
 }
 
 func (l *treeList) refuse(name, why, hint string) {
-	l.refused = append(l.refused, Refusal{Name: name, Err: &reason.Error{Code: reason.RepositoryContent, Doing: "use " + name, Cause: errors.New(why), Hint: hint}})
+	l.refused = append(l.refused, Refusal{Name: name, Err: contentError(name, why, hint)})
+}
+
+func contentError(name, why, hint string) error {
+	return &reason.Error{Code: reason.RepositoryContent, Doing: "use " + name, Cause: errors.New(why), Hint: hint}
 }
 
 // badName says what is wrong with a name, or nothing. git's fsck refuses most of it when a commit is fetched.
@@ -188,6 +197,7 @@ func badName(name string) string {
 func (l *treeList) has(p string) bool {
 	below := func(name string) bool { return name == p || strings.HasPrefix(name, p+"/") }
 	return slices.ContainsFunc(l.files, func(f File) bool { return below(f.Name) }) ||
+		slices.ContainsFunc(l.links, func(k link) bool { return below(k.name) }) ||
 		slices.ContainsFunc(l.refused, func(r Refusal) bool { return below(strings.Trim(r.Name, `"`)) })
 }
 
@@ -207,6 +217,11 @@ func newTree(files []File, refused []Refusal, read func(File) ([]byte, error)) *
 		t.files[f.Name] = f
 		t.enter(path.Dir(f.Name), fileEntry(f))
 	}
+	for _, r := range refused {
+		if fs.ValidPath(r.Name) && !strings.HasPrefix(r.Name, `"`) { // one that cannot be shown is quoted
+			t.directory(path.Dir(r.Name))
+		}
+	}
 	for _, list := range t.dirs {
 		slices.SortFunc(list, func(a, b fs.DirEntry) int { return strings.Compare(a.Name(), b.Name()) })
 	}
@@ -215,11 +230,16 @@ func newTree(files []File, refused []Refusal, read func(File) ([]byte, error)) *
 
 // enter adds an entry to a directory, and the directory to the one above it.
 func (t *Tree) enter(dir string, e fs.DirEntry) {
-	_, known := t.dirs[dir]
+	t.directory(dir)
 	t.dirs[dir] = append(t.dirs[dir], e)
-	if !known {
-		t.enter(path.Dir(dir), fs.FileInfoToDirEntry(info{name: path.Base(dir), mode: fs.ModeDir | 0o755}))
+}
+
+func (t *Tree) directory(name string) {
+	if _, known := t.dirs[name]; known {
+		return
 	}
+	t.dirs[name] = nil
+	t.enter(path.Dir(name), fs.FileInfoToDirEntry(dirInfo(name)))
 }
 
 // Files returns all files by name. The caller owns the slice.

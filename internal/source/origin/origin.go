@@ -21,6 +21,9 @@ type Origin struct {
 	Commit string `json:"commit"`         // the one that has brought this content
 	Author string `json:"author,omitempty"`
 	Digest string `json:"digest"` // of the content, as Digest makes it
+	// Fields is the digest of the fields that the Source came to own with this content, as DigestOfFields makes it; empty where nobody
+	// could tell before it was written.
+	Fields string `json:"fields,omitempty"`
 }
 
 // String is the value of the annotation.
@@ -47,8 +50,15 @@ func Digest(fields map[string]any) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("compare documents: %w", err)
 	}
+	return short(b), nil
+}
+
+// DigestOfFields is the digest of fields that somebody owns, as the server writes them.
+func DigestOfFields(owned []byte) string { return short(owned) }
+
+func short(b []byte) string {
 	sum := sha256.Sum256(b)
-	return hex.EncodeToString(sum[:8]), nil
+	return hex.EncodeToString(sum[:8])
 }
 
 // User is who a Source is to the API, with the groups that it is in.

@@ -14,7 +14,8 @@
 //
 // A tree is not trusted. It is read through a view that leads to nothing else (the files of a commit; or os.Root.FS: not
 // os.DirFS, which follows links out of the directory); a link to a file is followed by the view, one to a directory is a
-// mistake, because what it leads to would be left out in silence or read twice. Files, bytes, documents, nesting and the
+// mistake, because what it leads to would be left out in silence or read twice, and so is one that leads out of the tree: who knows
+// what stands there. A pointer of Git LFS is a mistake wherever a file is read, because it is not what was committed. Files, bytes, documents, nesting and the
 // values that aliases stand for are bounded.
 //
 // Nothing is read again that has been read: a Result carries what was parsed of each file, by name and content, and the next

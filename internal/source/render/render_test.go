@@ -132,6 +132,7 @@ func TestFaults(t *testing.T) {
 	for i := range 8 {
 		bomb += fmt.Sprintf("%c: &%c [*%c, *%c, *%c, *%c, *%c, *%c, *%c, *%c]\n", 'b'+i, 'b'+i, 'a'+i, 'a'+i, 'a'+i, 'a'+i, 'a'+i, 'a'+i, 'a'+i, 'a'+i)
 	}
+	const pointer = "version https://git-lfs.github.com/spec/v1\noid sha256:4d7a214614ab2935c943f9e0ff69d22eadbb8f32b1258daaa5e2ca24d17e2393\nsize 12345\n"
 	node := "apiVersion: tako.dev/v1alpha1\nkind: NodeConfig\nmetadata:\n  name: n\nspec:\n  resources:\n  - name: a\n    file:\n      path: /a\n      content: x\n      mode: "
 	for _, c := range []struct {
 		name  string
@@ -150,6 +151,9 @@ func TestFaults(t *testing.T) {
 		{"a library's mistake", map[string]string{"k/kustomization.yaml": "resources: [a.yaml]\npatches: [{path: a.yaml}, {path: b.yaml}]\n", "k/a.yaml": object("a"), "k/b.yaml": object("b")}, "k/kustomization.yaml:1 TK1131"},
 		{"built", map[string]string{"kustomization.yaml": "resources: [n.yaml]", "n.yaml": "# comment\n" + node + "0999\n"}, "n.yaml:12 TK0414"},
 		{"number", map[string]string{"kustomization.yaml": "resources: [n.yaml]\npatches: [{target: {kind: NodeConfig}, patch: '[{\"op\": \"add\", \"path\": \"/metadata/labels\", \"value\": {\"a\": \"b\"}}]'}]\n", "n.yaml": node + "0644\n"}, "n.yaml:11 TK0411"},
+		{"a pointer", map[string]string{"a.yaml": pointer, "README": pointer, "b.yaml": object("b")}, "a.yaml:0 TK0407"},
+		{"a pointer in a generator", map[string]string{"kustomization.yaml": "configMapGenerator:\n- name: a\n  files: [logo.png]\n", "logo.png": pointer}, "logo.png:0 TK0407"},
+		{"a pointer for rules", map[string]string{".takoignore": pointer, "a.yaml": object("a")}, ".takoignore:0 TK0407"},
 		{"a component", map[string]string{"kustomization.yaml": "kind: Component\n"}, "kustomization.yaml:1 TK1131"},
 	} {
 		_, err := renderer(t, Limits{}).Render(t.Context(), treeOf(c.files), Request{Namespace: "prod"}, nil)
@@ -213,17 +217,23 @@ func TestLinks(t *testing.T) {
 	if err != nil || list(r) != "b@b.yaml:4 a@d/a.yaml:4" {
 		t.Errorf("%v (%v)", list(r), err)
 	}
-	for name, to := range map[string]string{"e": "d", "f.yaml": "/etc/passwd", "g.yaml": "nowhere"} {
+	for name, to := range map[string]string{"e": "d", "f.yaml": "/etc/passwd", "g.yaml": "nowhere", "h": "/etc", "i": "../..", "j": "j", "k": "/etc/hostname"} {
 		if err := os.Symlink(to, filepath.Join(dir, name)); err != nil {
 			t.Fatal(err)
 		}
 	}
 	_, err = renderer(t, Limits{}).Render(t.Context(), root.FS(), Request{}, nil)
-	if got := places(err); got != "e:0 TK0414, f.yaml:0 TK0407, g.yaml:0 TK0407" {
+	if got := places(err); got != "e:0 TK0414, f.yaml:0 TK0407, g.yaml:0 TK0407, h:0 TK0407, i:0 TK0407, j:0 TK0407, k:0 TK0407" {
 		t.Errorf("%s\n%v", got, err)
 	}
-	if _, err := renderer(t, Limits{}).Render(t.Context(), root.FS(), Request{Ignore: "/e/\n/[fg].yaml"}, nil); err != nil {
+	if _, err := renderer(t, Limits{}).Render(t.Context(), root.FS(), Request{Ignore: "/e/\n/[fg].yaml\n/[hijk]"}, nil); err != nil {
 		t.Errorf("with what is wrong left out: %v", err)
+	}
+	if err := os.Symlink("nowhere", filepath.Join(dir, IgnoreFile)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := renderer(t, Limits{}).Render(t.Context(), root.FS(), Request{}, nil); places(err) != ".takoignore:0 TK0407" {
+		t.Errorf("rules behind a link that leads nowhere: %v", err)
 	}
 }
 

@@ -42,7 +42,7 @@ func (p *pass) walk() {
 func (p *pass) rules() (ignore.Rules, bool) {
 	name := path.Join(p.request.Path, IgnoreFile)
 	data, err := kustomize.ReadFile(p.view, name, p.renderer.limits.FileBytes)
-	if err != nil && !isAbsent(err) {
+	if err != nil && (!isAbsent(err) || p.hasEntry(name)) {
 		p.fault(kustomize.Unread(name, err))
 		return ignore.Rules{}, false
 	}
@@ -51,6 +51,13 @@ func (p *pass) rules() (ignore.Rules, bool) {
 	ofRequest, err := ignore.Parse(p.request.Ignore)
 	p.ruleFault("spec.ignore", err)
 	return ofTree.With(ofRequest), len(p.faults) == 0
+}
+
+// hasEntry tells whether something stands under a name although it is not there: a link that leads nowhere. Rules that are behind it
+// keep things from being applied, and they are not to be lost in silence.
+func (p *pass) hasEntry(name string) bool {
+	entries, err := fs.ReadDir(p.view, path.Dir(name))
+	return err != nil || slices.ContainsFunc(entries, func(e fs.DirEntry) bool { return e.Name() == path.Base(name) })
 }
 
 func (p *pass) ruleFault(file string, err error) {
@@ -101,10 +108,12 @@ func (w *walker) entry(name string, e fs.DirEntry, depth int) {
 		}
 		info, err := fs.Stat(w.view, name)
 		switch {
-		case err != nil && !documents.IsDocument(e.Name()):
-			return // leads nowhere, or outside; it would not be read either way
+		case isAbsent(err) && !documents.IsDocument(e.Name()) && !kustomize.IsFile(e.Name()):
+			return // where it leads is nothing that could be read
 		case err != nil:
-			w.fault(kustomize.Unread(name, err))
+			f := kustomize.Unread(name, err)
+			f.Hint = "a link may lead to a file of the same tree; leave it out with " + IgnoreFile + " where nothing is declared behind it"
+			w.fault(f)
 			return
 		case info.IsDir():
 			w.fault(declare.Fault{Code: reason.InvalidValue, File: name, Message: "a link to a directory is not followed",

@@ -3,6 +3,7 @@
 //
 //	in the way   suspended, or a source that it depends on is not ready: nothing is looked at
 //	at once      a new spec, a request, a call of the forge, drift, a dependency that has become ready, the first look of a process
+//	soon         after a failure, when the rights of somebody, or a Secret that the source names, have changed
 //	in time      every interval, give or take a tenth; after a failure sooner, later with every failure
 //
 // A call of the forge says that it is time to look, and nothing else: one that is lost costs an interval, and one that is forged or
@@ -69,8 +70,11 @@ type View struct {
 	// RevertedAt is when drift was taken back last. That needs no look at the repository.
 	RevertedAt time.Time
 	Waited     bool // the last time, there was an obstacle
-	Failures   int  // of looks in a row
-	Drifts     int  // times in a row that drift was taken back
+	// HelpedAt is when something changed that may end a failure: rights, or what the source names.
+	HelpedAt time.Time
+	Left     bool // what was to be deleted is not, for want of a right or because somebody holds it
+	Failures int  // of looks in a row
+	Drifts   int  // times in a row that drift was taken back
 	// Chance is drawn once for each look, from 0 up to 1: it spreads the next ones over time.
 	Chance float64
 }
@@ -146,11 +150,33 @@ func (v *View) seenAt() time.Time {
 
 // due is when the next look is, and why.
 func (v *View) due() (time.Time, Trigger) {
+	due, trigger := v.LookedAt.Add(v.jittered(v.Interval)), Interval
 	if v.Failures > 0 {
-		pause := min(retryMin<<min(v.Failures-1, 20), v.Interval)
-		return v.LookedAt.Add(v.jittered(pause)), Retry
+		due, trigger = v.LookedAt.Add(v.jittered(Pause(v.Failures, v.Interval))), Retry
 	}
-	return v.LookedAt.Add(v.jittered(v.Interval)), Interval
+	helped := Helped(v.HelpedAt, v.LookedAt)
+	if (v.Failures > 0 || v.Left) && !helped.IsZero() && helped.Before(due) {
+		return helped, Retry
+	}
+	return due, trigger
+}
+
+// Pause is how long after a failure it is tried again: longer with every failure in a row, up to the interval.
+func Pause(failures int, interval time.Duration) time.Duration {
+	return min(retryMin<<min(max(failures, 1)-1, 20), interval)
+}
+
+// Helped is when it is tried again after something has changed that may end a failure; zero where nothing has since the last time. It is a
+// moment later, so that all who decide about rights know of it, and not sooner after the last time than the first retry, however often
+// such things change.
+func Helped(at, tried time.Time) time.Time {
+	if !at.After(tried) {
+		return time.Time{}
+	}
+	if soon, least := at.Add(callPause), tried.Add(retryMin); least.Before(soon) {
+		return soon
+	}
+	return tried.Add(retryMin)
 }
 
 // jittered is a time give or take its tenth.

@@ -46,6 +46,13 @@ func TestDecide(t *testing.T) {
 		{"failed", func(v *View) { v.Failures, v.LookedAt = 4, now }, Decision{WakeAt: now.Add(40 * time.Second)}},
 		{"failed for long", func(v *View) { v.Failures, v.LookedAt = 1000, now }, Decision{WakeAt: now.Add(5 * time.Minute)}},
 		{"failed, and it is time", func(v *View) { v.Failures = 1 }, Decision{Look: Retry}},
+		{"failed, and helped", func(v *View) { v.Failures, v.HelpedAt = 9, now.Add(-time.Second) }, Decision{Look: Retry}},
+		{"failed, and helped a moment ago", func(v *View) { v.Failures, v.HelpedAt = 9, now }, Decision{WakeAt: now.Add(time.Second)}},
+		{"failed, and helped again and again", func(v *View) { v.Failures, v.LookedAt, v.HelpedAt = 9, now.Add(-2*time.Second), now.Add(-time.Second) }, Decision{WakeAt: now.Add(3 * time.Second)}},
+		{"failed, and helped before that", func(v *View) { v.Failures, v.LookedAt, v.HelpedAt = 4, now, now.Add(-time.Minute) }, Decision{WakeAt: now.Add(40 * time.Second)}},
+		{"helped, and something is left", func(v *View) { v.Left, v.HelpedAt = true, now.Add(-time.Second) }, Decision{Look: Retry}},
+		{"something is left", func(v *View) { v.Left = true }, Decision{WakeAt: now.Add(4 * time.Minute)}},
+		{"helped without need", func(v *View) { v.HelpedAt = now }, Decision{WakeAt: now.Add(4 * time.Minute)}},
 		{"failed, and called", func(v *View) { v.Failures, v.LookedAt, v.CalledAt = 9, now.Add(-2*time.Second), now.Add(-time.Second) }, Decision{Look: Call}},
 	} {
 		v := quiet()
@@ -66,8 +73,9 @@ func TestBounded(t *testing.T) {
 		v := View{
 			Now: now, Interval: time.Duration(rapid.Int64Range(int64(10*time.Second), int64(24*time.Hour)).Draw(t, "interval")), Generation: 1, Looked: 1,
 			LookedAt: ago("looked"), CalledAt: ago("called"), DriftedAt: ago("drifted"), Failures: rapid.IntRange(0, 100).Draw(t, "failures"),
-			Drifts: rapid.IntRange(0, 100).Draw(t, "drifts"),
-			Chance: rapid.Float64Range(0, 0.999).Draw(t, "chance"),
+			HelpedAt: ago("helped"),
+			Drifts:   rapid.IntRange(0, 100).Draw(t, "drifts"),
+			Chance:   rapid.Float64Range(0, 0.999).Draw(t, "chance"),
 		}
 		d := Decide(v)
 		if d.Look == Call && now.Sub(v.LookedAt) < time.Second {

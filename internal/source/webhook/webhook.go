@@ -12,7 +12,8 @@
 //
 // A forge signs the whole body, which may have many megabytes, of which few bytes say what was pushed. So the whole is hashed
 // as it is read, its beginning is kept, and nothing is decoded before the signature is right. What stands behind that beginning
-// is not known: a Push says then that something was pushed.
+// is not known: a Push says then that something was pushed. A request is read to its end whatever its headers say, so that nobody
+// learns from the time of an answer what kind of webhook a Source has, or that there is one.
 //
 // The package is pure: it reads the body that it is given, and owns no goroutine.
 package webhook
@@ -25,6 +26,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"hash"
 	"io"
 	"mime"
 	"net/http"
@@ -64,22 +66,17 @@ func ParseKind(s string) (Kind, error) {
 	return "", &reason.Error{Code: reason.InvalidValue, Doing: fmt.Sprintf("read the kind of a webhook, %q", s), Cause: errors.New("it is github, gitlab, gitea or generic")}
 }
 
-// Verify reads a request up to its end and tells what was pushed. Headers, body and secret are those of the request and the
-// Source; an empty secret verifies nothing. An error has code WebhookRefused where the request is not signed with the secret,
-// WebhookMalformed where it is and says nothing of a push, and holds neither the secret nor anything of the body.
-func Verify(kind Kind, header http.Header, body io.Reader, secret []byte) (Push, error) {
-	if len(secret) == 0 {
-		return Push{}, refused(kind, "no secret is agreed")
-	}
-	if kind == GitLab && !sameToken(header.Get("X-Gitlab-Token"), secret) {
-		return Push{}, refused(kind, "X-Gitlab-Token is not the secret")
-	}
-	mac := hmac.New(sha256.New, secret)
-	kept, all, err := readBody(body, mac)
+// Verify reads a request up to its end and tells what was pushed. Headers, body and secrets are those of the request and the
+// Source; one of the secrets is enough, so that a new one can be brought in before the old one goes, and an empty one verifies
+// nothing. An error has code WebhookRefused where the request is not signed with one of them, WebhookMalformed where it cannot be
+// read or says nothing of a push, and holds neither a secret nor anything of the body.
+func Verify(kind Kind, header http.Header, body io.Reader, secrets ...[]byte) (Push, error) {
+	keys := newKeys(secrets)
+	kept, all, err := readBody(body, keys)
 	if err != nil {
 		return Push{}, malformed(kind, err)
 	}
-	if err := signed(kind, header, mac.Sum(nil)); err != nil {
+	if err := keys.verify(kind, header); err != nil {
 		return Push{}, err
 	}
 	event, err := eventOf(kind, header)
@@ -103,9 +100,9 @@ func Verify(kind Kind, header http.Header, body io.Reader, secret []byte) (Push,
 }
 
 // readBody hashes a body and returns its beginning, and whether that is all of it.
-func readBody(body io.Reader, mac io.Writer) (kept []byte, all bool, err error) {
+func readBody(body io.Reader, keys io.Writer) (kept []byte, all bool, err error) {
 	var beginning bytes.Buffer
-	body = io.TeeReader(io.LimitReader(body, BodyBytesMax+1), mac)
+	body = io.TeeReader(io.LimitReader(body, BodyBytesMax+1), keys)
 	if _, err := io.CopyN(&beginning, body, keptBytesMax); err != nil && !errors.Is(err, io.EOF) {
 		return nil, false, err
 	}
@@ -119,12 +116,36 @@ func readBody(body io.Reader, mac io.Writer) (kept []byte, all bool, err error) 
 	return beginning.Bytes(), rest == 0, nil
 }
 
-// signed compares the signature of a request. GitLab sends the secret itself, which has been compared before.
-func signed(kind Kind, header http.Header, want []byte) error {
+// keys are the secrets of which one must have signed, with the HMAC of what was read so far.
+type keys struct {
+	secrets [][]byte
+	macs    []hash.Hash
+}
+
+func newKeys(secrets [][]byte) *keys {
+	k := &keys{}
+	for _, s := range secrets {
+		if len(s) > 0 {
+			k.secrets, k.macs = append(k.secrets, s), append(k.macs, hmac.New(sha256.New, s))
+		}
+	}
+	return k
+}
+
+// Write never fails.
+func (k *keys) Write(p []byte) (int, error) {
+	for _, mac := range k.macs {
+		_, _ = mac.Write(p)
+	}
+	return len(p), nil
+}
+
+// verify compares what a request has sent as its proof. GitLab sends the secret itself, all others sign the body.
+func (k *keys) verify(kind Kind, header http.Header) error {
 	var name, prefix string
 	switch kind {
 	case GitLab:
-		return nil
+		name = "X-Gitlab-Token"
 	case GitHub:
 		name, prefix = "X-Hub-Signature-256", "sha256="
 	case Gitea:
@@ -135,21 +156,40 @@ func signed(kind Kind, header http.Header, want []byte) error {
 		return refused(kind, "the kind of forge is unknown")
 	}
 	values := header.Values(name)
-	if len(values) != 1 {
+	switch {
+	case len(k.secrets) == 0:
+		return refused(kind, "no secret is agreed")
+	case len(values) != 1:
 		return refused(kind, fmt.Sprintf("%s stands there %d times", name, len(values)))
+	case kind == GitLab && k.holds(values[0]):
+		return nil
+	case kind == GitLab:
+		return refused(kind, name+" is not the secret")
 	}
 	text, ok := strings.CutPrefix(values[0], prefix)
 	got, err := hex.DecodeString(text)
-	if !ok || err != nil || !hmac.Equal(got, want) {
+	if !ok || err != nil || !k.made(got) {
 		return refused(kind, name+" is not that of the body and the secret")
 	}
 	return nil
 }
 
-// sameToken compares in constant time, also where the lengths differ.
-func sameToken(got string, want []byte) bool {
-	a, b := sha256.Sum256([]byte(got)), sha256.Sum256(want)
-	return subtle.ConstantTimeCompare(a[:], b[:]) == 1
+// made tells in constant time whether one of the keys has made a signature.
+func (k *keys) made(signature []byte) (is bool) {
+	for _, mac := range k.macs {
+		is = hmac.Equal(signature, mac.Sum(nil)) || is
+	}
+	return is
+}
+
+// holds tells in constant time, also where the lengths differ, whether a text is one of the secrets.
+func (k *keys) holds(text string) (is bool) {
+	a := sha256.Sum256([]byte(text))
+	for _, secret := range k.secrets {
+		b := sha256.Sum256(secret)
+		is = subtle.ConstantTimeCompare(a[:], b[:]) == 1 || is
+	}
+	return is
 }
 
 type event uint8

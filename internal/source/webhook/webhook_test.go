@@ -131,6 +131,55 @@ func TestForged(t *testing.T) {
 	}
 }
 
+// TestProofs: a proof that stands there twice is none, whichever kind and whichever of the two is right; nor is one of another algorithm.
+func TestProofs(t *testing.T) {
+	names := map[Kind]string{GitHub: "X-Hub-Signature-256", GitLab: "X-Gitlab-Token", Gitea: "X-Gitea-Signature", Generic: SignatureHeader}
+	for _, kind := range kinds {
+		body, name := payload(t, kind), http.CanonicalHeaderKey(names[kind])
+		good := request(kind, secret, body)
+		right := good.Get(name)
+		for what, values := range map[string][]string{
+			"twice": {right, right}, "a wrong one before": {"sha256=00", right}, "a wrong one behind": {right, "sha256=00"}, "in one line": {right + ", " + right},
+			"of sha1": {"sha1=" + strings.Repeat("0", 40)}, "of sha512": {"sha512=" + strings.TrimPrefix(right, "sha256=")},
+		} {
+			h := maps.Clone(good)
+			h[name] = values
+			if what == "of sha1" {
+				h.Set("X-Hub-Signature", values[0])
+				delete(h, name)
+			}
+			if _, err := Verify(kind, h, bytes.NewReader(body), []byte(secret)); !reason.Is(err, reason.WebhookRefused) {
+				t.Errorf("%s, %s: %v", kind, what, err)
+			}
+		}
+	}
+}
+
+// TestTwoSecrets: while a secret is changed, the one of before counts too, and nothing else does.
+func TestTwoSecrets(t *testing.T) {
+	for _, kind := range kinds {
+		body := payload(t, kind)
+		for key, want := range map[string]bool{"new": true, "old": true, "older": false, "": false} {
+			_, err := Verify(kind, request(kind, key, body), bytes.NewReader(body), []byte("new"), nil, []byte("old"))
+			if (err == nil) != want || err != nil && !reason.Is(err, reason.WebhookRefused) {
+				t.Errorf("%s signed with %q: %v", kind, key, err)
+			}
+		}
+	}
+}
+
+// TestReadToTheEnd: how much of a body is read says nothing of what is wrong with a request.
+func TestReadToTheEnd(t *testing.T) {
+	for _, kind := range append(slices.Clone(kinds), "other") {
+		for _, secrets := range [][][]byte{{[]byte("guessed")}, {nil}, nil} {
+			body := strings.NewReader(strings.Repeat("x", 3<<20))
+			if _, err := Verify(kind, http.Header{"X-Gitlab-Token": {"guess"}}, body, secrets...); !reason.Is(err, reason.WebhookRefused) || body.Len() > 0 {
+				t.Errorf("%s with %q: %d bytes are left (%v)", kind, secrets, body.Len(), err)
+			}
+		}
+	}
+}
+
 // TestMalformed: a request that is signed and says nothing of a push.
 func TestMalformed(t *testing.T) {
 	for body, change := range map[string]func(http.Header){

@@ -27,6 +27,9 @@ func build(files map[string][]byte, root string) (built Built) {
 	if err != nil {
 		return Built{Failure: oneLine(err.Error())}
 	}
+	if err := teach(); err != nil {
+		return Built{Failure: oneLine(err.Error())}
+	}
 	m, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(fsys, clean(root))
 	if err != nil {
 		return Built{Failure: words(err)}

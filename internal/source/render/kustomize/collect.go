@@ -157,7 +157,7 @@ func (c *collector) follow(from *kustomization, dir string, r reference, way []s
 	info, err := fs.Stat(c.view, name)
 	switch {
 	case err != nil:
-		refuse(reason.DeclarationUnread, fmt.Sprintf("%s: %v", name, cause(err)), "check the path")
+		refuse(reason.DeclarationUnread, fmt.Sprintf("%s: %v", name, cause(err)), unread(name, err).Hint)
 	case info.IsDir() && r.want == wantFile:
 		refuse(reason.InvalidValue, fmt.Sprintf("%s is a directory, and a file must stand here", name), "")
 	case info.IsDir() && slices.Contains(way, name):

@@ -38,6 +38,7 @@ func references(k *types.Kustomization) []reference {
 		}
 	}
 	each("resources", wantEither, k.Resources)
+	//lint:ignore SA1019 the library still opens what old kustomizations name here
 	each("bases", wantEither, k.Bases)
 	each("components", wantDir, k.Components)
 	each("crds", wantFile, k.Crds)
@@ -45,11 +46,13 @@ func references(k *types.Kustomization) []reference {
 	if p, ok := k.OpenAPI["path"]; ok {
 		add("openapi", -1, wantFile, p)
 	}
+	//lint:ignore SA1019 as above
 	for i, p := range k.PatchesStrategicMerge {
 		if !isInline(string(p)) {
 			add("patchesStrategicMerge", i, wantFile, string(p))
 		}
 	}
+	//lint:ignore SA1019 as above
 	for field, patches := range map[string][]types.Patch{"patches": k.Patches, "patchesJson6902": k.PatchesJson6902} {
 		for i, p := range patches {
 			if p.Path != "" {

@@ -12,7 +12,8 @@
 // Either alone would do against what reaches outside; against what does not end, only the second does.
 //
 // As with `kustomize build`, files must be in or below the directory of the kustomization that names them, directories may be
-// anywhere in the tree, and resources keep the order in which they are named.
+// anywhere in the tree, and resources keep the order in which they are named. Different from it, our own kinds that stand in no
+// namespace get none of a kustomization's.
 //
 // Process owns the child and the goroutines that talk to it; when Build returns, all of them are gone.
 package kustomize

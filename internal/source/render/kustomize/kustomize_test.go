@@ -34,6 +34,8 @@ func TestMain(m *testing.M) {
 			os.Exit(0)
 		case "unchecked":
 			os.Exit(unchecked())
+		case "surroundings":
+			os.Exit(surroundings())
 		}
 	}
 	os.Exit(m.Run())
@@ -308,7 +310,7 @@ func TestNothingIsReached(t *testing.T) {
 func TestBombs(t *testing.T) {
 	twice := map[string]string{"0/kustomization.yaml": "resources: [cm.yaml]\n", "0/cm.yaml": configMap}
 	for i := 1; i <= 20; i++ {
-		twice[fmt.Sprintf("%d/kustomization.yaml", i)] = fmt.Sprintf("resources: [a, b]\n")
+		twice[fmt.Sprintf("%d/kustomization.yaml", i)] = "resources: [a, b]\n"
 		for _, d := range []string{"a", "b"} {
 			twice[fmt.Sprintf("%d/%s/kustomization.yaml", i, d)] = fmt.Sprintf("resources: [../../%d]\nnamePrefix: %s\n", i-1, d)
 		}

@@ -2,6 +2,7 @@ package kustomize
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -94,7 +95,7 @@ type errTooLarge struct{ limit int64 }
 
 func (e errTooLarge) Error() string { return fmt.Sprintf("it has more than %d bytes", e.limit) }
 
-// ReadFile reads a file of a tree up to a limit.
+// ReadFile reads a file of a tree up to a limit. A pointer of Git LFS is an error: what it stands for was meant.
 func ReadFile(view fs.FS, name string, limit int64) ([]byte, error) {
 	info, err := fs.Stat(view, name)
 	if err != nil {
@@ -109,11 +110,21 @@ func ReadFile(view fs.FS, name string, limit int64) ([]byte, error) {
 	}
 	defer f.Close()
 	data, err := io.ReadAll(io.LimitReader(f, limit+1))
-	if err == nil && int64(len(data)) > limit {
-		err = errTooLarge{limit}
+	switch {
+	case err != nil:
+		return nil, err
+	case int64(len(data)) > limit:
+		return nil, errTooLarge{limit}
+	case bytes.HasPrefix(data, []byte(pointerBegin)):
+		return nil, errPointer
 	}
-	return data, err
+	return data, nil
 }
+
+// pointerBegin is how the file begins that Git LFS commits instead of another one (docs/spec.md of git-lfs).
+const pointerBegin = "version https://git-lfs.github.com/spec/v1\n"
+
+var errPointer = errors.New("it is a pointer of Git LFS: what it stands for is not in the repository, and is not fetched")
 
 // cause takes the path off an error, where the place says it already.
 func cause(err error) error {
@@ -129,9 +140,16 @@ func Unread(name string, err error) declare.Fault { return unread(name, err) }
 
 func unread(name string, err error) declare.Fault {
 	f := declare.Fault{Code: reason.DeclarationUnread, File: name, Message: fmt.Sprintf("cannot be read: %v", cause(err)), Hint: "check the path"}
+	var known *reason.Error
+	if errors.As(err, &known) { // the view knows more than that it cannot be read
+		f.Message, f.Hint = fmt.Sprintf("cannot be read: %v", cmp.Or(known.Cause, error(known))), cmp.Or(known.Hint, f.Hint)
+	}
 	var large errTooLarge
 	if errors.As(err, &large) {
 		f.Code, f.Message, f.Hint = reason.RenderLimit, large.Error(), "split it into several files"
+	}
+	if errors.Is(err, errPointer) {
+		f.Message, f.Hint = errPointer.Error(), "take it out of LFS (git lfs migrate export), or have it ignored"
 	}
 	return f
 }
