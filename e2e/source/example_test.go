@@ -13,6 +13,7 @@ import (
 
 // TestExample: examples/gitops is what it says: a base and two overlays, a Source for each, each with its own rights.
 func TestExample(t *testing.T) {
+	t.Parallel()
 	const example = "../../examples/gitops"
 	f := newFleet(t)
 	hosts := f.hosts()

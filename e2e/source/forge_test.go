@@ -2,6 +2,7 @@ package source
 
 import (
 	"bytes"
+	"compress/gzip"
 	"context"
 	"crypto/ed25519"
 	"crypto/rand"
@@ -10,6 +11,7 @@ import (
 	"encoding/hex"
 	"encoding/pem"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"net/http/cgi"
@@ -19,6 +21,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -35,6 +38,9 @@ type forge struct {
 	password string
 	during   func() // called in the middle of each request, if it is set
 	server   *httptest.Server
+
+	mu    sync.Mutex // guards asked
+	asked []string   // what git has wanted: "ls-refs", "fetch"
 }
 
 const user = "tako"
@@ -43,27 +49,47 @@ func newForge(t *testing.T, dir, password string) *forge {
 	t.Helper()
 	f := &forge{t: t, dir: dir, address: host.FreeAddress(t), password: password}
 	f.start()
-	t.Cleanup(func() {
-		if f.server != nil {
-			f.stop()
-		}
-	})
+	f.endWithTest()
 	return f
 }
+
+// newForgeInLab is one that hosts of a lab reach under the name that its certificate has.
+func newForgeInLab(t *testing.T, lab *host.Lab, dir, password string) (f *forge, hostsLine string) {
+	t.Helper()
+	listener := lab.Listen(t)
+	address, port, err := net.SplitHostPort(listener.Addr().String())
+	must(t, err)
+	f = &forge{t: t, dir: dir, address: net.JoinHostPort(certified, port), password: password}
+	f.serveOn(listener)
+	f.endWithTest()
+	return f, address + " " + certified + "\n"
+}
+
+// certified is a name in the certificate of package httptest.
+const certified = "example.com"
 
 // start serves; after a stop, at the same address.
 func (f *forge) start() {
 	f.t.Helper()
-	f.server = httptest.NewUnstartedServer(http.HandlerFunc(f.serve))
-	if err := f.server.Listener.Close(); err != nil {
-		f.t.Fatal(err)
-	}
 	listener, err := (&net.ListenConfig{}).Listen(f.t.Context(), "tcp", f.address)
-	if err != nil {
-		f.t.Fatal(err)
-	}
+	must(f.t, err)
+	f.serveOn(listener)
+}
+
+func (f *forge) serveOn(listener net.Listener) {
+	f.t.Helper()
+	f.server = httptest.NewUnstartedServer(http.HandlerFunc(f.serve))
+	must(f.t, f.server.Listener.Close())
 	f.server.Listener = listener
 	f.server.StartTLS()
+}
+
+func (f *forge) endWithTest() {
+	f.t.Cleanup(func() {
+		if f.server != nil {
+			f.stop()
+		}
+	})
 }
 
 func (f *forge) stop() {
@@ -82,6 +108,11 @@ func (f *forge) authority() string {
 	return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: f.server.Certificate().Raw}))
 }
 
+// secret is what a Source of namespace ops needs to be let in, under the name forge.
+func (f *forge) secret() string {
+	return fmt.Sprintf("apiVersion: v1\nkind: Secret\nmetadata: {name: forge, namespace: ops}\nstringData: {username: %s, password: %q, ca.crt: %q}\n", user, f.password, f.authority())
+}
+
 func (f *forge) serve(w http.ResponseWriter, r *http.Request) {
 	if f.during != nil {
 		f.during()
@@ -90,6 +121,10 @@ func (f *forge) serve(w http.ResponseWriter, r *http.Request) {
 	if name != user || !same(password, f.password) {
 		w.Header().Set("WWW-Authenticate", `Basic realm="git"`)
 		http.Error(w, "who are you", http.StatusUnauthorized)
+		return
+	}
+	if err := f.note(r); err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
 	core, err := exec.CommandContext(r.Context(), "git", "--exec-path").Output()
@@ -104,6 +139,47 @@ func (f *forge) serve(w http.ResponseWriter, r *http.Request) {
 		backend.Env = append(backend.Env, "GIT_PROTOCOL="+v)
 	}
 	backend.ServeHTTP(w, r)
+}
+
+// note keeps what a request of git is for: see gitprotocol-v2(5).
+func (f *forge) note(r *http.Request) error {
+	if r.Method != http.MethodPost {
+		return nil // it asks what the server is capable of
+	}
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		return err
+	}
+	r.Body = io.NopCloser(bytes.NewReader(body))
+	plain := body
+	if r.Header.Get("Content-Encoding") == "gzip" {
+		z, err := gzip.NewReader(bytes.NewReader(body))
+		if err != nil {
+			return err
+		}
+		if plain, err = io.ReadAll(z); err != nil {
+			return err
+		}
+	}
+	command := "something else"
+	for _, c := range []string{"ls-refs", "fetch"} {
+		if strings.Contains(string(plain), "command="+c) {
+			command = c
+		}
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.asked = append(f.asked, command)
+	return nil
+}
+
+// take returns what git has wanted since take was called last.
+func (f *forge) take() []string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	asked := f.asked
+	f.asked = nil
+	return asked
 }
 
 func same(a, b string) bool { return subtle.ConstantTimeCompare([]byte(a), []byte(b)) == 1 }

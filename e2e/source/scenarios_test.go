@@ -22,6 +22,7 @@ type story struct {
 
 // TestFleetFollows is the life of a repository; each chapter leaves it as the next one needs it.
 func TestFleetFollows(t *testing.T) {
+	t.Parallel()
 	f := newFleet(t)
 	s := &story{fleet: f, hosts: f.hosts(), forge: newForge(t, f.repositories, "of-the-forge"), repo: newRepository(t, f.repositories, "fleet")}
 	s.spec = fmt.Sprintf("{url: %q, path: clusters/all, credentials: forge, interval: 10s}", s.forge.url(s.repo))
@@ -59,7 +60,7 @@ func (s *story) follows(commit, want string) {
 }
 
 func withoutRights(t *testing.T, s *story) {
-	s.Apply(fmt.Sprintf("apiVersion: v1\nkind: Secret\nmetadata: {name: forge, namespace: ops}\nstringData: {username: %s, password: %s, ca.crt: %q}\n", user, s.forge.password, s.forge.authority()))
+	s.Apply(s.forge.secret())
 	s.last = s.repo.commit("first", map[string]string{"clusters/all/motd.yaml": motd("first\n"), "clusters/all/a.yaml": text("a", "1"), "README.md": "not applied\n", "elsewhere/b.yaml": "not: applied\n"})
 	s.declare("fleet", s.spec)
 	s.refuses("fleet", "system:source:ops:fleet", "clusternodeconfigs")

@@ -10,6 +10,7 @@ import (
 
 // TestTutorial runs every command of docs/gitops.md.
 func TestTutorial(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("needs the built programs, which -short leaves out")
 	}

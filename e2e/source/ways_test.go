@@ -15,6 +15,7 @@ import (
 
 // TestSSH: a repository behind ssh, whose key is known, is followed; with another key there it is not.
 func TestSSH(t *testing.T) {
+	t.Parallel()
 	allowed := newKey(t)
 	address, known := sshd(t, allowed)
 	f := newFleet(t)
@@ -38,6 +39,7 @@ func TestSSH(t *testing.T) {
 // TestCredentialsAreNowhereElse: what opens a repository is in the Secret and in the request to the forge, and nowhere else, whether it is
 // right, wrong or taken away.
 func TestCredentialsAreNowhereElse(t *testing.T) {
+	t.Parallel()
 	const right, wrong, token = "c4n4ry+right/of it", "c4n4ry+wrong/of it", "c4n4ry-of-the-hook"
 	f := newFleet(t)
 	r := newRepository(t, f.repositories, "closed")

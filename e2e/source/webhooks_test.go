@@ -19,6 +19,7 @@ import (
 // TestWebhooks: a call has the repository looked at now, and nothing more: one that is doubled is none the worse, one that is forged is
 // refused as one for a Source that is not there, and one that is lost costs an interval, as TestFleetFollows shows.
 func TestWebhooks(t *testing.T) {
+	t.Parallel()
 	const token = "what-both-sides-know"
 	f := newFleet(t)
 	r, w := newRepository(t, f.repositories, "called"), newRepository(t, f.repositories, "witness")

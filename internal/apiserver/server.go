@@ -279,7 +279,7 @@ func (s *Server) assemble(p parts) (*assembly, error) {
 		return nil, err
 	}
 	return &assembly{
-		server: generic, backend: backend, background: append(hosts.background(s, p), known.Run, roles.Run, watches.Run, s.runSources(p, local, config.LoopbackClientConfig, hosts.recorder)), controllers: work, transfer: hosts,
+		server: generic, backend: backend, background: append(hosts.background(s, p), known.Run, roles.Run, watches.Run, s.runSources(p, local, config.LoopbackClientConfig, hosts)), controllers: work, transfer: hosts,
 		url: "https://" + config.ExternalAddress,
 	}, nil
 }

@@ -38,8 +38,7 @@ func (s *Shell) newDiff() *cobra.Command {
 		Short: "Show what a commit would change, before it is merged",
 		Example: `  tako source diff fleet -n prod --ref refs/pull/12/head
   tako source diff fleet -n prod --path .              a checkout: its root, also where the source applies a part of it
-  tako source diff fleet -n prod --path . -o markdown --read-only
-                                                       for a comment on a pull request`,
+  tako source diff fleet -n prod --path . -o markdown --read-only      for a comment on a pull request`,
 		Long: `The commit is fetched by git on this machine, with the credentials that it has here, and read as the
 server reads it. Then the server is asked what it would make of it, what would be deleted included, and
 nothing is changed. Signatures are not checked. It is asked as whoever asks, or with --as-source as the

@@ -64,6 +64,7 @@ type Register struct {
 	noted   []*entry            // to be decided about
 	wakes   wakes               // when to decide again
 	changes map[string]struct{} // names of nodes
+	told    []chan struct{}     // hold one each: who else is told of changes
 	stores  map[*entry]struct{} // that have something to store
 }
 
@@ -254,6 +255,18 @@ func (r *Register) Of(uid types.UID) (Seen, bool) {
 
 // Changed has something to receive when Changes has something to return. It is the same channel always, for one receiver.
 func (r *Register) Changed() <-chan struct{} { return r.changed }
+
+// Tell has c hold something whenever something else is to be said of nodes, until stop is called. c must have room for one.
+func (r *Register) Tell(c chan struct{}) (stop func()) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.told = append(r.told, c)
+	return func() {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.told = slices.DeleteFunc(r.told, func(other chan struct{}) bool { return other == c })
+	}
+}
 
 // Changes returns the names of the nodes of which something else is to be decided than at the last call: their presence, their
 // verdicts. A heartbeat that says what the one before said is no change.

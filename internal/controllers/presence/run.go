@@ -151,6 +151,9 @@ func sameConditions(a, b []node.Condition) bool {
 func (r *Register) changedLocked(name string) {
 	r.changes[name] = struct{}{}
 	signal(r.changed)
+	for _, told := range r.told {
+		signal(told)
+	}
 }
 
 // tellsOther reports whether something else follows from a report than from the one before.

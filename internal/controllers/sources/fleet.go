@@ -15,23 +15,35 @@ import (
 // fleetPause is how far apart Sources are told that hosts have changed: ten thousand hosts change all the time.
 const fleetPause = 5 * time.Second
 
+// Hosts is what is known of hosts besides what is stored. *presence.Register is one.
+type Hosts interface {
+	// Decorate fills into a Node what is known of it now. It replaces fields, and changes nothing that they point to.
+	Decorate(n *v1alpha1.Node)
+	// Tell has c, which has room for one, hold something whenever something else is to be said of a host, until stop is called.
+	Tell(c chan struct{}) (stop func())
+}
+
 // fleet knows which host is to have which configs, and which hosts are as they should be: what counting needs, and no more.
 type fleet struct {
+	live    Hosts         // nil: nothing is known but what is stored
 	changed chan struct{} // holds one
 
 	mu    sync.Mutex // guards all below
 	hosts map[string]*host
+	turn  int // counts how often Sources were told
 }
 
 // host is one of them.
 type host struct {
 	layers   map[string]string // revisions by config
 	assigned int64             // the version of what it is to have; 0 for nothing
-	applied  int64             // the version that it has enforced, and that is as declared; 0 for none
+	node     v1alpha1.Node     // its UID, and what is stored of its status that says whether it is as declared
+	applied  int64             // the version that it has enforced, and that is as declared, as of a turn; 0 for none
+	turn     int
 }
 
-func newFleet() *fleet {
-	return &fleet{changed: make(chan struct{}, 1), hosts: map[string]*host{}}
+func newFleet(live Hosts) *fleet {
+	return &fleet{turn: 1, live: live, changed: make(chan struct{}, 1), hosts: map[string]*host{}}
 }
 
 // watch keeps it up to date until ctx is done. Without a way to the hosts there are none.
@@ -53,10 +65,16 @@ func (f *fleet) watch(ctx context.Context, objects Objects, all *sync.WaitGroup)
 
 // tell calls nudge when hosts have changed, not too often, until ctx is done.
 func (f *fleet) tell(ctx context.Context, nudge func()) {
+	if f.live != nil {
+		defer f.live.Tell(f.changed)()
+	}
 	for ctx.Err() == nil {
 		select {
 		case <-ctx.Done():
 		case <-f.changed:
+			f.mu.Lock()
+			f.turn++
+			f.mu.Unlock()
 			nudge()
 			sleep(ctx, fleetPause)
 		}
@@ -71,7 +89,7 @@ func (f *fleet) count(configs map[string]configState, commit string) *v1alpha1.S
 	n := &v1alpha1.SourceHosts{Commit: commit}
 	f.mu.Lock()
 	for _, h := range f.hosts {
-		has, all := false, h.assigned != 0 && h.assigned == h.applied
+		has, all := false, h.assigned != 0
 		for config, revision := range h.layers {
 			if want, ours := configs[config]; ours {
 				has, all = true, all && revision == want.revision
@@ -80,7 +98,7 @@ func (f *fleet) count(configs map[string]configState, commit string) *v1alpha1.S
 		if has {
 			n.Selected++
 		}
-		if has && all {
+		if has && all && h.assigned == f.applied(h) {
 			n.Converged++
 		}
 	}
@@ -117,10 +135,27 @@ func (f *fleet) unassigned(name string) { f.of(name).layers, f.of(name).assigned
 
 func (f *fleet) heard(o any) {
 	n := o.(*v1alpha1.Node)
-	f.of(n.Name).applied = 0
-	if isConverged(n) {
-		f.of(n.Name).applied = n.Status.AppliedHead.Version
+	kept := &f.of(n.Name).node
+	f.of(n.Name).turn = 0
+	kept.UID = n.UID
+	kept.Status = v1alpha1.NodeStatus{Conditions: n.Status.Conditions, AppliedHead: n.Status.AppliedHead, Verdict: n.Status.Verdict}
+}
+
+// applied is the version of the state that a host has enforced, and that is as declared; 0 for none. A verdict alone is never stored.
+// It is found out once for all Sources that are told in one turn.
+func (f *fleet) applied(h *host) int64 {
+	if h.turn == f.turn {
+		return h.applied
 	}
+	n := h.node
+	if f.live != nil {
+		f.live.Decorate(&n)
+	}
+	h.turn, h.applied = f.turn, 0
+	if isConverged(&n) {
+		h.applied = n.Status.AppliedHead.Version
+	}
+	return h.applied
 }
 
 func (f *fleet) gone(name string) { delete(f.hosts, name) } // its Assignment goes with it

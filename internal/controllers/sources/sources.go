@@ -40,7 +40,7 @@ type Recorder interface {
 	Tell(about core.ObjectReference, kind, why, words string)
 }
 
-// Options say what to work with. All but Forge, Metrics, Log and Looks are required.
+// Options say what to work with. All but Hosts, Forge, Metrics, Log and Looks are required.
 type Options struct {
 	Objects  Objects
 	Git      *git.Git
@@ -48,6 +48,8 @@ type Options struct {
 	Recorder Recorder
 	// Config reaches the API, with the right to act as every Source's user.
 	Config *rest.Config
+	// Hosts is what is known of hosts besides what is stored. Default nothing.
+	Hosts Hosts
 	// Forge tells forges what became of commits. Default one with its own defaults.
 	Forge *forge.Client
 	// Metrics is where the metrics are registered while Run runs. Default nowhere.
@@ -94,7 +96,7 @@ func New(options Options) (*Sources, error) {
 	if options.Forge == nil {
 		options.Forge = forge.New(forge.Options{})
 	}
-	s := &Sources{options: options, slots: make(chan struct{}, options.Looks), reads: make(chan struct{}, readsMax), fleet: newFleet(),
+	s := &Sources{options: options, slots: make(chan struct{}, options.Looks), reads: make(chan struct{}, readsMax), fleet: newFleet(options.Hosts),
 		actors: map[types.NamespacedName]*actor{}, ending: map[types.NamespacedName]<-chan struct{}{}}
 	s.metrics, s.gauges = newMetrics(s.countObjects)
 	return s, nil
