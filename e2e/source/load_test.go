@@ -90,7 +90,13 @@ func (l *load) step(what, commit string, ask func()) {
 	began := time.Now()
 	ask()
 	l.until(commit)
-	l.Logf("%s: %s, %d MiB at most", what, time.Since(began).Round(10*time.Millisecond), l.peak>>20)
+	took := time.Since(began).Round(10 * time.Millisecond)
+	// The last that is written about a commit is the Event that it is applied, a moment later.
+	host.Eventually(l.T, loadTime, "an Event says that "+commit+" is applied", func() (string, bool) {
+		said, err := l.Try("get", "events", "-n", "ops")
+		return said, err == nil && strings.Contains(said, "commit "+commit[:8]+" is applied")
+	})
+	l.Logf("%s: %s, %d MiB at most", what, took, l.peak>>20)
 	l.memory("after that")
 }
 
