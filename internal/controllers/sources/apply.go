@@ -21,7 +21,6 @@ import (
 	"tako.dev/tako/internal/source/git"
 	"tako.dev/tako/internal/source/origin"
 	"tako.dev/tako/internal/source/render"
-	"tako.dev/tako/internal/source/schedule"
 )
 
 const (
@@ -237,7 +236,7 @@ func (r *run) remember(ctx context.Context) (err error) {
 	for _, m := range members {
 		name, is := m.Ref.Long(), object{origin: origin.Of(m.Object.GetAnnotations())}
 		is.origin.Commit, is.origin.Author = once(is.origin.Commit), once(is.origin.Author)
-		if r.why != schedule.Request && isIntact(m.Object, is.origin) {
+		if !r.isRequested() && isIntact(m.Object, is.origin) {
 			is.digest, r.found[name] = is.origin.Digest, newExpected(m.Ref, m.Object)
 		}
 		r.memory.applied.objects[name] = is

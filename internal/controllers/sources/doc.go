@@ -4,7 +4,7 @@
 //	look           list the refs -> pick a commit -> (nothing new: that was all) -> fetch it -> verify -> render
 //	               -> plan (a dry run of all that is not known to be there) -> apply -> delete what is declared no more
 //	guard          what was applied is watched: what others change in it is drift, and is put back or told, without the repository
-//	health, fleet  whether what was applied is well, and on how many hosts it is
+//	health, hosts  whether what was applied is well, and on how many hosts it is
 //	remove         a Source that is deleted takes with it what it has applied, where it says so
 //	help           rights, and what Sources name, are watched: what has failed is tried again when they change
 //	report         a forge is told what became of a commit, apart from the loop

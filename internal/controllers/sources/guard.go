@@ -15,6 +15,7 @@ import (
 	"tako.dev/tako/internal/cli/await"
 	"tako.dev/tako/internal/cli/prune"
 	"tako.dev/tako/internal/cli/remote"
+	"tako.dev/tako/internal/controllers/sources/hosts"
 	"tako.dev/tako/internal/source/origin"
 )
 
@@ -51,11 +52,11 @@ type expected struct {
 type state struct {
 	health await.Verdict
 	name   string // of a config, as Assignments have it; empty for anything else
-	config configState
+	config hosts.Config
 }
 
 func stateOf(o *unstructured.Unstructured) state {
-	name, config := configOf(o)
+	name, config := hosts.ConfigOf(o)
 	return state{await.Well(o), name, config}
 }
 
@@ -214,10 +215,10 @@ func (g *guard) lost(ref remote.Ref, version string) {
 }
 
 // configs are the configs that were applied, by their names.
-func (g *guard) configs() map[string]configState {
+func (g *guard) configs() map[string]hosts.Config {
 	g.mu.RLock()
 	defer g.mu.RUnlock()
-	all := map[string]configState{}
+	all := map[string]hosts.Config{}
 	for _, e := range g.expected {
 		e.mu.Lock()
 		if e.name != "" {

@@ -7,7 +7,6 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"tako.dev/tako/api/v1alpha1"
 )
@@ -51,7 +50,7 @@ func (a *actor) progress(ctx context.Context, src *v1alpha1.Source, g *guard) ti
 
 // hosts counts the hosts. What is applied in part is of no commit.
 func (l *look) hosts() *v1alpha1.SourceHosts {
-	return l.of.fleet.count(l.guard.configs(), l.memory.applied.is.commit)
+	return l.of.hosts.Count(l.guard.configs(), l.memory.applied.is.commit)
 }
 
 // isConverged: all hosts are as the applied commit declares.
@@ -111,28 +110,4 @@ func earlier(a, b time.Time) time.Time {
 		return b
 	}
 	return a
-}
-
-// configState is what a config says of itself.
-type configState struct {
-	revision string // that of what it declares; empty while there is none
-	selected int32  // nodes that it is for, as far as somebody has looked
-}
-
-// configOf names a config as Assignments do, and says how it is; empty for anything else.
-func configOf(o *unstructured.Unstructured) (name string, state configState) {
-	k := o.GroupVersionKind()
-	if k.Group != v1alpha1.GroupName || k.Kind != v1alpha1.KindNodeConfig && k.Kind != v1alpha1.KindClusterNodeConfig {
-		return "", state
-	}
-	name = k.Kind + "/" + o.GetName()
-	if o.GetNamespace() != "" {
-		name = k.Kind + "/" + o.GetNamespace() + "/" + o.GetName()
-	}
-	if observed, _, _ := unstructured.NestedInt64(o.Object, "status", "observedGeneration"); observed == o.GetGeneration() {
-		state.revision, _, _ = unstructured.NestedString(o.Object, "status", "revision")
-	}
-	selected, _, _ := unstructured.NestedInt64(o.Object, "status", "rollout", "selected")
-	state.selected = int32(selected)
-	return name, state
 }

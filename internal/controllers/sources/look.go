@@ -34,6 +34,11 @@ type look struct {
 	large   bool // it leaves much garbage
 }
 
+// isRequested reports whether somebody has asked for this look, also where it would have been made anyway.
+func (l *look) isRequested() bool {
+	return l.source.Annotations[v1alpha1.AnnotationReconcile] != l.source.Status.HandledRequest
+}
+
 // do looks. The error is what keeps the newest commit from being applied.
 func (l *look) do(ctx context.Context) error {
 	remote, err := l.remote(ctx)
@@ -51,7 +56,7 @@ func (l *look) do(ctx context.Context) error {
 	if m.applied.copied {
 		m.applied = applied{rendered: m.applied.rendered} // what the last process had begun may be there beside it
 	}
-	if l.why == schedule.Request || l.why == schedule.Retry && len(l.source.Status.Left) > 0 {
+	if l.isRequested() || l.why == schedule.Retry && len(l.source.Status.Left) > 0 {
 		m.applied.known = false // whoever asks wants all of it looked at, and what was left may go now
 	}
 	if m.applied.known && m.applied.is == (version{choice.Commit, l.source.Generation}) && len(l.drifted) == 0 && m.failures == 0 {

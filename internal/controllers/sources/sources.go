@@ -16,6 +16,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"tako.dev/tako/api/v1alpha1"
+	"tako.dev/tako/internal/controllers/sources/hosts"
 	"tako.dev/tako/internal/reason"
 	"tako.dev/tako/internal/source/forge"
 	"tako.dev/tako/internal/source/git"
@@ -49,7 +50,7 @@ type Options struct {
 	// Config reaches the API, with the right to act as every Source's user.
 	Config *rest.Config
 	// Hosts is what is known of hosts besides what is stored. Default nothing.
-	Hosts Hosts
+	Hosts hosts.Live
 	// Forge tells forges what became of commits. Default one with its own defaults.
 	Forge *forge.Client
 	// Metrics is where the metrics are registered while Run runs. Default nowhere.
@@ -70,7 +71,7 @@ type Sources struct {
 	options Options
 	slots   chan struct{} // has room for as many as may look at once
 	reads   chan struct{} // has room for as many calls of forges as are read at once
-	fleet   *fleet
+	hosts   *hosts.Hosts
 	metrics *metrics
 	gauges  []prometheus.Collector
 
@@ -96,7 +97,7 @@ func New(options Options) (*Sources, error) {
 	if options.Forge == nil {
 		options.Forge = forge.New(forge.Options{})
 	}
-	s := &Sources{options: options, slots: make(chan struct{}, options.Looks), reads: make(chan struct{}, readsMax), fleet: newFleet(options.Hosts),
+	s := &Sources{options: options, slots: make(chan struct{}, options.Looks), reads: make(chan struct{}, readsMax), hosts: hosts.New(options.Hosts),
 		actors: map[types.NamespacedName]*actor{}, ending: map[types.NamespacedName]<-chan struct{}{}}
 	s.metrics, s.gauges = newMetrics(s.countObjects)
 	return s, nil
@@ -169,9 +170,9 @@ func (s *Sources) Run(ctx context.Context) error {
 	if lw == nil {
 		return &reason.Error{Code: reason.InternalFault, Doing: "watch sources", Cause: errors.New("there is no way to them")}
 	}
-	s.fleet.watch(ctx, s.options.Objects, &all)
+	s.hosts.Watch(ctx, s.options.Objects, &all)
 	s.watchHelp(ctx, &all)
-	all.Go(func() { s.fleet.tell(ctx, s.nudge) })
+	all.Go(func() { s.hosts.Tell(ctx, s.nudge) })
 	all.Go(func() {
 		cache.NewReflectorWithOptions(lw, &v1alpha1.Source{}, feed{s}, cache.ReflectorOptions{Name: "sources"}).RunWithContext(ctx)
 	})

@@ -1,4 +1,7 @@
-package sources
+// Package hosts counts the hosts that are as the configs of a Source declare. It watches Nodes and Assignments, keeps of each host what
+// counting needs and no more, and finds out how a host is once for all Sources that are told of it. Watch and Tell start what they are
+// given to run in; nothing else runs.
+package hosts
 
 import (
 	"context"
@@ -7,25 +10,57 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/tools/cache"
 
 	"tako.dev/tako/api/v1alpha1"
 )
 
-// fleetPause is how far apart Sources are told that hosts have changed: ten thousand hosts change all the time.
-const fleetPause = 5 * time.Second
+// Pause is how far apart Sources are told that hosts have changed: ten thousand hosts change all the time.
+const Pause = 5 * time.Second
 
-// Hosts is what is known of hosts besides what is stored. *presence.Register is one.
-type Hosts interface {
+// Objects is the way to what is stored.
+type Objects interface {
+	// ListerWatcher lists and watches all objects of a kind; nil where there is no way to them. The objects may be shared.
+	ListerWatcher(kind schema.GroupVersionKind, metadataOnly bool) cache.ListerWatcher
+}
+
+// Live is what is known of hosts besides what is stored. *presence.Register is one.
+type Live interface {
 	// Decorate fills into a Node what is known of it now. It replaces fields, and changes nothing that they point to.
 	Decorate(n *v1alpha1.Node)
 	// Tell has c, which has room for one, hold something whenever something else is to be said of a host, until stop is called.
 	Tell(c chan struct{}) (stop func())
 }
 
-// fleet knows which host is to have which configs, and which hosts are as they should be: what counting needs, and no more.
-type fleet struct {
-	live    Hosts         // nil: nothing is known but what is stored
+// Config is what a config says of itself.
+type Config struct {
+	Revision string // that of what it declares; empty while there is none
+	Selected int32  // nodes that it is for, as far as somebody has looked
+}
+
+// ConfigOf names a config as Assignments do, and says how it is; empty for anything else.
+func ConfigOf(o *unstructured.Unstructured) (name string, state Config) {
+	k := o.GroupVersionKind()
+	if k.Group != v1alpha1.GroupName || k.Kind != v1alpha1.KindNodeConfig && k.Kind != v1alpha1.KindClusterNodeConfig {
+		return "", state
+	}
+	name = k.Kind + "/" + o.GetName()
+	if o.GetNamespace() != "" {
+		name = k.Kind + "/" + o.GetNamespace() + "/" + o.GetName()
+	}
+	if observed, _, _ := unstructured.NestedInt64(o.Object, "status", "observedGeneration"); observed == o.GetGeneration() {
+		state.Revision, _, _ = unstructured.NestedString(o.Object, "status", "revision")
+	}
+	selected, _, _ := unstructured.NestedInt64(o.Object, "status", "rollout", "selected")
+	state.Selected = int32(selected)
+	return name, state
+}
+
+// Hosts knows which host is to have which configs, and which hosts are as they should be. Use New. It is safe for concurrent use.
+type Hosts struct {
+	live    Live          // nil: nothing is known but what is stored
 	changed chan struct{} // holds one
 
 	mu    sync.Mutex // guards all below
@@ -42,12 +77,13 @@ type host struct {
 	turn     int
 }
 
-func newFleet(live Hosts) *fleet {
-	return &fleet{turn: 1, live: live, changed: make(chan struct{}, 1), hosts: map[string]*host{}}
+// New knows no host yet. live may be nil.
+func New(live Live) *Hosts {
+	return &Hosts{turn: 1, live: live, changed: make(chan struct{}, 1), hosts: map[string]*host{}}
 }
 
-// watch keeps it up to date until ctx is done. Without a way to the hosts there are none.
-func (f *fleet) watch(ctx context.Context, objects Objects, all *sync.WaitGroup) {
+// Watch keeps it up to date in all until ctx is done. Without a way to the hosts there are none.
+func (f *Hosts) Watch(ctx context.Context, objects Objects, all *sync.WaitGroup) {
 	for kind, feed := range map[string]cache.ReflectorStore{v1alpha1.KindAssignment: hostFeed{f, f.assigned, f.unassigned}, v1alpha1.KindNode: hostFeed{f, f.heard, f.gone}} {
 		lw := objects.ListerWatcher(v1alpha1.SchemeGroupVersion.WithKind(kind), false)
 		if lw == nil {
@@ -63,8 +99,8 @@ func (f *fleet) watch(ctx context.Context, objects Objects, all *sync.WaitGroup)
 	}
 }
 
-// tell calls nudge when hosts have changed, not too often, until ctx is done.
-func (f *fleet) tell(ctx context.Context, nudge func()) {
+// Tell calls nudge when hosts have changed, not too often, until ctx is done.
+func (f *Hosts) Tell(ctx context.Context, nudge func()) {
 	if f.live != nil {
 		defer f.live.Tell(f.changed)()
 	}
@@ -76,13 +112,18 @@ func (f *fleet) tell(ctx context.Context, nudge func()) {
 			f.turn++
 			f.mu.Unlock()
 			nudge()
-			sleep(ctx, fleetPause)
+			pause := time.NewTimer(Pause)
+			select {
+			case <-ctx.Done():
+			case <-pause.C:
+			}
+			pause.Stop()
 		}
 	}
 }
 
-// count counts the hosts that configs of a commit are for, by config, each once; nil for no config.
-func (f *fleet) count(configs map[string]configState, commit string) *v1alpha1.SourceHosts {
+// Count counts the hosts that configs of a commit are for, by config, each once; nil for no config.
+func (f *Hosts) Count(configs map[string]Config, commit string) *v1alpha1.SourceHosts {
 	if len(configs) == 0 {
 		return nil
 	}
@@ -92,7 +133,7 @@ func (f *fleet) count(configs map[string]configState, commit string) *v1alpha1.S
 		has, all := false, h.assigned != 0
 		for config, revision := range h.layers {
 			if want, ours := configs[config]; ours {
-				has, all = true, all && revision == want.revision
+				has, all = true, all && revision == want.Revision
 			}
 		}
 		if has {
@@ -104,15 +145,15 @@ func (f *fleet) count(configs map[string]configState, commit string) *v1alpha1.S
 	}
 	f.mu.Unlock()
 	for _, c := range configs {
-		n.Selected = max(n.Selected, c.selected) // those that have to wait for their turn have no layer of it yet
-		if c.revision == "" {
+		n.Selected = max(n.Selected, c.Selected) // those that have to wait for their turn have no layer of it yet
+		if c.Revision == "" {
 			n.Commit = "" // nobody knows yet for which
 		}
 	}
 	return n
 }
 
-func (f *fleet) of(name string) *host {
+func (f *Hosts) of(name string) *host {
 	h := f.hosts[name]
 	if h == nil {
 		h = &host{}
@@ -121,7 +162,7 @@ func (f *fleet) of(name string) *host {
 	return h
 }
 
-func (f *fleet) assigned(o any) {
+func (f *Hosts) assigned(o any) {
 	a, h := o.(*v1alpha1.Assignment), f.of(nameOf(o))
 	// That of the signed state is the resource version of the Assignment.
 	h.assigned, _ = strconv.ParseInt(a.ResourceVersion, 10, 64)
@@ -131,9 +172,9 @@ func (f *fleet) assigned(o any) {
 	}
 }
 
-func (f *fleet) unassigned(name string) { f.of(name).layers, f.of(name).assigned = nil, 0 }
+func (f *Hosts) unassigned(name string) { f.of(name).layers, f.of(name).assigned = nil, 0 }
 
-func (f *fleet) heard(o any) {
+func (f *Hosts) heard(o any) {
 	n := o.(*v1alpha1.Node)
 	kept := &f.of(n.Name).node
 	f.of(n.Name).turn = 0
@@ -143,7 +184,7 @@ func (f *fleet) heard(o any) {
 
 // applied is the version of the state that a host has enforced, and that is as declared; 0 for none. A verdict alone is never stored.
 // It is found out once for all Sources that are told in one turn.
-func (f *fleet) applied(h *host) int64 {
+func (f *Hosts) applied(h *host) int64 {
 	if h.turn == f.turn {
 		return h.applied
 	}
@@ -158,7 +199,7 @@ func (f *fleet) applied(h *host) int64 {
 	return h.applied
 }
 
-func (f *fleet) gone(name string) { delete(f.hosts, name) } // its Assignment goes with it
+func (f *Hosts) gone(name string) { delete(f.hosts, name) } // its Assignment goes with it
 
 // isConverged tells whether a host is heard, has enforced a state, and all of that is as declared.
 func isConverged(n *v1alpha1.Node) bool {
@@ -169,7 +210,7 @@ func isConverged(n *v1alpha1.Node) bool {
 
 // hostFeed is the store of a reflector, which hands on what it is told.
 type hostFeed struct {
-	of   *fleet
+	of   *Hosts
 	set  func(any)
 	drop func(string)
 }

@@ -1,4 +1,4 @@
-package sources
+package hosts
 
 import (
 	"testing"
@@ -19,7 +19,7 @@ func (l *live) Tell(chan struct{}) func() { return func() {} }
 func TestHostsCountByWhatIsKnown(t *testing.T) {
 	const version = 7
 	known := &live{}
-	f := newFleet(known)
+	f := New(known)
 	nodes := hostFeed{f, f.heard, f.gone}
 	assignments := hostFeed{f, f.assigned, f.unassigned}
 	if err := assignments.Add(&v1alpha1.Assignment{ObjectMeta: metav1.ObjectMeta{Name: "web-1", ResourceVersion: "7"}, Spec: v1alpha1.AssignmentSpec{
@@ -31,7 +31,7 @@ func TestHostsCountByWhatIsKnown(t *testing.T) {
 		t.Fatal(err)
 	}
 	count := func() int32 {
-		return f.count(map[string]configState{"NodeConfig/prod/motd": {revision: "motd-1"}}, "commit").Converged
+		return f.Count(map[string]Config{"NodeConfig/prod/motd": {Revision: "motd-1"}}, "commit").Converged
 	}
 	if n := count(); n != 0 {
 		t.Errorf("%d hosts count as converged before one has said so", n)
