@@ -237,15 +237,23 @@ func TestAgentCase15_RestartedByOperator(t *testing.T) {
 	}
 
 	// A start that is under way is waited for, and nobody's repair.
-	h.Put(t, unitDir+"slow.service", strings.Replace(daemon, "[Service]\n", "[Service]\nExecStartPre=/bin/sleep 2\n", 1), 0o644)
+	h.Put(t, unitDir+"slow.service", strings.Replace(daemon, "[Service]\n", "[Service]\nExecStartPre=/bin/sleep 4\n", 1), 0o644)
 	h.MustRun(t, "systemctl", "daemon-reload")
 	slow := declare.Service{Unit: "slow.service"}
 	h.MustRun(t, "systemctl", "start", "--no-block", "slow")
+	activating := func() {
+		boots.Eventually(t, time.Minute, "the unit is activating", func() (string, bool) {
+			state := strings.TrimSpace(h.MustRun(t, "systemctl", "show", "--property=ActiveState", "--value", "slow"))
+			return state, state == "activating"
+		})
+	}
+	activating()
 	a = ask(t, h, question{Service: slow, Since: &a.Now})
 	c.Check(a.Code == 0 && !a.Changed && !a.Refreshed.Acted, "a start under way: %+v", a)
 	c.Equal(a.Changes, []host.Change{{Field: "state", From: "activating", To: "running"}}, "planned during a start")
 	before = invocation(t, h, "slow")
 	h.MustRun(t, "systemctl", "restart", "--no-block", "slow")
+	activating()
 	a = ask(t, h, question{Service: slow, Since: &a.Now})
 	c.Check(a.Code == 0 && !a.Changed && !a.Refreshed.Acted, "a restart under way: %+v", a)
 	c.Check(invocation(t, h, "slow") != before, "the unit runs anew")

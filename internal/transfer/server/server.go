@@ -170,6 +170,9 @@ func (s *Server) mayStay(c *conn, now time.Time) bool {
 		return now.Sub(c.since) < s.opts.Times.Stranger
 	}
 	leaf := c.shown.Load().leaf
+	if c.since.After(leaf.NotAfter) {
+		return now.Sub(c.since) < s.opts.Times.Stranger // it had expired before: to be renewed is all that it can be here for
+	}
 	if now.After(leaf.NotAfter) {
 		return false
 	}
