@@ -167,7 +167,7 @@ spec: {url: %q, ref: {branch: main}, path: prod, credentials: forge, interval: 1
 	b.follow(reverted, "first\n")
 
 	h := b.hosts[0]
-	h.MustRun(t, "sh", "-c", "rm /run/site.seen; echo by hand >/etc/site.conf; systemctl stop site.service")
+	h.MustRun(t, "sh", "-c", "rm /run/site.seen; echo by hand >/etc/site.conf; systemctl stop --no-block site.service")
 	b.follow(reverted, "first\n")
 	if out := b.tako("trace", "nodeconfig/site", "-n", "prod"); !strings.Contains(out, "prod/site.yaml:1") || !strings.Contains(out, reverted[:8]) {
 		t.Errorf("tako trace says\n%s", out)
