@@ -356,9 +356,9 @@ func (b *Bounds) spendLocked(now time.Time) bool {
 	return true
 }
 
-// waitLocked is how long it takes until there is a write to spend.
+// waitLocked is how long it takes until there is a write to spend, rounded up, so that it is there when the wait is over.
 func (b *Bounds) waitLocked() time.Duration {
-	return time.Duration((1 - b.tokens) / float64(b.options.WritesPerSecond) * float64(time.Second))
+	return time.Duration((1-b.tokens)/float64(b.options.WritesPerSecond)*float64(time.Second)) + 1
 }
 
 func (e *entry) decision(do Verdict) Decision {
