@@ -9,6 +9,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"net/http"
 	"path/filepath"
@@ -171,7 +172,7 @@ func (c *Client) Await(ctx context.Context, path, text string, count int, do fun
 	if err != nil {
 		return 0, err
 	}
-	defer w.body.Close()
+	defer func() { _ = w.body.Close() }()
 	start := time.Now()
 	if err := do(); err != nil {
 		return 0, err
@@ -181,15 +182,24 @@ func (c *Client) Await(ctx context.Context, path, text string, count int, do fun
 	for len(seen) < count {
 		var event struct {
 			Object struct {
-				Metadata struct{ Name string }
+				Metadata struct{ Name, ResourceVersion string }
 				Data     map[string]string
 				Spec     json.RawMessage
 			}
 		}
-		if err := events.Decode(&event); err != nil {
+		err := events.Decode(&event)
+		if errors.Is(err, io.EOF) { // a server may end a watch at any time; a client begins anew where it was
+			_ = w.body.Close()
+			if w, err = c.watch(ctx, path, version); err == nil {
+				events = json.NewDecoder(w.lines)
+				continue
+			}
+		}
+		if err != nil {
 			return 0, fmt.Errorf("after %d of %d objects: %w", len(seen), count, err)
 		}
 		o := &event.Object
+		version = o.Metadata.ResourceVersion
 		if o.Data["text"] == text || bytes.Contains(o.Spec, []byte(`"`+text+`"`)) {
 			seen[o.Metadata.Name] = true
 		}
