@@ -67,7 +67,7 @@ func (r *rig) exposes(want string) {
 			all = append(all, fmt.Sprintf("%s %s: %s", e.Node, e.Why, strings.Join(e.Keys, ",")))
 		}
 		got := strings.Join(all, "; ")
-		return unless(got == want, got)
+		return unless(got == want, fmt.Sprintf("%q", got))
 	})
 }
 
