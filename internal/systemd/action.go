@@ -100,14 +100,17 @@ func (b *Bus) queueAndWait(ctx context.Context, s *session, doing, method, unit 
 	if err != nil {
 		return "", err
 	}
+	exists := func() bool {
+		return s.conn.Object(busName, path).CallWithContext(ctx, propertiesInterface+".Get", 0, jobInterface, "Id").Err == nil
+	}
 	for {
 		select {
 		case result = <-ch:
 			if result != recheckJob {
 				return result, nil
 			}
-			if err := s.conn.Object(busName, path).CallWithContext(ctx, propertiesInterface+".Get", 0, jobInterface, "Id").Err; err != nil {
-				return jobLost, nil
+			if !exists() {
+				return lastWord(ch), nil
 			}
 		case <-s.conn.Context().Done():
 			return "", &reason.Error{Code: reason.BusDisconnected, Doing: doing, Cause: errors.New("connection lost while waiting for the job")}
@@ -124,6 +127,21 @@ const jobInterface = "org.freedesktop.systemd1.Job"
 
 // jobLost stands for the result of a job that ended while nobody could hear it.
 const jobLost = "lost"
+
+// lastWord is the result of a job of which systemd says that it is no more: it may have ended, and told so, between the recheck and the
+// question. What it told was read before the answer, because both come on one connection.
+func lastWord(ch <-chan string) string {
+	for {
+		select {
+		case result := <-ch:
+			if result != recheckJob {
+				return result
+			}
+		default:
+			return jobLost
+		}
+	}
+}
 
 // jobDone reports whether a job ended as its caller wanted. Skipped means that it did not apply to the unit's state any
 // more, for example starting what runs.

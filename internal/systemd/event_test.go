@@ -120,6 +120,20 @@ func TestJobs(t *testing.T) {
 	j.end(job, two)
 
 	j.begin()
+	late := j.queued(job)
+	j.recheck()
+	<-late // systemd is asked, and a second reload ends, and the job too
+	j.recheck()
+	j.ended(job, "done")
+	if got := lastWord(late); got != "done" {
+		t.Errorf("ended while systemd was asked: %q", got)
+	}
+	if got := lastWord(late); got != jobLost {
+		t.Errorf("ended unheard: %q", got)
+	}
+	j.end(job, late)
+
+	j.begin()
 	gaveUp := j.queued(job)
 	j.begin()
 	waits := j.queued(job)

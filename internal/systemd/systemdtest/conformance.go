@@ -44,6 +44,7 @@ func Conformance(t *testing.T, h Host) {
 	t.Run("alias", func(t *testing.T) { testAlias(t, h) })
 	t.Run("many units", func(t *testing.T) { testManyUnits(t, h) })
 	t.Run("reload barrier", func(t *testing.T) { testReloadBarrier(t, h) })
+	t.Run("reloads meanwhile", func(t *testing.T) { testReloadsMeanwhile(t, h) })
 	t.Run("shared job", func(t *testing.T) { testSharedJob(t, h) })
 	t.Run("executed anew", func(t *testing.T) { testGap(t, h, h.Reexec) })
 	t.Run("bus restarted", func(t *testing.T) { testGap(t, h, h.Rebus) })

@@ -155,6 +155,34 @@ func testReloadBarrier(t *testing.T, h Host) {
 	}
 }
 
+// testReloadsMeanwhile has another process reload systemd all the time, as package installations do: no job's end may be missed for it.
+func testReloadsMeanwhile(t *testing.T, h Host) {
+	const unit = "tako-meanwhile.service"
+	other, c := connect(t, h), connect(t, h)
+	h.install(t, c, unit, runs)
+	ended := make(chan struct{})
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		for {
+			select {
+			case <-ended:
+				return
+			default:
+			}
+			if err := other.Reload(t.Context()); err != nil {
+				t.Error(err)
+				return
+			}
+		}
+	})
+	for range 50 {
+		must(t, c.Start(t.Context(), unit))
+		must(t, c.Stop(t.Context(), unit))
+	}
+	close(ended)
+	wg.Wait()
+}
+
 // testGap makes a gap in the signals: both sides must notice by themselves, say Resync, and hear what comes after.
 func testGap(t *testing.T, h Host, gap func(*testing.T)) {
 	const unit = "tako-gap.service"
