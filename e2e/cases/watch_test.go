@@ -285,6 +285,11 @@ func (s *sandbox) comeToBe(in string, way int) {
 	}
 }
 
+// intoDirectory puts a directory in the place of a file, in one step: the agent is quick enough to put the file back between two.
+func intoDirectory(p string) error {
+	return errors.Join(os.Mkdir(p+".new", 0o755), unix.Renameat2(unix.AT_FDCWD, p+".new", unix.AT_FDCWD, p, unix.RENAME_EXCHANGE), os.Remove(p+".new"))
+}
+
 func TestAgentCase05_DriftInARow(t *testing.T) {
 	c := casetest.Start(t)
 	s := newSandbox(t)
@@ -309,10 +314,7 @@ func TestAgentCase05_DriftInARow(t *testing.T) {
 		}},
 		{"chmodded", func(p string) error { return os.Chmod(p, 0o666) }},
 		{"unlinked", os.Remove},
-		// In one step, because the agent is quick enough to put the file back between two.
-		{"directory", func(p string) error {
-			return errors.Join(os.Mkdir(p+".new", 0o755), unix.Renameat2(unix.AT_FDCWD, p+".new", unix.AT_FDCWD, p, unix.RENAME_EXCHANGE), os.Remove(p+".new"))
-		}},
+		{"directory", intoDirectory},
 		{"symlink", func(p string) error { return errors.Join(os.Symlink("/etc/passwd", p+".new"), os.Rename(p+".new", p)) }},
 	}
 	if os.Getuid() == 0 {
@@ -351,8 +353,7 @@ func TestAgentCase05_DriftInARow(t *testing.T) {
 	c.Check(rep.Converged && rep.Totals.Drift >= uint64(len(drifts)) && rep.Totals.Missed == 0, "in the end: %s", show(rep))
 
 	// Without force, what is of another type stays, with the reason.
-	s.must(os.Remove(s.path("/etc/plain")))
-	s.must(os.Mkdir(s.path("/etc/plain"), 0o755))
+	s.must(intoDirectory(s.path("/etc/plain")))
 	r.until("refused", func(rep *agent.Report) bool { return codeOf(resourceOf(rep, "file/plain")) == reason.TypeInTheWay })
 	res := resourceOf(s.report(), "file/plain")
 	c.Check(res.Outcome == reason.Failed && res.Detail == reason.Denied, "in the way: %+v", res)
