@@ -2,30 +2,53 @@ package declare
 
 import (
 	"path"
+	"slices"
 	"strings"
-)
-
-// ResourceType is the name of a resource's type field.
-type ResourceType string
-
-// The resource types.
-const (
-	TypeFile      ResourceType = "file"
-	TypeDirectory ResourceType = "directory"
-	TypeSymlink   ResourceType = "symlink"
-	TypePackage   ResourceType = "package"
-	TypeService   ResourceType = "service"
 )
 
 // ClaimKind is a name space of things on a host.
 type ClaimKind string
 
-// The claim kinds. File, directory and symlink share ClaimPath: there can be only one thing at a path.
+// The claim kinds. File, directory, symlink and archive share ClaimPath: there can be only one thing at a path.
 const (
-	ClaimPath    ClaimKind = "path"
-	ClaimPackage ClaimKind = "package"
-	ClaimUnit    ClaimKind = "unit"
+	ClaimPath           ClaimKind = "path"
+	ClaimPackage        ClaimKind = "package"
+	ClaimUnit           ClaimKind = "unit"
+	ClaimUser           ClaimKind = "user"
+	ClaimGroup          ClaimKind = "group"
+	ClaimAuthorizedKeys ClaimKind = "authorizedKeys" // by user
+	ClaimTimer          ClaimKind = "timer"
+	ClaimEdit           ClaimKind = "edit"
+	ClaimSysctl         ClaimKind = "sysctl"
+	ClaimKernelModule   ClaimKind = "kernelModule"
+	ClaimHostname       ClaimKind = "hostname"
+	ClaimHostEntry      ClaimKind = "hostEntry"
+	ClaimTimezone       ClaimKind = "timezone"
+	ClaimLocale         ClaimKind = "locale"
+	ClaimMount          ClaimKind = "mount"
+	ClaimSwap           ClaimKind = "swap"
+	ClaimRepository     ClaimKind = "repository"
+	ClaimFragment       ClaimKind = "fragment" // by file and name
+	// ClaimExec is a command, which is about nothing that can be named: two configs may have one of the same name.
+	ClaimExec ClaimKind = "exec"
+	// ClaimEndpoint is what a config needs of others: two configs may need the same.
+	ClaimEndpoint ClaimKind = "endpoint"
 )
+
+// claimKinds are all of them.
+var claimKinds = []ClaimKind{ClaimPath, ClaimPackage, ClaimUnit, ClaimUser, ClaimGroup, ClaimAuthorizedKeys, ClaimExec, ClaimEndpoint,
+	ClaimTimer, ClaimEdit, ClaimSysctl, ClaimKernelModule, ClaimHostname, ClaimHostEntry, ClaimTimezone, ClaimLocale, ClaimMount, ClaimSwap, ClaimRepository, ClaimFragment}
+
+// Own reports whether claims of that kind are their config's own: no other config can have the same.
+func (k ClaimKind) Own() bool { return k == ClaimExec || k == ClaimEndpoint }
+
+// Of returns the claim as it is between configs, where config, as KIND/NAMESPACE/NAME, has it.
+func (c Claim) Of(config string) Claim {
+	if c.Kind.Own() && config != "" {
+		c.ID = config + "/" + c.ID
+	}
+	return c
+}
 
 // Claim is what a resource is about: the key of its entry, whatever it is called. Two resources with one claim manage one
 // thing.
@@ -40,81 +63,20 @@ func (c Claim) String() string { return string(c.Kind) + ":" + c.ID }
 // ParseClaim reads the text form of a claim.
 func ParseClaim(s string) (Claim, bool) {
 	kind, id, ok := strings.Cut(s, ":")
-	switch ClaimKind(kind) {
-	case ClaimPath, ClaimPackage, ClaimUnit:
-		return Claim{ClaimKind(kind), id}, ok && id != ""
+	if !ok || id == "" || !slices.Contains(claimKinds, ClaimKind(kind)) {
+		return Claim{}, false
 	}
-	return Claim{}, false
-}
-
-// Type returns which type field is set; empty if none is. Validation has refused a resource with several.
-func (r *Resource) Type() ResourceType {
-	switch {
-	case r.File != nil:
-		return TypeFile
-	case r.Directory != nil:
-		return TypeDirectory
-	case r.Symlink != nil:
-		return TypeSymlink
-	case r.Package != nil:
-		return TypePackage
-	case r.Service != nil:
-		return TypeService
-	}
-	return ""
-}
-
-// Title is how people see the resource: TYPE/NAME.
-func (r *Resource) Title() string { return string(r.Type()) + "/" + r.Name }
-
-// Claim returns what the resource is about. The resource must have passed Validate.
-func (r *Resource) Claim() Claim {
-	switch {
-	case r.File != nil:
-		return Claim{ClaimPath, r.File.Path}
-	case r.Directory != nil:
-		return Claim{ClaimPath, r.Directory.Path}
-	case r.Symlink != nil:
-		return Claim{ClaimPath, r.Symlink.Path}
-	case r.Package != nil:
-		return Claim{ClaimPackage, r.PackageName()}
-	case r.Service != nil:
-		return Claim{ClaimUnit, r.UnitName()}
-	}
-	return Claim{}
-}
-
-// PackageName is the declared package name, or its default.
-func (r *Resource) PackageName() string {
-	if r.Package != nil && r.Package.Package != "" {
-		return r.Package.Package
-	}
-	return r.Name
-}
-
-// unitSuffixes are the unit types of systemd.unit(5).
-var unitSuffixes = []string{".service", ".socket", ".device", ".mount", ".automount", ".swap", ".target", ".path", ".timer", ".slice", ".scope"}
-
-// UnitName is the declared unit name, or its default.
-func (r *Resource) UnitName() string {
-	name := r.Name
-	if r.Service != nil && r.Service.Unit != "" {
-		name = r.Service.Unit
-	}
-	for _, s := range unitSuffixes {
-		if strings.HasSuffix(name, s) {
-			return name
-		}
-	}
-	return name + ".service"
+	return Claim{ClaimKind(kind), id}, true
 }
 
 // AutoEdge is an order that follows from what two resources are, not from what somebody wrote: this resource comes after
-// the one that has Claim Other, if there is one, or before it. It yields to explicit edges.
+// the one that has Claim Other, if there is one, or before it. It yields to explicit edges. A Claim without ID stands for all of its kind.
 type AutoEdge struct {
 	Other  Claim
 	Before bool   // this resource comes before Other; otherwise after it
 	Why    string // "parent directory", "package of a file", ...
+	// Loose says that it orders only: when the one before has failed, the other is acted upon all the same.
+	Loose bool
 }
 
 // ParentDirectory is the Why of the automatic edge from a directory to what is in it.
@@ -123,19 +85,55 @@ const ParentDirectory = "parent directory"
 // AutoEdges returns the automatic edges that the resource wants. They depend on the declaration alone, so that the order is
 // the same wherever it is computed: packages and units are matched to paths by the distribution's naming conventions.
 func (r *Resource) AutoEdges() []AutoEdge {
-	switch c := r.Claim(); c.Kind {
-	case ClaimPath:
-		return pathAutoEdges(c.ID)
-	case ClaimUnit:
-		return unitAutoEdges(c.ID)
+	_, b := r.typed()
+	if o, ok := b.(sequenced); ok {
+		return o.autoEdges(b.claim(r.Name))
 	}
 	return nil
+}
+
+func (f *File) autoEdges(Claim) []AutoEdge {
+	edges := append(pathAutoEdges(f.Path), accountEdges("owner of a file", f.Owner, f.Group)...)
+	return append(edges, sourceEdges(f.SourcePath())...)
+}
+
+func (d *Directory) autoEdges(Claim) []AutoEdge {
+	edges := append(pathAutoEdges(d.Path), accountEdges("owner of a directory", d.Owner, d.Group)...)
+	if r := d.Recurse; r != nil {
+		edges = append(edges, accountEdges("owner of what is in a directory", r.Owner, r.Group)...)
+	}
+	return edges
+}
+
+func (l *Symlink) autoEdges(Claim) []AutoEdge {
+	return append(pathAutoEdges(l.Path), accountEdges("owner of a link", l.Owner, l.Group)...)
+}
+
+func (s *Service) autoEdges(claim Claim) []AutoEdge { return unitAutoEdges(claim.ID) }
+
+// sourceEdges is that to a file which something is made of.
+func sourceEdges(source string) []AutoEdge {
+	if source == "" {
+		return nil
+	}
+	return []AutoEdge{{Other: Claim{ClaimPath, source}, Why: "content of a file"}}
+}
+
+// accountEdges are those to a user and a group that something needs by name; what is a number needs none, and root is always there.
+func accountEdges(why, user, group string) []AutoEdge {
+	var edges []AutoEdge
+	for _, c := range []Claim{{ClaimUser, user}, {ClaimGroup, group}} {
+		if c.ID != "" && c.ID != "root" && !isDigit(c.ID[0]) && !strings.Contains(c.ID, "$(") {
+			edges = append(edges, AutoEdge{Other: c, Why: why})
+		}
+	}
+	return edges
 }
 
 func pathAutoEdges(p string) []AutoEdge {
 	var edges []AutoEdge
 	for dir := path.Dir(p); dir != "/" && dir != "."; dir = path.Dir(dir) {
-		edges = append(edges, AutoEdge{Other: Claim{ClaimPath, dir}, Why: ParentDirectory})
+		edges = append(edges, AutoEdge{Other: Claim{ClaimPath, dir}, Why: ParentDirectory}, AutoEdge{Other: Claim{ClaimMount, dir}, Why: fileSystemOf})
 	}
 	for _, root := range []string{"/etc/", "/etc/default/", "/usr/lib/", "/usr/share/", "/var/lib/", "/var/log/", "/var/cache/"} {
 		rest, ok := strings.CutPrefix(p, root)

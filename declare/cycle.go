@@ -2,7 +2,6 @@ package declare
 
 import (
 	"cmp"
-	"fmt"
 	"slices"
 	"strings"
 
@@ -14,7 +13,7 @@ import (
 // short cycle is found, not always the shortest. It is the bound of the graph that hosts make, so that both say the same.
 const cycleSearchMax = 1 << 20
 
-// Cycles returns a fault for each tangle of resources that come after one another in a circle by require and notify: its
+// Cycles returns a fault for each tangle of resources that come after one another in a circle by require, notify and onFailure: its
 // shortest cycle, with the reason of each edge, in the words that a host has for it. Faults have paths and no places. It is for
 // a spec that has passed Validate, as a host looks for cycles only where nothing else is wrong; references to nothing, and of a
 // resource to itself, are Validate's to tell and count for nothing here.
@@ -48,8 +47,15 @@ type order struct {
 // orderEdge says that to comes after from.
 type orderEdge struct {
 	from, to int
-	notify   bool // declared by from; otherwise required by to
+	word     string // how a sentence about it says that
 }
+
+// The words for the edges. Of what is required, the later one is the subject.
+const (
+	wordRequires = "requires"
+	wordNotifies = "notifies"
+	wordCalls    = "when it fails wants"
+)
 
 func newOrder(s *NodeConfigSpec) *order {
 	n := len(s.Resources)
@@ -66,15 +72,22 @@ func newOrder(s *NodeConfigSpec) *order {
 		o.resources[v] = &s.Resources[i]
 		byName[s.Resources[i].Name] = v
 	}
-	for v, r := range o.resources {
-		for _, name := range r.Require {
+	relations := Relations(s.Resources)
+	for v := range o.resources {
+		relation := &relations[o.index[v]]
+		for _, name := range relation.Require {
 			if from, known := byName[name]; known && from != v {
-				o.add(orderEdge{from: from, to: v})
+				o.add(orderEdge{from: from, to: v, word: wordRequires})
 			}
 		}
-		for _, name := range r.Notify {
+		for _, name := range relation.Notify {
 			if to, known := byName[name]; known && to != v {
-				o.add(orderEdge{from: v, to: to, notify: true})
+				o.add(orderEdge{from: v, to: to, word: wordNotifies})
+			}
+		}
+		for _, name := range relation.OnFailure {
+			if to, known := byName[name]; known && to != v {
+				o.add(orderEdge{from: v, to: to, word: wordCalls})
 			}
 		}
 	}
@@ -89,16 +102,15 @@ func (o *order) add(e orderEdge) {
 // explain makes the fault of a cycle.
 func (o *order) explain(cycle []orderEdge) Fault {
 	steps := make([]string, 0, len(cycle))
-	f := Fault{Code: reason.DependencyCycle, Path: ResourcePath(o.index[cycle[0].from]), Hint: "drop one of these require or notify"}
+	f := Fault{Code: reason.DependencyCycle, Path: ResourcePath(o.index[cycle[0].from]), Hint: "drop one of these relations"}
 	for i, e := range cycle {
 		from, to := o.resources[e.from].Title(), o.resources[e.to].Title()
-		if e.notify {
-			steps = append(steps, fmt.Sprintf("%s notifies %s", from, to))
-		} else {
-			steps = append(steps, fmt.Sprintf("%s requires %s", to, from))
+		if e.word == wordRequires {
+			from, to = to, from
 		}
+		steps = append(steps, from+" "+e.word+" "+to)
 		if i > 0 {
-			f.Related = append(f.Related, Place{Path: ResourcePath(o.index[e.from]), Note: from})
+			f.Related = append(f.Related, Place{Path: ResourcePath(o.index[e.from]), Note: o.resources[e.from].Title()})
 		}
 	}
 	f.Message = "dependency cycle: " + strings.Join(steps, "; ")

@@ -22,7 +22,8 @@ const (
 	opLessEqual
 	opGreater
 	opGreaterEqual
-	opIn // the first part is one of the others
+	opIn    // the first part is one of the others
+	opHolds // the first part is in the second, a list
 	opNot
 	opAnd
 	opOr
@@ -52,6 +53,9 @@ func (n node) describe() string {
 func (n node) example() string {
 	if n.kind == Integer {
 		return n.describe() + " >= 4"
+	}
+	if n.kind == List {
+		return "'sda' in " + n.describe()
 	}
 	return n.describe() + " == 'web'"
 }
@@ -93,7 +97,7 @@ func (n *node) eval(lookup Lookup) (bool, error) {
 		if err != nil || !ok {
 			return false, err
 		}
-		if n.op.holds(compareValues(left, right)) {
+		if n.op == opHolds && right.holds(left.text) || left.kind == right.kind && n.op.holds(compareValues(left, right)) {
 			return true, nil
 		}
 	}
@@ -130,7 +134,10 @@ func (n *node) resolve(lookup Lookup) (Value, bool, error) {
 	if !ok {
 		return Value{}, false, nil
 	}
-	if v.kind != n.kind {
+	if isOwnFact(n.name) && v.kind != n.kind && n.kind != anyType {
+		return Value{}, false, nil // nobody could know what it is when the condition was declared
+	}
+	if v.kind != n.kind && n.kind != anyType {
 		return Value{}, false, errors.New(n.name + " must be " + n.kind.String() + ", it came as " + v.kind.String())
 	}
 	return v, true, nil

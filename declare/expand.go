@@ -22,7 +22,7 @@ func Expand(s string, lookup Lookup) (string, error) {
 	mistake := scanExpansions(s, func(text string) { out.WriteString(text) }, func(name string) *expressionError {
 		v, ok := lookup(name)
 		if !ok {
-			return &expressionError{code: reason.InvalidValue, message: "this host does not know " + name, hint: "`when` can keep the resource off hosts that do not know it"}
+			return &expressionError{code: reason.InvalidValue, message: "this host does not know " + name, hint: missingHint(name)}
 		}
 		if out.Len()+len(v.String()) > BodyBytesMax {
 			return &expressionError{code: reason.BodyTooLarge, message: fmt.Sprintf("the expanded text has more than %d bytes", BodyBytesMax)}
@@ -131,36 +131,12 @@ func parseName(inner string) (string, *expressionError) {
 	return n.name, p.err
 }
 
-// Expanded returns the resource as this host must have it: a copy with its expansions filled in where it has expand. The
-// claim never changes, so what a resource is about is the same on every host.
-func (r *Resource) Expanded(lookup Lookup) (Resource, error) {
-	out := *r
-	if !r.Expand {
-		return out, nil
+func missingHint(name string) string {
+	const hint = "`when` can keep the resource off hosts that do not know it"
+	if isOwnFact(name) {
+		return "own facts are read from " + OwnFactsDir + " of the host, see `tako-agent facts` there; " + hint
 	}
-	switch {
-	case r.File != nil:
-		f := *r.File
-		f.Check = slices.Clone(f.Check)
-		out.File = &f
-	case r.Directory != nil:
-		d := *r.Directory
-		out.Directory = &d
-	case r.Symlink != nil:
-		l := *r.Symlink
-		out.Symlink = &l
-	case r.Package != nil:
-		p := *r.Package
-		out.Package = &p
-	}
-	for _, t := range out.expandable() {
-		filled, err := Expand(*t.text, lookup)
-		if err != nil {
-			return Resource{}, expandError(r, t.field, err)
-		}
-		*t.text = filled
-	}
-	return out, nil
+	return hint
 }
 
 func expandError(r *Resource, field string, err error) error {
@@ -170,29 +146,4 @@ func expandError(r *Resource, field string, err error) error {
 		return &reason.Error{Code: e.Code, Doing: "expand " + field + " of " + r.Title(), Cause: mistake, Hint: e.Hint}
 	}
 	return err
-}
-
-// expandableText is one string of a resource that expand may fill.
-type expandableText struct {
-	field string // below the resource, "file.content"
-	text  *string
-}
-
-// expandable lists the strings that expand fills; fields of the claim are never among them.
-func (r *Resource) expandable() []expandableText {
-	switch {
-	case r.File != nil:
-		texts := []expandableText{{"file.content", &r.File.Content}, {"file.owner", &r.File.Owner}, {"file.group", &r.File.Group}}
-		for i := range r.File.Check {
-			texts = append(texts, expandableText{indexPath("file.check", i), &r.File.Check[i]})
-		}
-		return texts
-	case r.Directory != nil:
-		return []expandableText{{"directory.owner", &r.Directory.Owner}, {"directory.group", &r.Directory.Group}}
-	case r.Symlink != nil:
-		return []expandableText{{"symlink.target", &r.Symlink.Target}, {"symlink.owner", &r.Symlink.Owner}, {"symlink.group", &r.Symlink.Group}}
-	case r.Package != nil:
-		return []expandableText{{"package.version", &r.Package.Version}}
-	}
-	return nil
 }

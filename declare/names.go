@@ -93,14 +93,14 @@ func isOwner(s string) bool {
 	}) < 0
 }
 
-// isPackageName is Debian policy 5.6.1.
+// isPackageName is Debian policy 5.6.1, with the large letters and the underscore that names of RPM packages have.
 func isPackageName(s string) bool {
-	return len(s) >= 2 && len(s) <= NameBytesMax && isMadeOf(s, "+-.") && isAlphanum(s[0]) && s == strings.ToLower(s)
+	return len(s) >= 2 && len(s) <= NameBytesMax && isMadeOf(s, "+-._") && isAlphanum(s[0])
 }
 
-// isPackageVersion is the alphabet of Debian policy 5.6.12.
+// isPackageVersion is the alphabet of Debian policy 5.6.12, and of RPM's epoch:version-release.
 func isPackageVersion(s string) bool {
-	return len(s) <= versionBytesMax && isMadeOf(s, ".+-~:") && isAlphanum(s[0])
+	return len(s) <= versionBytesMax && isMadeOf(s, ".+-~:^_") && isAlphanum(s[0])
 }
 
 // unitMistake returns what is wrong with a unit's full name by systemd.unit(5), or "".

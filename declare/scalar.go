@@ -36,7 +36,7 @@ func (d *decoder) scalar(node ast.Node, v reflect.Value) bool {
 			v.SetBool(n.Value)
 			return true
 		}
-	case reflect.Int:
+	case reflect.Int, reflect.Int64:
 		if n, ok := node.(*ast.IntegerNode); ok {
 			value, err := strconv.ParseInt(n.GetToken().Value, 10, 64)
 			if err != nil {
@@ -68,7 +68,7 @@ func describeType(t reflect.Type) string {
 		return "a list"
 	case reflect.Bool:
 		return "true or false"
-	case reflect.Int:
+	case reflect.Int, reflect.Int64:
 		return "a whole number"
 	case reflect.Pointer:
 		return describeType(t.Elem())
@@ -131,7 +131,7 @@ func typeHint(n ast.Node, want reflect.Type) string {
 			return fmt.Sprintf("write a space after the colon: %q", key+": "+text)
 		}
 		return "write its fields below it, indented deeper"
-	case reflect.Int:
+	case reflect.Int, reflect.Int64:
 		if _, err := strconv.Atoi(value); err == nil {
 			return "write it without quotes: " + value
 		}

@@ -17,6 +17,8 @@ func Validate(c *NodeConfig) []Fault {
 	v.metadata()
 	v.selector("spec.selector", &c.Spec.Selector)
 	v.priority()
+	v.drift("spec.drift", c.Spec.Drift)
+	v.windows()
 	v.rollout()
 	if n := len(c.Spec.Resources); n > ResourcesMax {
 		v.fault("spec.resources", reason.TooManyResources, fmt.Sprintf("more than %d resources", ResourcesMax), "a node acts on no more: spread them over several nodes, or put many small files into one package")
@@ -145,8 +147,19 @@ func (v *validator) labels(path string, labels map[string]string) {
 	}
 }
 
+// noFact refuses a fact in a selector: a host says what its facts are, and so could say what it gets.
+func (v *validator) noFact(path, key string) {
+	if strings.HasPrefix(key, "facts.") {
+		v.invalid(path, fmt.Sprintf("%q is a fact, and facts select nothing: a host could choose for itself what it gets", clipText(key)),
+			"select by a label that people give, and write the fact in `when` of the resources")
+	}
+}
+
 func (v *validator) selector(path string, s *Selector) {
 	v.labels(path+".matchLabels", s.MatchLabels)
+	for _, key := range sortedKeys(s.MatchLabels) {
+		v.noFact(keyPath(path+".matchLabels", key), key)
+	}
 	if !v.atMost(path+".matchExpressions", len(s.MatchExpressions), ExpressionsMax, "conditions", "") {
 		return
 	}
@@ -155,6 +168,7 @@ func (v *validator) selector(path string, s *Selector) {
 		if message := labelKeyMistake(r.Key); message != "" {
 			v.invalid(at+".key", message, labelKeyRule)
 		}
+		v.noFact(at+".key", r.Key)
 		switch r.Operator {
 		case OpIn, OpNotIn:
 			if len(r.Values) == 0 {
@@ -181,6 +195,14 @@ func (v *validator) selector(path string, s *Selector) {
 // unknownWord refuses a word that is none of a closed set.
 func (v *validator) unknownWord(path, what, got string, words []string) {
 	v.invalid(path, fmt.Sprintf("unknown %s %q", what, clipText(got)), didYouMean(got, words))
+}
+
+func (v *validator) drift(path string, d Drift) {
+	switch d {
+	case "", DriftRevert, DriftObserve:
+	default:
+		v.unknownWord(path, "answer to drift", string(d), []string{string(DriftRevert), string(DriftObserve)})
+	}
 }
 
 func (v *validator) priority() {
@@ -263,6 +285,7 @@ func (v *validator) resources() {
 			}
 		}
 	}
+	v.insideArchives(byClaim)
 	v.references(byName)
 }
 
@@ -273,32 +296,18 @@ func (v *validator) duplicateClaim(claim Claim, first int) {
 	f.Related = []Place{{Path: ResourcePath(first) + "." + other.claimField(), Note: "first claimed here"}}
 }
 
-// claimField is the field that makes the claim, for a message; Place falls back to what is there.
-func (r *Resource) claimField() string {
-	switch r.Type() {
-	case TypePackage:
-		return "package.package"
-	case TypeService:
-		return "service.unit"
-	}
-	return string(r.Type()) + ".path"
-}
-
-// references checks that require and notify name other resources of this config, and that notify names services.
+// references checks that relations name other resources of this config, and that who is notified can be.
 func (v *validator) references(byName map[string]int) {
 	var names []string // made when the first suggestion is needed
 	suggestions := 0
 	for i := range v.config.Spec.Resources {
 		v.index, v.resource = i, &v.config.Spec.Resources[i]
-		for _, list := range []struct {
-			field string
-			names []string
-		}{{"require", v.resource.Require}, {"notify", v.resource.Notify}} {
-			if !v.atMost(v.path(list.field), len(list.names), ReferencesMax, "names", "") {
+		for _, list := range v.resource.references() {
+			if !v.atMost(v.path(list.field), len(*list.names), ReferencesMax, "names", "") {
 				continue
 			}
-			before := make(map[string]bool, len(list.names))
-			for j, name := range list.names {
+			before := make(map[string]bool, len(*list.names))
+			for j, name := range *list.names {
 				path := v.path(indexPath(list.field, j))
 				if other, ok := byName[name]; ok {
 					v.reference(path, list.field, other, before[name])
@@ -329,7 +338,10 @@ func (v *validator) reference(path, field string, other int, twice bool) {
 		v.invalid(path, fmt.Sprintf("%s names the resource itself", field), "remove it")
 		return
 	}
-	if t := target.Type(); field == "notify" && t != TypeService && t != "" {
-		v.invalid(path, fmt.Sprintf("notify names %s, only a service can be notified", target.Title()), "to order resources, use require in the later one")
+	if _, b := target.typed(); field == "notify" && b != nil && !isNotified(b) {
+		v.invalid(path, fmt.Sprintf("notify names %s, which cannot be notified", target.Title()), "to order resources, use require in the later one")
+	}
+	if _, b := v.resource.typed(); field == "subscribe" && b != nil && !isNotified(b) {
+		v.invalid(path, v.resource.Title()+" cannot be notified", "to order resources, use require in the later one")
 	}
 }

@@ -3,7 +3,6 @@ package declare
 import (
 	"fmt"
 	"path"
-	"slices"
 	"strings"
 
 	"tako.dev/tako/internal/reason"
@@ -35,18 +34,63 @@ func (v *validator) one() {
 		v.fault(v.path(""), reason.BodyTooLarge, fmt.Sprintf("the resource has %d bytes of text, at most %d are allowed", size, BodyBytesMax), "")
 	}
 	v.onRemove()
+	v.drift(v.path("drift"), r.Drift)
+	v.ownWindows()
+	v.ignore()
 	if r.When != "" {
 		if _, err := parseWhen(r.When); err != nil {
 			v.expression(v.path("when"), "condition", err)
 		}
 	}
 	if r.Expand {
-		for _, t := range r.expandable() {
+		for _, t := range r.texts() {
 			if _, err := expandNames(*t.text); err != nil {
 				v.expression(v.path(t.field), "expansion", err)
 			}
 		}
 		v.claimExpansion()
+	}
+}
+
+// types checks that there is exactly one type, and that one.
+func (v *validator) types() {
+	var set []string
+	for _, f := range typeFields {
+		if b := f.body(v.resource); b != nil {
+			set = append(set, string(f.name))
+			b.validate(v)
+		}
+	}
+	switch {
+	case len(set) == 0:
+		v.fault(v.path(""), reason.NotExactlyOneType, "the resource has no type", "add one of: "+typeNames())
+	case len(set) > 1:
+		v.fault(v.path(set[1]), reason.NotExactlyOneType, "the resource has several types: "+joinWords(set), "make one resource of each; `require` orders them")
+	}
+}
+
+func typeNames() string {
+	var names []string
+	for _, name := range ResourceTypes() {
+		names = append(names, string(name))
+	}
+	return strings.Join(names, ", ")
+}
+
+// onRemove checks the answer to a removal. Everything can be kept or restored; what cannot be deleted says so.
+func (v *validator) onRemove() {
+	r := v.resource
+	switch r.OnRemove {
+	case "", OnRemoveKeep, OnRemoveRestore:
+	case OnRemoveDelete:
+		_, b := r.typed()
+		if p, ok := b.(permanent); ok {
+			if message, hint := p.permanent(); message != "" {
+				v.fault(v.path("onRemove"), reason.FieldNotAllowed, message, hint)
+			}
+		}
+	default:
+		v.unknownWord(v.path("onRemove"), "onRemove", string(r.OnRemove), []string{string(OnRemoveKeep), string(OnRemoveRestore), string(OnRemoveDelete)})
 	}
 }
 
@@ -58,83 +102,6 @@ func (v *validator) expression(path, what string, err *expressionError) {
 func (v *validator) claimExpansion() {
 	if strings.Contains(v.resource.Claim().ID, "$(") {
 		v.fault(v.path(v.resource.claimField()), reason.FieldNotAllowed, "no expansion is allowed here: it says what the resource is about", "write one resource for each case, with `when`")
-	}
-}
-
-// types checks that there is exactly one type, and that one.
-func (v *validator) types() {
-	r := v.resource
-	var given []string
-	add := func(t ResourceType, set bool) {
-		if set {
-			given = append(given, string(t))
-		}
-	}
-	add(TypeFile, r.File != nil)
-	add(TypeDirectory, r.Directory != nil)
-	add(TypeSymlink, r.Symlink != nil)
-	add(TypePackage, r.Package != nil)
-	add(TypeService, r.Service != nil)
-	switch {
-	case len(given) == 0:
-		v.fault(v.path(""), reason.NotExactlyOneType, "the resource has no type", "add one of: file, directory, symlink, package, service")
-	case len(given) > 1:
-		v.fault(v.path(given[1]), reason.NotExactlyOneType, "the resource has several types: "+joinWords(given), "make one resource of each; `require` orders them")
-	}
-	if r.File != nil {
-		v.file(r.File)
-	}
-	if r.Directory != nil {
-		v.fsPath("directory.path", r.Directory.Path)
-		v.mode("directory.mode", r.Directory.Mode)
-		v.owners("directory", r.Directory.Owner, r.Directory.Group)
-	}
-	if r.Symlink != nil {
-		v.symlink(r.Symlink)
-	}
-	if r.Package != nil {
-		v.packageType(r.Package)
-	}
-	if r.Service != nil {
-		v.service(r.Service)
-	}
-}
-
-func (v *validator) file(f *File) {
-	v.fsPath("file.path", f.Path)
-	v.mode("file.mode", f.Mode)
-	v.owners("file", f.Owner, f.Group)
-	if f.ContentFrom != nil {
-		v.contentFrom(f)
-	}
-	if len(f.Check) == 0 || !v.atMost(v.path("file.check"), len(f.Check), ArgumentsMax, "arguments", "") {
-		return
-	}
-	const rule = `{} stands for the path of the new content, for example ["/usr/sbin/nginx", "-t", "-c", "{}"]`
-	if f.Check[0] == "" || strings.Contains(f.Check[0], checkPlaceholder) {
-		v.invalid(v.path("file.check[0]"), "the check command begins with no program", rule)
-	}
-	if !slices.ContainsFunc(f.Check[1:], func(s string) bool { return strings.Contains(s, checkPlaceholder) }) {
-		v.invalid(v.path("file.check"), "no argument of the check command holds {}", rule)
-	}
-	for i, argument := range f.Check {
-		if strings.Contains(argument, "\x00") {
-			v.invalid(v.path(indexPath("file.check", i)), "an argument holds a NUL byte, which no program can be given", "")
-		}
-	}
-}
-
-func (v *validator) symlink(l *Symlink) {
-	v.fsPath("symlink.path", l.Path)
-	v.owners("symlink", l.Owner, l.Group)
-	at := v.path("symlink.target")
-	switch {
-	case l.Target == "":
-		v.fault(at, reason.MissingField, v.path("symlink")+` has no "target"`, "")
-	case strings.Contains(l.Target, "\x00"):
-		v.invalid(at, "the target holds a NUL byte", "")
-	case len(l.Target) >= PathBytesMax:
-		v.invalid(at, fmt.Sprintf("the target has %d bytes, at most %d are possible", len(l.Target), PathBytesMax-1), "")
 	}
 }
 
@@ -177,17 +144,20 @@ func pathMistake(p string) (message, hint string) {
 	return "", ""
 }
 
+// mode checks a mode of a file or directory, octal or in symbols. Both take the same symbols.
 func (v *validator) mode(field string, m Mode) {
-	if _, ok := m.Bits(); m == "" || ok {
+	if _, ok := m.Rule(false); m == "" || ok {
 		return
 	}
-	hint := `write octal digits, for example "0644"`
+	hint := `write octal digits, for example "0644", or symbols, for example "u=rw,g=r,o="`
 	if rest, found := strings.CutPrefix(string(m), "0o"); found {
 		hint = fmt.Sprintf("write %q", clipText("0"+rest))
+	} else if strings.ContainsAny(string(m), "+=") {
+		hint = "symbols are who (u, g, o, a), then + - or =, then any of r w x s t: without who, X and copies (g=u) depend on more than the mode itself"
 	} else if strings.ContainsAny(string(m), "rwx") {
 		hint = `write octal digits: rw-r--r-- is "0644"`
 	}
-	v.invalid(v.path(field), fmt.Sprintf("%q is not an octal mode up to 07777", clipText(string(m))), hint)
+	v.invalid(v.path(field), fmt.Sprintf("%q is not a mode: octal up to 07777, or symbols", clipText(string(m))), hint)
 }
 
 func (v *validator) owners(parent, owner, group string) {
@@ -206,74 +176,4 @@ func ownerHint(name string) string {
 		return "write owner and group apart: owner: www-data, group: adm"
 	}
 	return ""
-}
-
-func (v *validator) packageType(p *Package) {
-	name := v.resource.PackageName()
-	if name != "" && !isPackageName(name) {
-		v.invalid(v.path("package.package"), fmt.Sprintf("%q is not a package name", clipText(name)), "at least two of a-z, 0-9, + - and ., with a letter or digit first; give the package's own name in `package`")
-	}
-	switch p.State {
-	case "", PackagePresent, PackageAbsent:
-	default:
-		v.unknownWord(v.path("package.state"), "package state", string(p.State), []string{string(PackagePresent), string(PackageAbsent)})
-	}
-	if p.Version == "" {
-		return
-	}
-	if p.State == PackageAbsent {
-		v.fault(v.path("package.version"), reason.FieldNotAllowed, "a package that must be absent has no version", "leave it out")
-	}
-	if expands := v.resource.Expand && strings.Contains(p.Version, "$("); !expands && !isPackageVersion(p.Version) {
-		v.invalid(v.path("package.version"), fmt.Sprintf("%q is not a package version", clipText(p.Version)), "one exact version, as `apt-cache policy` prints it: letters, digits and any of . + - ~ :")
-	}
-}
-
-func (v *validator) service(s *Service) {
-	if name := v.resource.UnitName(); v.resource.Name != "" || s.Unit != "" {
-		if message, hint := unitMistake(name); message != "" {
-			v.invalid(v.path("service.unit"), message, hint)
-		}
-	}
-	switch s.State {
-	case "", ServiceRunning, ServiceStopped:
-	default:
-		v.unknownWord(v.path("service.state"), "service state", string(s.State), []string{string(ServiceRunning), string(ServiceStopped)})
-	}
-	switch s.OnNotify {
-	case "", NotifyRestart, NotifyReload:
-	default:
-		v.unknownWord(v.path("service.onNotify"), "answer to a notification", string(s.OnNotify), []string{string(NotifyRestart), string(NotifyReload)})
-	}
-}
-
-// onRemove checks the answer to a removal. Everything can be kept or restored; what cannot be deleted is said here.
-func (v *validator) onRemove() {
-	r := v.resource
-	switch r.OnRemove {
-	case "", OnRemoveKeep, OnRemoveRestore:
-	case OnRemoveDelete:
-		if r.Service != nil {
-			v.fault(v.path("onRemove"), reason.FieldNotAllowed, "a service cannot be deleted", "write onRemove: restore to have it as it was before, or delete its unit file or package")
-		}
-		if r.Package != nil && r.Package.State == PackageAbsent {
-			v.fault(v.path("onRemove"), reason.FieldNotAllowed, "a package that is absent cannot be deleted", "leave it out, or write onRemove: restore")
-		}
-	default:
-		v.unknownWord(v.path("onRemove"), "onRemove", string(r.OnRemove), []string{string(OnRemoveKeep), string(OnRemoveRestore), string(OnRemoveDelete)})
-	}
-}
-
-// textBytes is the size of the resource's texts: all that can make a body large.
-func (r *Resource) textBytes() int {
-	n := len(r.Name) + len(r.When) + len(r.Claim().ID)
-	for _, list := range [][]string{r.Require, r.Notify} {
-		for _, s := range list {
-			n += len(s)
-		}
-	}
-	for _, t := range r.expandable() {
-		n += len(*t.text)
-	}
-	return n
 }

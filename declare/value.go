@@ -1,6 +1,10 @@
 package declare
 
-import "strconv"
+import (
+	"slices"
+	"strconv"
+	"strings"
+)
 
 // ValueType is the type of a value in an expression.
 type ValueType uint8
@@ -10,6 +14,7 @@ const (
 	Text ValueType = iota + 1
 	Integer
 	Boolean
+	List // of texts
 )
 
 // String names the type for a person.
@@ -21,6 +26,8 @@ func (t ValueType) String() string {
 		return "a number"
 	case Boolean:
 		return "true or false"
+	case List:
+		return "a list"
 	}
 	return "nothing"
 }
@@ -28,8 +35,8 @@ func (t ValueType) String() string {
 // Value is what a name or a literal of an expression stands for. The zero Value is no value.
 type Value struct {
 	kind ValueType
-	text string
-	num  int64 // also 1 for true
+	text string // of a list its texts, each with a newline behind it: so values can be compared
+	num  int64  // also 1 for true
 }
 
 // TextValue, IntegerValue and BooleanValue make values.
@@ -47,7 +54,16 @@ func BooleanValue(b bool) Value {
 	return v
 }
 
-// ValueOf makes a value of a string, an int64 or a bool; false for anything else.
+// ListValue makes a list. A text with a newline does not belong into one.
+func ListValue(texts []string) Value {
+	var all strings.Builder
+	for _, s := range texts {
+		all.WriteString(s + "\n")
+	}
+	return Value{kind: List, text: all.String()}
+}
+
+// ValueOf makes a value of a string, an int64, a bool or a []string; false for anything else.
 func ValueOf(x any) (Value, bool) {
 	switch x := x.(type) {
 	case string:
@@ -56,6 +72,8 @@ func ValueOf(x any) (Value, bool) {
 		return IntegerValue(x), true
 	case bool:
 		return BooleanValue(x), true
+	case []string:
+		return ListValue(x), true
 	}
 	return Value{}, false
 }
@@ -63,15 +81,22 @@ func ValueOf(x any) (Value, bool) {
 // Type returns the value's type, 0 for no value.
 func (v Value) Type() ValueType { return v.kind }
 
-// String is the value as expand writes it.
+// String is the value as expand writes it, the texts of a list with a space between them.
 func (v Value) String() string {
 	switch v.kind {
 	case Integer:
 		return strconv.FormatInt(v.num, 10)
 	case Boolean:
 		return strconv.FormatBool(v.num == 1)
+	case List:
+		return strings.ReplaceAll(strings.TrimSuffix(v.text, "\n"), "\n", " ")
 	}
 	return v.text
+}
+
+// holds reports whether a text is in a list.
+func (v Value) holds(text string) bool {
+	return slices.Contains(strings.SplitAfter(v.text, "\n"), text+"\n")
 }
 
 // Lookup returns the value of a name of an expression on this host: node.name, a LabelName, or a fact. False means that
@@ -82,7 +107,7 @@ type Lookup func(name string) (Value, bool)
 type Scope struct {
 	NodeName string
 	Labels   map[string]string
-	// Fact returns a fact as string, int64 or bool; internal/facts has one.
+	// Fact returns a fact as string, int64, bool or []string; internal/facts has one.
 	Fact func(name string) (any, bool)
 }
 

@@ -19,13 +19,15 @@ const (
 //
 //	condition  = all { "||" all }
 //	all        = one { "&&" one }
-//	one        = "!" one | "(" condition ")" | operand [ compare operand | "in" "[" literal { "," literal } "]" ]
+//	one        = "!" one | "(" condition ")" | operand [ compare operand | "in" ( "[" literal { "," literal } "]" | name ) ]
 //	compare    = "==" | "!=" | "<" | "<=" | ">" | ">="
-//	operand    = literal | "node.name" | "node.labels[" text "]" | fact
+//	operand    = literal | name
+//	name       = "node.name" | "node.labels[" text "]" | fact | "facts." group "[" text "]." field | "facts.custom." file "." key
 //	literal    = text in single or double quotes | number | "true" | "false"
 //
 // A backslash in a text stands for the character after it. Both sides of a comparison have one type; order compares
-// numbers only, because "9" sorts after "12" as text. A lone operand must be true or false.
+// numbers only, because "9" sorts after "12" as text. A lone operand must be true or false. A list is only asked for what
+// is in it. A host's own fact has the type that its place wants; where it has another, the host does not know it.
 type Expr struct {
 	source string
 	root   node
@@ -159,7 +161,14 @@ func (p *parser) comparison() node {
 		p.next()
 		rightAt := p.token.at
 		right := p.operand()
+		p.adapt(&left, &right)
 		p.checkTypes(left, right, rightAt)
+		if op != opEqual && op != opNotEqual && left.kind == anyType {
+			left.kind, right.kind = Integer, Integer
+		}
+		if left.kind == List {
+			p.fail(signAt, "lists are not compared, "+left.describe()+" is one", "ask for what is in it: "+left.example())
+		}
 		if left.kind != Integer && op != opEqual && op != opNotEqual {
 			p.fail(signAt, sign+" compares numbers only, "+left.describe()+" is "+left.kind.String(), "compare with ==, != or in [...]")
 		}
@@ -169,6 +178,9 @@ func (p *parser) comparison() node {
 		p.next()
 		return p.membership(left)
 	}
+	if left.kind == anyType {
+		left.kind = Boolean
+	}
 	if p.err == nil && left.kind != Boolean {
 		p.fail(at, left.describe()+" is "+left.kind.String()+", not a condition", "compare it, for example "+left.example())
 	}
@@ -177,6 +189,9 @@ func (p *parser) comparison() node {
 
 func (p *parser) membership(left node) node {
 	n := node{op: opIn, parts: []node{left}}
+	if p.token.kind == tokenWord && !isTruth(p.token.text) {
+		return p.holding(left)
+	}
 	if !p.is("[") {
 		p.fail(p.token.at, "found "+p.token.describe()+" where [ must begin the list of `in`", "write for example: facts.os.id in ['debian', 'ubuntu']")
 		return n
@@ -188,7 +203,8 @@ func (p *parser) membership(left node) node {
 		if p.err == nil && right.op != opLiteral {
 			p.fail(at, "a list holds texts, numbers, true and false only", "compare names with == and ||")
 		}
-		p.checkTypes(left, right, at)
+		p.adapt(&n.parts[0], &right)
+		p.checkTypes(n.parts[0], right, at)
 		n.parts = append(n.parts, right)
 	}
 	if !p.is("]") {
@@ -199,6 +215,37 @@ func (p *parser) membership(left node) node {
 	return n
 }
 
+// holding reads the list of `in` that is a fact.
+func (p *parser) holding(left node) node {
+	at := p.token.at
+	list := p.name()
+	if list.kind == anyType {
+		list.kind = List
+	}
+	if left.kind == anyType {
+		left.kind = Text
+	}
+	switch {
+	case p.err != nil:
+	case list.kind != List:
+		p.fail(at, list.describe()+" is "+list.kind.String()+", not a list", "write for example: facts.os.id in ['debian', 'ubuntu']")
+	case left.kind != Text:
+		p.fail(at, "a list holds texts, "+left.describe()+" is "+left.kind.String(), "")
+	}
+	return node{op: opHolds, parts: []node{left, list}}
+}
+
+// adapt gives an own fact the type of what it is compared with.
+func (p *parser) adapt(left, right *node) {
+	if left.kind == anyType {
+		left.kind = right.kind
+	} else if right.kind == anyType {
+		right.kind = left.kind
+	}
+}
+
+func isTruth(word string) bool { return word == "true" || word == "false" }
+
 func (p *parser) checkTypes(left, right node, at int) {
 	if p.err == nil && left.kind != right.kind {
 		hint := ""
@@ -206,6 +253,11 @@ func (p *parser) checkTypes(left, right node, at int) {
 			hint = "quote it: '" + right.value.String() + "'"
 		} else if right.op == opLiteral && left.kind == Integer {
 			hint = "write a number without quotes"
+		} else if left.kind == List {
+			hint = "ask for what is in it: " + left.example()
+		}
+		if right.kind == List {
+			hint = "ask for what is in it: " + right.example()
 		}
 		p.fail(at, left.describe()+" is "+left.kind.String()+", "+right.describe()+" is "+right.kind.String(), hint)
 	}
@@ -226,7 +278,7 @@ func (p *parser) operand() node {
 		p.next()
 		return literal(IntegerValue(n))
 	case tokenWord:
-		if t.text == "true" || t.text == "false" {
+		if isTruth(t.text) {
 			p.next()
 			return literal(BooleanValue(t.text == "true"))
 		}
@@ -238,7 +290,7 @@ func (p *parser) operand() node {
 	return node{}
 }
 
-// name reads a name; the label form is node.labels['KEY'].
+// name reads a name; some have a key: node.labels['KEY'], facts.disks['sda'].bytes.
 func (p *parser) name() node {
 	at, name := p.token.at, p.token.text
 	p.next()
@@ -248,13 +300,43 @@ func (p *parser) name() node {
 			return node{}
 		}
 		name = LabelName(key)
+	} else if isFactGroup(name) && p.is("[") {
+		name = p.member(name)
 	}
 	kind, ok := nameType(name)
-	if !ok {
+	if p.err == nil && !ok {
 		p.failCode(reason.UnknownName, at, fmt.Sprintf("unknown name %q", name), unknownNameHint(name))
+	}
+	if p.err != nil {
 		return node{}
 	}
 	return node{op: opName, kind: kind, name: name}
+}
+
+// member reads the rest of a name such as facts.disks['sda'].bytes, and returns the whole of it.
+func (p *parser) member(group string) string {
+	hint := "write for example " + MemberName(group, "sda", "bytes")
+	if group == InterfaceFacts {
+		hint = "write for example " + MemberName(group, "eth0", "address")
+	}
+	p.next()
+	key := p.token
+	if p.err == nil && (key.kind != tokenText || !isMemberKey(key.text)) {
+		p.fail(key.at, "found "+key.describe()+" where the name of one of "+group+" must stand", hint)
+	}
+	p.next()
+	if !p.is("]") || !strings.HasPrefix(p.source[p.offset:], ".") {
+		p.fail(p.token.at, "found "+p.token.describe()+" where ]. and a field must follow", hint)
+		return ""
+	}
+	p.offset++
+	p.next()
+	field := p.token
+	if p.err == nil && field.kind != tokenWord {
+		p.fail(field.at, "found "+field.describe()+" where a field of "+group+" must stand", hint)
+	}
+	p.next()
+	return MemberName(group, key.text, field.text)
 }
 
 func (p *parser) labelKey() (string, bool) {
@@ -285,6 +367,9 @@ func (p *parser) labelKey() (string, bool) {
 func unknownNameHint(name string) string {
 	if rest, ok := strings.CutPrefix(name, "node.labels."); ok {
 		return "a label is written " + LabelName(rest)
+	}
+	if hint := factFormHint(name); hint != "" {
+		return hint
 	}
 	if !strings.Contains(name, ".") {
 		for _, f := range factNames {

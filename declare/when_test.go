@@ -295,7 +295,7 @@ func TestExpandedCopies(t *testing.T) {
 
 func textsOf(r *Resource) []string {
 	var out []string
-	for _, t := range r.expandable() {
+	for _, t := range r.texts() {
 		out = append(out, *t.text)
 	}
 	return out

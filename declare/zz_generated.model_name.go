@@ -6,6 +6,31 @@
 package declare
 
 // OpenAPIModelName returns the OpenAPI model name for this type.
+func (in AptRepository) OpenAPIModelName() string {
+	return "dev.tako.declare.AptRepository"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in Archive) OpenAPIModelName() string {
+	return "dev.tako.declare.Archive"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in ArchiveSource) OpenAPIModelName() string {
+	return "dev.tako.declare.ArchiveSource"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in AuthorizedKeys) OpenAPIModelName() string {
+	return "dev.tako.declare.AuthorizedKeys"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in BlockEdit) OpenAPIModelName() string {
+	return "dev.tako.declare.BlockEdit"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
 func (in ContentSource) OpenAPIModelName() string {
 	return "dev.tako.declare.ContentSource"
 }
@@ -16,8 +41,63 @@ func (in Directory) OpenAPIModelName() string {
 }
 
 // OpenAPIModelName returns the OpenAPI model name for this type.
+func (in DnfRepository) OpenAPIModelName() string {
+	return "dev.tako.declare.DnfRepository"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in Edit) OpenAPIModelName() string {
+	return "dev.tako.declare.Edit"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in Endpoint) OpenAPIModelName() string {
+	return "dev.tako.declare.Endpoint"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in EndpointHTTP) OpenAPIModelName() string {
+	return "dev.tako.declare.EndpointHTTP"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in Exec) OpenAPIModelName() string {
+	return "dev.tako.declare.Exec"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
 func (in File) OpenAPIModelName() string {
 	return "dev.tako.declare.File"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in Fragment) OpenAPIModelName() string {
+	return "dev.tako.declare.Fragment"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in Group) OpenAPIModelName() string {
+	return "dev.tako.declare.Group"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in HostEntry) OpenAPIModelName() string {
+	return "dev.tako.declare.HostEntry"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in Hostname) OpenAPIModelName() string {
+	return "dev.tako.declare.Hostname"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in IniEdit) OpenAPIModelName() string {
+	return "dev.tako.declare.IniEdit"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in KernelModule) OpenAPIModelName() string {
+	return "dev.tako.declare.KernelModule"
 }
 
 // OpenAPIModelName returns the OpenAPI model name for this type.
@@ -26,13 +106,53 @@ func (in KeySelector) OpenAPIModelName() string {
 }
 
 // OpenAPIModelName returns the OpenAPI model name for this type.
+func (in LineEdit) OpenAPIModelName() string {
+	return "dev.tako.declare.LineEdit"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in Locale) OpenAPIModelName() string {
+	return "dev.tako.declare.Locale"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in Mount) OpenAPIModelName() string {
+	return "dev.tako.declare.Mount"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
 func (in NodeConfigSpec) OpenAPIModelName() string {
 	return "dev.tako.declare.NodeConfigSpec"
 }
 
 // OpenAPIModelName returns the OpenAPI model name for this type.
+func (in ObjectReference) OpenAPIModelName() string {
+	return "dev.tako.declare.ObjectReference"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
 func (in Package) OpenAPIModelName() string {
 	return "dev.tako.declare.Package"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in PackageOptions) OpenAPIModelName() string {
+	return "dev.tako.declare.PackageOptions"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in PointerEdit) OpenAPIModelName() string {
+	return "dev.tako.declare.PointerEdit"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in Recurse) OpenAPIModelName() string {
+	return "dev.tako.declare.Recurse"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in Repository) OpenAPIModelName() string {
+	return "dev.tako.declare.Repository"
 }
 
 // OpenAPIModelName returns the OpenAPI model name for this type.
@@ -61,6 +181,46 @@ func (in Service) OpenAPIModelName() string {
 }
 
 // OpenAPIModelName returns the OpenAPI model name for this type.
+func (in Sudoers) OpenAPIModelName() string {
+	return "dev.tako.declare.Sudoers"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in Swap) OpenAPIModelName() string {
+	return "dev.tako.declare.Swap"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
 func (in Symlink) OpenAPIModelName() string {
 	return "dev.tako.declare.Symlink"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in Sysctl) OpenAPIModelName() string {
+	return "dev.tako.declare.Sysctl"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in Timer) OpenAPIModelName() string {
+	return "dev.tako.declare.Timer"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in Timezone) OpenAPIModelName() string {
+	return "dev.tako.declare.Timezone"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in Unit) OpenAPIModelName() string {
+	return "dev.tako.declare.Unit"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in User) OpenAPIModelName() string {
+	return "dev.tako.declare.User"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in Window) OpenAPIModelName() string {
+	return "dev.tako.declare.Window"
 }

@@ -56,6 +56,58 @@ var sandboxed = []struct {
 		absent: []string{"etc/worker/debug.conf"},
 	},
 	{
+		name: "identity",
+		files: map[string]string{
+			"etc/hosts":       "192.0.2.20\tdb.example.com db\n2001:db8::20\tdb.example.com db\n",
+			"etc/localtime":   "-> ../usr/share/zoneinfo/Europe/Berlin",
+			"etc/locale.conf": "LANG=C.UTF-8\nLC_PAPER=de_DE.UTF-8\n",
+		},
+	},
+	{
+		name:   "repositories",
+		labels: []string{"manager=apt"},
+		files: map[string]string{
+			"etc/apt/sources.list.d/backports.sources": "Suites: bookworm-backports\n",
+			"etc/apt/sources.list.d/tools.sources":     "Signed-By: /etc/apt/keyrings/tools.gpg\n",
+			"etc/apt/keyrings/tools.gpg":               "test@example.com",
+		},
+		absent: []string{"etc/yum.repos.d/tools.repo"},
+	},
+	{
+		name:   "repositories",
+		labels: []string{"manager=dnf"},
+		files: map[string]string{
+			"etc/yum.repos.d/tools.repo": "gpgcheck=1\ngpgkey=file:///etc/pki/rpm-gpg/tools.asc\n",
+			"etc/pki/rpm-gpg/tools.asc":  "-----BEGIN PGP PUBLIC KEY BLOCK-----\n",
+		},
+	},
+	{
+		name: "edit",
+		files: map[string]string{
+			"etc/ssh/sshd_config":    "PermitRootLogin no\n",
+			"etc/hosts":              "# BEGIN lab-hosts (tako)\n192.0.2.10 db.lab\n192.0.2.11 web.lab\n# END lab-hosts (tako)\n",
+			"etc/login.defs":         "UMASK 027\n",
+			"etc/worker/config.json": "{\n  \"log\": {\n    \"level\": \"debug\"\n  }\n}\n",
+			"etc/worker/config.yaml": "  port: 8080\n",
+		},
+	},
+	{
+		name:   "facts",
+		files:  map[string]string{"etc/issue.net": " processors, disks "},
+		absent: []string{"etc/rack"},
+	},
+	{
+		name:  "directories",
+		files: map[string]string{"etc/cron.d/backup": "30 2 * * * root /usr/local/bin/backup\n"},
+	},
+	{
+		name: "pieces",
+		files: map[string]string{
+			"etc/monitor.conf": "interval = 10s\n[disk]\nfull = 90%\n[database]\nname = ",
+			"etc/worker.ini":   "[worker]\nthreads = 4\ndebug = false\n",
+		},
+	},
+	{
 		name: "priority",
 		files: map[string]string{
 			"etc/motd":        "Authorised use only.\n",
@@ -146,7 +198,7 @@ func TestDocuments(t *testing.T) {
 			t.Errorf("%s shows no declaration: this test no longer sees them", name)
 		}
 		for _, b := range blocks {
-			read, faults := declare.Read(name, b[1])
+			read, faults := declare.Read(name, declaration(b[1]))
 			for i := range read {
 				faults = append(faults, read[i].Validate()...)
 			}
@@ -157,6 +209,15 @@ func TestDocuments(t *testing.T) {
 			}
 		}
 	}
+}
+
+// declaration makes a whole declaration of a text that shows resources alone, which is a list.
+func declaration(text []byte) []byte {
+	if !bytes.HasPrefix(text, []byte("- ")) {
+		return text
+	}
+	const head = "apiVersion: tako.dev/v1alpha1\nkind: NodeConfig\nmetadata: {name: shown}\nspec:\n  resources:\n"
+	return append([]byte(head), bytes.ReplaceAll(append([]byte("  "), text...), []byte("\n"), []byte("\n  "))...)
 }
 
 // TestReference wants every field, word and fact of declarations in the reference.

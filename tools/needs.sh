@@ -31,8 +31,15 @@ ssh                     openssh-client
 sshd                    openssh-server
 '
 
+# The same, for what is tested only where it can be had.
+wishes='
+dnf-3                   dnf
+rpmbuild                rpm
+createrepo_c            createrepo-c
+'
+
 missing() {
-	echo "$needs" | while read -r what package; do
+	echo "$1" | while read -r what package; do
 		case $what in
 		'') continue ;;
 		/*) [ -e "$what" ] && continue ;;
@@ -51,31 +58,35 @@ try() {
 	return 1
 }
 
-packages=$(missing)
+packages=$(missing "$needs")
+wanted=$(missing "$wishes")
 is_root() { [ "$(id -u)" = 0 ]; }
 
 case ${1:-} in
 complete)
-	is_root && [ -z "$packages" ]
+	is_root && [ -z "$packages$wanted" ]
 	;;
 install)
-	if [ -z "$packages" ]; then
+	if [ -z "$packages$wanted" ]; then
 		is_root || echo "needs: not root: tests that need root will be skipped, and are not counted as passed" >&2
 		exit 0
 	fi
 	if ! is_root || ! command -v apt-get >/dev/null 2>&1; then
-		echo "needs: missing: $packages" >&2
-		echo "needs: what needs these, or root, will be skipped, and is not counted as passed; as root on Debian: apt-get install $packages" >&2
+		echo "needs: missing: $packages$wanted" >&2
+		echo "needs: what needs these, or root, will be skipped, and is not counted as passed; as root on Debian: apt-get install $packages$wanted" >&2
 		exit 0
 	fi
-	echo "needs: installing $packages"
+	echo "needs: installing $packages$wanted"
 	export DEBIAN_FRONTEND=noninteractive
 	try apt-get -q -y -o Acquire::Retries=3 update || exit 1
-	# $packages is a list of words.
+	# Both are lists of words.
 	# shellcheck disable=SC2086
-	try apt-get -q -y -o Acquire::Retries=3 -o DPkg::Lock::Timeout=120 install --no-install-recommends $packages </dev/null || exit 1
-	packages=$(missing)
+	[ -z "$packages" ] || try apt-get -q -y -o Acquire::Retries=3 -o DPkg::Lock::Timeout=120 install --no-install-recommends $packages </dev/null || exit 1
+	packages=$(missing "$needs")
 	[ -z "$packages" ] || { echo "needs: still missing: $packages" >&2; exit 1; }
+	# shellcheck disable=SC2086
+	[ -z "$wanted" ] || apt-get -q -y -o Acquire::Retries=3 -o DPkg::Lock::Timeout=120 install --no-install-recommends $wanted </dev/null ||
+		echo "needs: cannot be had here: $wanted; what needs these will be skipped, and is not counted as passed" >&2
 	;;
 *)
 	echo "usage: $0 install|complete" >&2

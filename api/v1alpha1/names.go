@@ -47,6 +47,7 @@ const (
 	NodeLogs     = "logs"     // of the agent, and of units that it manages
 	NodeEvidence = "evidence" // how one resource stands, and why
 	NodeUsage    = "usage"    // what the agent itself takes
+	NodeGraph    = "graph"    // the order of its resources, and the reason of each
 )
 
 // LabelConfigUID is the label of a Revision that holds the UID of the config it is a copy of. It is the UID because a config's

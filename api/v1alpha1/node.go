@@ -217,6 +217,22 @@ type NodeAgent struct {
 	Session string `json:"session"`
 	// Starts is how often it has started on this host.
 	Starts int64 `json:"starts"`
+	// Usage is what it takes of the host, as it was with its last report. Left out of agents that do not tell.
+	Usage *AgentUsage `json:"usage,omitempty"`
+}
+
+// AgentUsage is what an agent takes of its host, and what the commands take that it runs.
+type AgentUsage struct {
+	// CPU is the processor time that the agent has taken since it started.
+	CPU metav1.Duration `json:"cpu"`
+	// Memory is what of the host's memory the agent holds.
+	Memory resource.Quantity `json:"memory"`
+	// AnonymousMemory is the part of it that is no file's: what is free when the agent ends.
+	AnonymousMemory resource.Quantity `json:"anonymousMemory"`
+	// CommandsCPU is the processor time of the commands that have ended since the agent started, with all that they ran.
+	CommandsCPU metav1.Duration `json:"commandsCPU"`
+	// CommandsMemory is the most memory that one process of them has held.
+	CommandsMemory resource.Quantity `json:"commandsMemory"`
 }
 
 // NodeIdentity is who may speak for a node.

@@ -8,11 +8,14 @@ import (
 	"log/slog"
 	"os"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"tako.dev/tako/internal/agent"
+	"tako.dev/tako/internal/agent/fetch"
+	"tako.dev/tako/internal/agent/join"
 	"tako.dev/tako/internal/present"
 	"tako.dev/tako/internal/reason"
 )
@@ -110,7 +113,7 @@ func (c *common) join(ctx context.Context, line, name string) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, joinTime)
 	defer cancel()
-	j, err := agent.Join(ctx, agent.Joining{StateDir: state, Line: line, Name: name})
+	j, err := join.Join(ctx, join.Options{StateDir: state, Line: line, Name: name})
 	if err != nil {
 		return err
 	}
@@ -142,7 +145,7 @@ func (c *common) readdress(ctx context.Context, server string) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, joinTime)
 	defer cancel()
-	j, err := agent.Readdress(ctx, state, server)
+	j, err := join.Readdress(ctx, state, server)
 	if err != nil {
 		return err
 	}
@@ -180,8 +183,23 @@ func (c *common) run(ctx context.Context, audit string) error {
 	if err != nil {
 		return err
 	}
-	err = a.Run(ctx)
+	objects, err := fetch.ForHost(opts.StateDir, host.Objects, opts.Log)
+	if err != nil {
+		return err
+	}
+	err = beside(ctx, objects.Run, a.Run)
 	printer.end()
+	return err
+}
+
+// beside runs one thing as long as another one runs.
+func beside(ctx context.Context, one func(context.Context), other func(context.Context) error) error {
+	ctx, cancel := context.WithCancel(ctx)
+	var all sync.WaitGroup
+	all.Go(func() { one(ctx) })
+	err := other(ctx)
+	cancel()
+	all.Wait()
 	return err
 }
 

@@ -80,7 +80,7 @@ and says why where it cannot.
 		return &reason.Error{Code: reason.Usage, Doing: c.CommandPath(), Cause: err, Hint: c.CommandPath() + " --help"}
 	})
 	root.CompletionOptions.HiddenDefaultCmd = true
-	root.AddCommand(newJoin(flags), newRun(flags), newConverge(flags), newStatus(flags), newWhy(flags), newHistory(flags), newVersion())
+	root.AddCommand(newJoin(flags), newRun(flags), newConverge(flags), newStatus(flags), newWhy(flags), newHistory(flags), newFacts(flags), newHold(flags), newResume(flags), newRestore(flags), newVersion(), newWarden())
 	root.SetHelpCommand(newHelp(flags))
 	return root
 }
@@ -90,14 +90,30 @@ type shown struct{ exit reason.Exit }
 
 func (s shown) Error() string { return fmt.Sprintf("exit %d", s.exit) }
 
+// exitCode is the exit code that fits an error.
+func exitCode(err error) reason.Exit {
+	var done shown
+	var faults declare.Faults
+	var coded *reason.Error
+	switch {
+	case err == nil:
+		return reason.ExitOK
+	case errors.As(err, &done):
+		return done.exit
+	case errors.As(err, &faults):
+		return present.ExitOf(faults)
+	case errors.As(err, &coded):
+		return coded.Entry().Exit
+	}
+	return reason.ExitUsage
+}
+
 // exit prints an error and returns the exit code that fits.
 func exit(err error) reason.Exit {
-	if err == nil {
-		return reason.ExitOK
-	}
+	code := exitCode(err)
 	var done shown
-	if errors.As(err, &done) {
-		return done.exit
+	if err == nil || errors.As(err, &done) {
+		return code
 	}
 	style := present.StyleOf(os.Stderr, present.ColorAuto)
 	var faults declare.Faults
@@ -105,12 +121,12 @@ func exit(err error) reason.Exit {
 		if present.Faults(os.Stderr, faults, os.ReadFile, style) != nil {
 			return reason.ExitFailed
 		}
-		return present.ExitOf(faults)
+		return code
 	}
 	var coded *reason.Error
 	if !errors.As(err, &coded) {
 		coded = &reason.Error{Code: reason.Usage, Doing: "tako-agent", Cause: err, Hint: "tako-agent --help"}
 	}
 	_ = present.Error(os.Stderr, coded.Code, coded.Error(), coded.Hint, style) // there is nobody else to tell
-	return coded.Entry().Exit
+	return code
 }

@@ -6,6 +6,7 @@ import (
 	"os"
 	"strings"
 
+	"tako.dev/tako/declare"
 	"tako.dev/tako/internal/agent"
 	"tako.dev/tako/internal/present"
 	"tako.dev/tako/internal/reason"
@@ -88,9 +89,16 @@ func indent(s string) string {
 
 // preview shows what converging would do.
 func (f *convergeFlags) preview(ctx context.Context, opts agent.Options) error {
+	doc := f.begin(modePlan, opts.NodeName)
 	planned, err := agent.Preview(ctx, opts)
-	if err != nil {
+	switch {
+	case err != nil && f.output != "":
+		return doc.end(os.Stdout, err)
+	case err != nil:
 		return err
+	case f.output != "":
+		doc.plan(planned)
+		return doc.end(os.Stdout, f.verdict(doc.Counts[wouldChange]+doc.Counts[wouldUnknown], doc.Counts[wouldFail]))
 	}
 	style := f.style(os.Stdout)
 	var changes, failures, same int
@@ -113,10 +121,15 @@ func (f *convergeFlags) preview(ctx context.Context, opts agent.Options) error {
 		}
 	}
 	fmt.Printf("%d to change, %d as declared, %d would fail\n", changes, same, failures)
+	return f.verdict(changes, failures)
+}
+
+// verdict is what a preview ends with. Of --diff 1 says that there are differences, so what would fail is told apart from them.
+func (f *convergeFlags) verdict(changes, failures int) error {
 	switch {
-	case failures > 0:
+	case failures > 0 && f.diff:
 		return shown{reason.ExitUsage}
-	case f.diff && changes > 0:
+	case failures > 0, f.diff && changes > 0:
 		return shown{reason.ExitFailed}
 	}
 	return nil
@@ -131,6 +144,9 @@ func (f *convergeFlags) showPlanned(p agent.Planned, style present.Style) error 
 		what = append(what, present.Escape(p.Unknown))
 	}
 	fmt.Printf("~ Would change         %s: %s\n", present.Quote(p.Title), strings.Join(what, ", "))
+	if p.Waits != "" {
+		fmt.Printf("  not now: %s\n", present.Escape(p.Waits))
+	}
 	if !f.diff {
 		return nil
 	}
@@ -138,10 +154,18 @@ func (f *convergeFlags) showPlanned(p agent.Planned, style present.Style) error 
 		if c.Text == nil {
 			continue
 		}
-		diff := present.UnifiedDiff(c.Text.From, c.Text.To, p.Claim.ID+" (now)", p.Claim.ID+" (declared)")
-		if err := present.WriteDiff(os.Stdout, diff, style); err != nil {
+		if err := present.WriteDiff(os.Stdout, diffOf(p.Claim, c), style); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// diffOf is a change of a text as a unified diff. Where a resource has several texts, it says of which it is.
+func diffOf(claim declare.Claim, c agent.Change) string {
+	name := claim.ID
+	if which, several := strings.CutSuffix(c.Field, " content"); several {
+		name += " " + which
+	}
+	return present.UnifiedDiff(c.Text.From, c.Text.To, name+" (now)", name+" (declared)")
 }

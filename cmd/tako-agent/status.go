@@ -74,6 +74,7 @@ func (c *common) showReport(r *agent.Report, running bool) error {
 	if r.Cluster != nil {
 		fmt.Print(clusterText(r.Cluster, running, now))
 	}
+	fmt.Print(holdsText(r.Holds, now))
 	for _, p := range r.Refused {
 		fmt.Printf("! %s: the newest declaration is refused, the last good one is enforced\n%s", reason.DeclarationStale, indent(problemText(&p)))
 	}
@@ -143,12 +144,15 @@ func clusterText(c *agent.Cluster, running bool, now time.Time) string {
 	if !c.TryUntil.IsZero() {
 		fmt.Fprintf(&b, "  Trial    falls back in %s unless it is confirmed\n", present.Duration(c.TryUntil.Sub(now)))
 	}
-	for _, h := range c.Holds {
-		what := strings.TrimSpace(h.Config + " " + h.Claim)
-		if what == "" {
-			what = "everything"
-		}
-		fmt.Fprintf(&b, "  Held     %s by %s for %s: %s\n", present.Quote(what), present.Escape(h.Owner), present.Duration(h.Until.Sub(now)), present.Escape(h.Reason))
+	b.WriteString(holdsText(c.Holds, now))
+	return b.String()
+}
+
+// holdsText says what people keep as it is.
+func holdsText(list []agent.Hold, now time.Time) string {
+	var b strings.Builder
+	for _, h := range list {
+		fmt.Fprintf(&b, "  Held     %s by %s for %s: %s\n", present.Quote(heldText(h)), present.Escape(h.Owner), present.Duration(h.Until.Sub(now)), present.Escape(h.Reason))
 	}
 	return b.String()
 }
@@ -215,8 +219,12 @@ func resourceText(r *agent.Resource, now time.Time, style present.Style) string 
 	if !r.Since.IsZero() {
 		fmt.Fprintf(&b, "  %s", present.Ago(r.Since, now))
 	}
-	if !r.RetryAt.IsZero() {
-		fmt.Fprintf(&b, "  (attempt %d, next in %s)", r.Attempts, present.Duration(r.RetryAt.Sub(now)))
+	switch wait := present.Duration(r.RetryAt.Sub(now)); {
+	case r.RetryAt.IsZero():
+	case r.Attempts > 0:
+		fmt.Fprintf(&b, "  (attempt %d, next in %s)", r.Attempts, wait)
+	default:
+		fmt.Fprintf(&b, "  (next in %s)", wait)
 	}
 	b.WriteByte('\n')
 	if len(r.Owes) > 0 {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -15,35 +16,93 @@ import (
 )
 
 func newWhy(c *common) *cobra.Command {
+	var graph bool
+	var form string
 	cmd := &cobra.Command{
-		Use:   "why RESOURCE",
-		Short: "Say why a resource is as it is",
+		Use:   "why RESOURCE | --graph [RESOURCE]",
+		Short: "Say why a resource is as it is, or why it comes when it comes",
 		Example: `  tako-agent why /etc/motd
-  tako-agent why service/nginx`,
-		Args: cobra.ExactArgs(1),
+  tako-agent why service/nginx
+  tako-agent why --graph service/nginx              what it waits for, what waits for it, and why
+  tako-agent why --graph -o dot | dot -Tsvg >g.svg  all of it, drawn by Graphviz`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if graph {
+				return cobra.MaximumNArgs(1)(cmd, args)
+			}
+			return cobra.ExactArgs(1)(cmd, args)
+		},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			state, err := c.stateDir()
-			if err != nil {
+			if graph {
+				return c.graph(cmd.Context(), strings.Join(args, ""), form)
+			}
+			if err := c.readOutput(form, "json"); err != nil {
 				return err
 			}
-			a, running, err := agent.WhyOf(cmd.Context(), state, args[0])
-			if err != nil {
-				return err
-			}
-			if c.json {
-				return json.NewEncoder(os.Stdout).Encode(a)
-			}
-			if err := c.showAnswer(a, args[0], running); err != nil {
-				return err
-			}
-			if r, running, err := agent.StatusOf(cmd.Context(), state, false); err == nil {
-				fmt.Print(cutOffText(r.Cluster, running, time.Now()))
-			}
-			return nil
+			return c.why(cmd.Context(), args[0])
 		},
 	}
-	cmd.Flags().BoolVar(&c.json, "json", false, "write JSON")
+	cmd.Flags().BoolVar(&graph, "graph", false, "show the order of the resources, with the reason of each")
+	cmd.Flags().StringVarP(&form, "output", "o", "", "json, or of a graph dot: for programs")
+	cmd.Flags().BoolVar(&c.json, "json", false, "the same as -o json")
 	return cmd
+}
+
+// readOutput reads --output, which is empty or one of some forms.
+func (c *common) readOutput(form string, forms ...string) error {
+	for _, f := range forms {
+		if form == f || form == "" {
+			c.json = c.json || form == "json"
+			return nil
+		}
+	}
+	return &reason.Error{Code: reason.Usage, Doing: "read -o " + form, Hint: "write " + strings.Join(forms, " or ")}
+}
+
+func (c *common) why(ctx context.Context, subject string) error {
+	state, err := c.stateDir()
+	if err != nil {
+		return err
+	}
+	a, running, err := agent.WhyOf(ctx, state, subject)
+	if err != nil {
+		return err
+	}
+	if c.json {
+		return json.NewEncoder(os.Stdout).Encode(a)
+	}
+	if err := c.showAnswer(a, subject, running); err != nil {
+		return err
+	}
+	if r, running, err := agent.StatusOf(ctx, state, false); err == nil {
+		fmt.Print(cutOffText(r.Cluster, running, time.Now()))
+	}
+	return nil
+}
+
+// graph shows the order of the resources: of all, or of those around one.
+func (c *common) graph(ctx context.Context, subject, form string) error {
+	if err := c.readOutput(form, "json", "dot"); err != nil {
+		return err
+	}
+	state, err := c.stateDir()
+	if err != nil {
+		return err
+	}
+	g, running, err := agent.GraphOf(ctx, state, subject)
+	switch {
+	case err != nil:
+		return err
+	case c.json:
+		return json.NewEncoder(os.Stdout).Encode(g)
+	case form == "dot":
+		fmt.Print(g.Dot())
+		return nil
+	}
+	fmt.Print(g.Tree(c.style(os.Stdout)))
+	if !running {
+		fmt.Println("the agent is not running: this is what it left behind")
+	}
+	return nil
 }
 
 func (c *common) showAnswer(a *agent.Answer, subject string, running bool) error {
@@ -81,50 +140,4 @@ func (c *common) showAnswer(a *agent.Answer, subject string, running bool) error
 		showHistory(a.History, "    ")
 	}
 	return nil
-}
-
-func newHistory(c *common) *cobra.Command {
-	limit := 50
-	cmd := &cobra.Command{
-		Use:   "history [RESOURCE]",
-		Short: "List what happened on this host, newest first",
-		Args:  cobra.MaximumNArgs(1),
-		RunE: func(_ *cobra.Command, args []string) error {
-			state, err := c.stateDir()
-			if err != nil {
-				return err
-			}
-			list, err := agent.HistoryOf(state, strings.Join(args, ""), limit)
-			if err != nil {
-				return err
-			}
-			if c.json {
-				return json.NewEncoder(os.Stdout).Encode(list)
-			}
-			showHistory(list, "")
-			return nil
-		},
-	}
-	cmd.Flags().IntVarP(&limit, "limit", "n", limit, "how many at most")
-	cmd.Flags().BoolVar(&c.json, "json", false, "write JSON")
-	return cmd
-}
-
-func showHistory(list []agent.Happening, prefix string) {
-	for _, h := range list {
-		o, err := reason.ParseOutcome(h.Outcome)
-		if err != nil {
-			o = reason.Unknown // written by a later version
-		}
-		text := fmt.Sprintf("%s%s  %-22s %s", prefix, h.At.Local().Format("2006-01-02 15:04:05.000"), present.Outcome(o, reason.Detail(h.Detail)), present.Quote(h.Title))
-		for _, part := range []string{strings.Join(h.Changes, ", "), h.Message} {
-			if part != "" {
-				text += ": " + present.Escape(part)
-			}
-		}
-		if h.Writer != "" {
-			text += "; changed by " + present.Escape(h.Writer)
-		}
-		fmt.Println(text)
-	}
 }

@@ -115,6 +115,9 @@ func TestScenario8_DryRunWritesNothing(t *testing.T) {
 		s.MustRun(t, agentPath, "converge", "-f", confDir)
 		if done := s.changed(t, told); !slices.Equal(planned, done) {
 			t.Errorf("planned %q,\nand changed %q", planned, done)
+			for _, h := range s.history(t, "") {
+				t.Logf("%+v", h)
+			}
 		}
 		if left := s.planned(t); len(left) > 0 {
 			t.Errorf("%q are still planned after it", left)

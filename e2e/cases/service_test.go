@@ -34,6 +34,7 @@ type tinyHost struct {
 	t       testing.TB
 	edition string
 	files   []string // content of the files that configure the service
+	more    []declare.Resource
 }
 
 func newTinyHost(t testing.TB, files int) *tinyHost {
@@ -59,7 +60,7 @@ func (h *tinyHost) declare() {
 		f.Notify = []string{"tiny"}
 		resources = append(resources, f)
 	}
-	text := config(h.t, "site", resources...)
+	text := config(h.t, "site", append(resources, h.more...)...)
 	h.Put(h.t, hostConf+".new", text, 0o644)
 	h.MustRun(h.t, "mv", hostConf+".new", hostConf)
 }

@@ -30,9 +30,9 @@ const (
 var rootPackages = []string{"systemd", "systemd-sysv", "dbus", "iproute2", "iputils-ping"}
 
 // repositoryPackages are, with everything they need beyond the root, what hosts can install: nginx for the scenarios,
-// small ones without a service to install and remove, strace for tests that stop a program at a system call, and what a server
-// needs for Sources.
-var repositoryPackages = []string{"nginx", "hello", "tree", "sl", "strace", "git", "openssh-client"}
+// small ones without a service to install and remove, strace for tests that stop a program at a system call, what a server needs for
+// Sources, PostgreSQL with its time zones for the web server and its database, and sudo for what checks its files.
+var repositoryPackages = []string{"nginx", "hello", "tree", "sl", "strace", "git", "openssh-client", "postgresql", "postgresql-client", "sudo", "tzdata"}
 
 // root is a built recipe in the cache: nobody writes to it any more.
 type root struct {

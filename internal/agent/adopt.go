@@ -13,6 +13,7 @@ import (
 	"tako.dev/tako/declare"
 	"tako.dev/tako/internal/agent/core"
 	"tako.dev/tako/internal/agent/load"
+	"tako.dev/tako/internal/agent/report"
 	"tako.dev/tako/internal/agent/subscribe"
 	"tako.dev/tako/internal/catalog"
 	"tako.dev/tako/internal/converge"
@@ -74,6 +75,10 @@ func (l *loop) begin(ctx context.Context) error {
 	}
 	// Where systemd did not start this process, there is nobody to tell.
 	_ = systemd.Notify(systemd.Ready)
+	if l.opts.Now {
+		l.step(ctx, converge.Release{})
+		return nil
+	}
 	l.step(ctx, converge.Tick{})
 	return nil
 }
@@ -97,8 +102,14 @@ func (l *loop) sweep(ctx context.Context) {
 }
 
 // observe looks at the facts again and reloads if one has changed. The kernel tells more often than that: the name of any
-// container that starts wakes who watches the host's own.
+// container that starts wakes who watches the host's own. Nothing else tells of that name, nor windows of the host's zone.
 func (l *loop) observe(ctx context.Context) {
+	for i, p := range l.parts {
+		if p.claim.Kind == declare.ClaimHostname {
+			l.step(ctx, converge.Touched{IDs: []converge.ID{converge.ID(i)}})
+		}
+	}
+	l.step(ctx, converge.Tick{})
 	if lookup, err := scope(l.opts); err == nil && load.SameFacts(l.lookup, lookup) {
 		return
 	}
@@ -155,6 +166,8 @@ func (l *loop) adopt(ctx context.Context, d *load.State) error {
 		return err
 	}
 	l.source.complete(d)
+	d.Compiled.Hold(l.holds(), time.Now())
+	l.windowed = slices.ContainsFunc(graph.Vertices, func(v converge.Vertex) bool { return v.Window != nil })
 	l.bodies.Swap(d)
 	parts := make([]*part, graph.Len())
 	var again []converge.ID // parts that the engine has no reason to look at, although something about them has changed
@@ -165,17 +178,19 @@ func (l *loop) adopt(ctx context.Context, d *load.State) error {
 		}
 	}
 	l.parts = parts
+	moved := l.ground.Lay(l.standing)
 	if err := l.subs.Swap(ctx, subscribers(parts)); err != nil {
 		l.book.trouble("watch units", err)
 	}
 	l.book.unsaved, l.book.loaded = true, true
 	if l.engine != nil {
-		effects, err := l.engine.Swap(time.Now(), graph)
+		effects, err := l.engine.Swap(l.now(), graph)
 		if err != nil {
 			return err
 		}
 		l.carryOut(ctx, effects)
 		l.look(ctx, again)
+		l.lookBelow(ctx, moved)
 		return nil
 	}
 	pending, budgets := l.store.Resume(time.Now())
@@ -200,7 +215,10 @@ func (l *loop) part(ctx context.Context, d *load.State, it *core.Item, digest co
 	if l.engine != nil {
 		if id := l.engine.Graph().ID(core.Key(it.Claim)); id != converge.None && l.parts[id].digest == digest && l.parts[id].when == it.When {
 			p := *l.parts[id]
-			p.title, p.config, p.place, p.plan, p.hold = it.Title, it.Config, it.Place.String(), host.Plan{}, it.Hold
+			p.title, p.config, p.place, p.plan, p.hold, p.unfit = it.Title, it.Config, it.Place.String(), host.Plan{}, it.Hold, it.Unfit
+			if p.unfit {
+				p.err = it.Err
+			}
 			if p.res == nil && p.removal == nil && it.Err == nil && p.when == "" {
 				l.bind(ctx, &p, it.Resource) // its secret can be opened by now
 			}
@@ -232,7 +250,7 @@ func (l *loop) bind(ctx context.Context, p *part, r declare.Resource) {
 
 // declaredAs is what a type gets to know of a part. A removed resource has no body in the active state: it is kept.
 func (l *loop) declaredAs(p *part, r declare.Resource) host.Declared {
-	d := host.Declared{Title: p.title, Resource: r}
+	d := host.Declared{Title: p.title, Key: string(p.Key()), Resource: r, Below: l.ground.Below}
 	key, digest := p.Key(), p.digest
 	if p.removal != nil {
 		d.Body = func() (declare.Resource, error) { return r, nil }
@@ -246,14 +264,17 @@ func bind(ctx context.Context, t host.Type, d host.Declared) (host.Resource, *re
 	ctx, cancel := context.WithTimeout(ctx, bindTime)
 	defer cancel()
 	res, err := t.Bind(ctx, d)
-	return res, reason.Of(err)
+	if err != nil {
+		return nil, reason.Of(err) // it is bound again at the next check
+	}
+	return res, nil
 }
 
 // problems lists the mistakes inside an error that came from loading.
 func problems(err error) []Problem {
 	var faults declare.Faults
 	if !errors.As(err, &faults) {
-		return []Problem{*problem(reason.Of(err))}
+		return []Problem{*report.ProblemOf(reason.Of(err))}
 	}
 	list := make([]Problem, len(faults))
 	for i, f := range faults {
@@ -289,13 +310,6 @@ func (l *loop) changed(p *part) bool {
 	}
 	was := l.parts[id]
 	return (was.hold == nil) != (p.hold == nil) || was.res == nil && p.res != nil
-}
-
-// look looks at some parts again.
-func (l *loop) look(ctx context.Context, ids []converge.ID) {
-	if len(ids) > 0 {
-		l.step(ctx, converge.Examine{IDs: ids})
-	}
 }
 
 // release gives memory back that loading and converging needed and idling does not.

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"tako.dev/tako/declare"
+	"tako.dev/tako/internal/agent/ground"
 	"tako.dev/tako/internal/agent/load"
 	"tako.dev/tako/internal/agent/socket"
 	"tako.dev/tako/internal/agent/store"
@@ -74,18 +75,20 @@ func (a *Agent) Run(ctx context.Context) (err error) {
 		return err
 	}
 	defer subs.Close()
+	timers, err := newTimers()
+	if err != nil {
+		return err
+	}
+	defer timers.alarm.Close()
 	ctx, cancel := context.WithCancel(ctx)
 	l := &loop{
-		opts: &a.opts, store: a.store, subs: subs, inbox: make(chan func(), inboxSize), wake: time.NewTimer(time.Hour), slow: time.NewTimer(subscribe.SlowCheck),
-		quiet:  time.NewTimer(declarationQuiet),
+		opts: &a.opts, store: a.store, subs: subs, inbox: make(chan func(), inboxSize), timers: timers,
 		bodies: load.NewBodies(a.store), book: newBook(a.store, &a.opts), source: declared(a.opts.Files), joined: a.joined,
 	}
 	if a.joined != nil {
 		l.source, l.book.scrub = a.joined, a.joined.vault.Scrub
 		l.bodies.OpenWith(a.joined.vault.Open)
 	}
-	l.wake.Stop()
-	l.quiet.Stop()
 	var sources sync.WaitGroup
 	defer sources.Wait()
 	defer cancel()
@@ -98,17 +101,15 @@ func (a *Agent) Run(ctx context.Context) (err error) {
 
 // loop is the state of a running agent. Only Run's goroutine touches it, but for what is said to be shared.
 type loop struct {
+	timers
 	opts   *Options
 	source source
 	joined *joined      // nil for a host that stands alone; what of it is shared is said there
 	store  *store.Store // shared
 	subs   *subscribe.Subscriptions
-	bodies *load.Bodies // shared
-	inbox  chan func()  // shared: work for the loop's goroutine
-	wake   *time.Timer  // the engine's
-	slow   *time.Timer  // for what the kernel does not tell about
-	slowly bool         // slow is set
-	quiet  *time.Timer  // since the declarations changed
+	bodies *load.Bodies  // shared
+	inbox  chan func()   // shared: work for the loop's goroutine
+	ground ground.Ground // shared
 	book   *book
 	engine *converge.Engine
 	lookup declare.Lookup // what the present state was compiled for
@@ -143,13 +144,16 @@ func (l *loop) start(ctx context.Context, sources *sync.WaitGroup) {
 	sources.Go(func() {
 		l.subs.Run(ctx, func(what string, err error) { l.post(ctx, func() { l.book.trouble(what, err) }) })
 	})
+	run("wait for a time", l.alarm.Run)
 	if !l.opts.Watch {
 		return
 	}
 	run("watch facts", func(ctx context.Context) error {
 		return l.opts.Facts.Watch(ctx, func() { l.post(ctx, func() { l.observe(ctx) }) })
 	})
-	run("answer questions", func(ctx context.Context) error { return socket.Listen(ctx, l.opts.StateDir, l.answer) })
+	run("answer questions", func(ctx context.Context) error {
+		return socket.Listen(ctx, l.opts.StateDir, func(asked context.Context, q request) (reply, error) { return l.answer(asked, ctx, q) })
+	})
 	run("audit", l.audit)
 	run("forget old content", l.forgetDaily)
 	run("tell the watchdog", l.watchdog)
@@ -176,6 +180,8 @@ func (l *loop) serve(ctx context.Context) error {
 			l.reload(ctx)
 		case <-l.book.rest.C:
 			l.rested()
+		case <-l.alarm.Rings():
+			l.rang(ctx)
 		case <-l.slow.C:
 			l.unheard(ctx)
 		case <-l.joined.due():
@@ -184,6 +190,7 @@ func (l *loop) serve(ctx context.Context) error {
 			l.end()
 			l.goodbye()
 			l.book.save(l.report(false))
+			l.ended()
 			if l.opts.Watch {
 				return nil
 			}
@@ -192,7 +199,15 @@ func (l *loop) serve(ctx context.Context) error {
 	}
 	r := l.report(false)
 	l.book.save(r)
-	return r.verdict()
+	l.ended()
+	return r.Verdict()
+}
+
+// ended tells of everything at the end of a run.
+func (l *loop) ended() {
+	if l.opts.OnEnd != nil {
+		l.opts.OnEnd(l.report(true))
+	}
 }
 
 // patient reports whether a single run should wait a little longer: something is deferred that will soon be tried again, such
@@ -266,7 +281,7 @@ func (l *loop) unheard(ctx context.Context) {
 
 // step feeds the engine and carries out what it asks for.
 func (l *loop) step(ctx context.Context, ev converge.Event) {
-	l.carryOut(ctx, l.engine.Step(time.Now(), ev))
+	l.carryOut(ctx, l.engine.Step(l.now(), ev))
 }
 
 // carryOut persists, reports and starts, in this order.
@@ -279,6 +294,8 @@ func (l *loop) carryOut(ctx context.Context, e converge.Effects) {
 	if e.Wake > 0 {
 		l.wake.Reset(e.Wake)
 	}
+	l.opens = e.Opens
+	l.setAlarm()
 	if l.ending {
 		return
 	}

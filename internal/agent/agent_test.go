@@ -172,7 +172,7 @@ func TestOneRun(t *testing.T) {
 	if err != nil || running || !r.Converged || !r.Settled || r.Counts[reason.Repaired] != 3 || r.Totals.Change != 4 || r.Node != "web-1" {
 		t.Errorf("report %+v, running %v, %v", r, running, err)
 	}
-	h, err := HistoryOf(s.opts.StateDir, "c", 0)
+	h, err := HistoryOf(s.opts.StateDir, Asked{Subject: "c"})
 	if err != nil || len(h) != 1 || h[0].Code != reason.RepairedChange.String() || !slices.Equal(h[0].Changes, []string{"content theirs -> text of c"}) {
 		t.Errorf("history of c: %+v, %v", h, err)
 	}
@@ -183,7 +183,7 @@ func TestOneRun(t *testing.T) {
 	}
 	s.edit("a", "theirs")
 	must(t, s.converge())
-	h, err = HistoryOf(s.opts.StateDir, "a", 1)
+	h, err = HistoryOf(s.opts.StateDir, Asked{Subject: "a", Limit: 1})
 	if err != nil || len(h) != 1 || h[0].Code != reason.RepairedDrift.String() {
 		t.Errorf("what had been converged and was edited is not called drift: %+v, %v", h, err)
 	}

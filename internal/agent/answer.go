@@ -4,34 +4,13 @@ import (
 	"context"
 	"strings"
 
-	"tako.dev/tako/internal/agent/observe"
+	"tako.dev/tako/internal/agent/store"
 	"tako.dev/tako/internal/converge"
 	"tako.dev/tako/internal/reason"
 )
 
 // historyShown is how many happenings an answer carries.
 const historyShown = 10
-
-// Answer is the answer to `why`.
-type Answer struct {
-	Resource   Resource    `json:"resource"`
-	Because    []Resource  `json:"because,omitempty"`  // with blocked: the chain of what it waits for, the root cause last
-	Requires   []Relation  `json:"requires,omitempty"` // what it comes after
-	Watched    bool        `json:"watched"`            // the kernel tells when it is touched
-	History    []Happening `json:"history,omitempty"`  // newest first
-	Candidates []string    `json:"candidates,omitempty"`
-	// Differs is how what is there differs from what is declared now. It is looked at for a server that asks.
-	Differs  []observe.Difference `json:"differs,omitempty"`
-	Unlooked string               `json:"unlooked,omitempty"` // why that cannot be told
-}
-
-// Relation is an order that a resource is in.
-type Relation struct {
-	Title   string         `json:"title"`
-	Kind    string         `json:"kind"` // require, notify, automatic
-	Why     string         `json:"why,omitempty"`
-	Outcome reason.Outcome `json:"outcome"`
-}
 
 // find returns the vertices that a subject names: a title TYPE/NAME, a name, a claim, or what it claims.
 func (l *loop) find(subject string) []converge.ID {
@@ -50,13 +29,18 @@ func names(title, claim, id, subject string) bool {
 	return subject == title || subject == name || subject == claim || subject == id
 }
 
+// unknown says that nothing here is called so.
+func unknown(subject string) error {
+	return &reason.Error{Code: reason.ResourceUnknown, Doing: "explain " + subject,
+		Hint: "`tako-agent status --all` lists the resources; a resource is named by TYPE/NAME, its name, or its path, package or unit"}
+}
+
 // why explains one resource.
 func (l *loop) why(subject string) (*Answer, error) {
 	found := l.find(subject)
 	switch {
 	case len(found) == 0:
-		return nil, &reason.Error{Code: reason.ResourceUnknown, Doing: "explain " + subject,
-			Hint: "`tako-agent status --all` lists the resources; a resource is named by TYPE/NAME, its name, or its path, package or unit"}
+		return nil, unknown(subject)
 	case len(found) > 1:
 		a := &Answer{}
 		for _, id := range found {
@@ -73,7 +57,7 @@ func (l *loop) why(subject string) (*Answer, error) {
 		a.Requires = append(a.Requires, Relation{Title: l.parts[e.From].title, Kind: e.Kind.String(), Why: e.Why,
 			Outcome: l.engine.Status(e.From).Outcome})
 	}
-	history, err := l.store.History(l.parts[id].claim.String(), historyShown)
+	history, err := l.store.History(store.Asked{Subject: l.parts[id].claim.String(), Limit: historyShown})
 	a.History = history
 	return a, err
 }

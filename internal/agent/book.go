@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"tako.dev/tako/internal/agent/report"
 	"tako.dev/tako/internal/agent/store"
 	"tako.dev/tako/internal/converge"
 	"tako.dev/tako/internal/host"
@@ -31,6 +32,8 @@ type Line struct {
 	Changes  []string // what was changed, "mode 0666 -> 0644"
 	Note     string
 	Writer   string // who had changed it, where the kernel told
+	Took     time.Duration
+	Cause    string // event, order, retry, audit, declaration
 	Trouble  *Problem
 }
 
@@ -42,11 +45,12 @@ type book struct {
 	pid      int
 	totals   Totals
 	troubles []trouble
-	unsaved  bool        // something was reported since the report was saved
-	loaded   bool        // memory that loading needed has not been given back
-	rest     *time.Timer // when the loop rests next
-	resting  bool        // the timer is set
-	rested   bool        // the loop has just rested, and nothing has happened since
+	took     map[*part]time.Duration // of the operation whose results are being taken in
+	unsaved  bool                    // something was reported since the report was saved
+	loaded   bool                    // memory that loading needed has not been given back
+	rest     *time.Timer             // when the loop rests next
+	resting  bool                    // the timer is set
+	rested   bool                    // the loop has just rested, and nothing has happened since
 }
 
 // trouble is something that went wrong with the agent itself.
@@ -81,7 +85,7 @@ func (l *loop) reported(r converge.Report) {
 	p, b := l.parts[r.ID], l.book
 	b.unsaved = true
 	l.happened()
-	line := Line{At: time.Now(), Resource: l.resource(r.ID)}
+	line := Line{At: time.Now(), Resource: l.resource(r.ID), Took: b.took[p], Cause: causeNames[r.Cause]}
 	line.Resource.Outcome, line.Resource.Detail = r.Outcome, r.Detail
 	line.Resource.Problem = b.cleaned(l.explain(p, r.Status))
 	if r.Outcome == reason.Repaired {
@@ -101,22 +105,22 @@ func (l *loop) reported(r converge.Report) {
 	if r.Outcome == reason.Contended {
 		line.Writer = l.writer(p)
 	}
-	b.tell(line, r.Cause)
+	b.tell(line)
 }
 
-// writer says who changed a part last, where the kernel told.
+// writer says who changed a part since it was as declared last, where the kernel told. An older name is worse than none.
 func (l *loop) writer(p *part) string {
 	if p.res == nil {
 		return ""
 	}
-	return l.subs.Writer(p.res.Watches())
+	return l.subs.Writer(p.res.Watches(), time.Unix(0, p.sound))
 }
 
 // tell keeps a line in the history and shows it.
-func (b *book) tell(line Line, cause converge.Cause) {
+func (b *book) tell(line Line) {
 	res := &line.Resource
 	h := store.Happening{At: line.At, Claim: res.Claim, Title: res.Title, Config: res.Config, Outcome: res.Outcome.String(),
-		Detail: string(res.Detail), Changes: line.Changes, Writer: line.Writer, Cause: causeNames[cause]}
+		Detail: string(res.Detail), Changes: line.Changes, Writer: line.Writer, Cause: line.Cause, Took: line.Took.Microseconds()}
 	if line.Note != "" {
 		h.Message = line.Note
 	}
@@ -147,7 +151,7 @@ var causeNames = [...]string{
 
 // trouble tells of something that went wrong with the agent itself.
 func (b *book) trouble(what string, err error) {
-	b.show(problem(b.note(what, err)))
+	b.show(report.ProblemOf(b.note(what, err)))
 }
 
 func (b *book) show(p *Problem) {

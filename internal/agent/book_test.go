@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"tako.dev/tako/internal/agent/report"
 	"tako.dev/tako/internal/agent/store"
 	"tako.dev/tako/internal/converge"
 	"tako.dev/tako/internal/disk/disktest"
@@ -67,14 +68,14 @@ func TestLinesAreKeptInTheHistory(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "state")
 	var shown []Line
 	b := opened(t, dir, func(l Line) { shown = append(shown, l) })
-	full := problem(&reason.Error{Code: reason.DiskFull, Doing: "write /a", Evidence: "df"})
+	full := report.ProblemOf(&reason.Error{Code: reason.DiskFull, Doing: "write /a", Evidence: "df"})
 	for _, c := range []struct {
 		line  Line
 		cause converge.Cause
 		want  store.Happening
 	}{
-		{Line{Resource: Resource{Outcome: reason.Repaired, Detail: reason.Drift}, Changes: []string{"mode"}, Writer: "uid 0", Note: "broke a hard link"}, converge.CauseTouched,
-			store.Happening{Outcome: "repaired", Detail: "drift", Code: "TK0520", Cause: "event", Changes: []string{"mode"}, Writer: "uid 0", Message: "broke a hard link"}},
+		{Line{Resource: Resource{Outcome: reason.Repaired, Detail: reason.Drift}, Changes: []string{"mode"}, Writer: "uid 0", Note: "broke a hard link", Took: 1500 * time.Microsecond}, converge.CauseTouched,
+			store.Happening{Outcome: "repaired", Detail: "drift", Code: "TK0520", Cause: "event", Changes: []string{"mode"}, Writer: "uid 0", Message: "broke a hard link", Took: 1500}},
 		{Line{Resource: Resource{Outcome: reason.Repaired, Detail: reason.Change}}, converge.CauseDesired,
 			store.Happening{Outcome: "repaired", Detail: "change", Code: "TK0521", Cause: "declaration"}},
 		{Line{Resource: Resource{Outcome: reason.Failed, Problem: full}, Note: "note"}, converge.CauseRetry,
@@ -84,8 +85,9 @@ func TestLinesAreKeptInTheHistory(t *testing.T) {
 		{Line{Resource: Resource{Outcome: reason.Kept}}, converge.CauseExamined, store.Happening{Outcome: "kept", Cause: "audit"}},
 	} {
 		c.line.At, c.line.Resource.Title, c.line.Resource.Claim = time.Now(), "file/a", "path:/a"
-		b.tell(c.line, c.cause)
-		h, err := b.store.History("file/a", 1)
+		c.line.Cause = causeNames[c.cause]
+		b.tell(c.line)
+		h, err := b.store.History(store.Asked{Subject: "file/a", Limit: 1})
 		must(t, err)
 		c.want.Title, c.want.Claim, c.want.At = "file/a", "path:/a", h[0].At
 		if c.want.Code == "TK0502" {
@@ -117,7 +119,7 @@ func TestFullStateDirectoryIsTold(t *testing.T) {
 	fill(t, filepath.Join(dir, "ballast"))
 	// The page that is written already may have room for some lines yet.
 	for range 100 {
-		b.tell(Line{At: time.Now(), Resource: Resource{Title: "file/a", Claim: "path:/a", Outcome: reason.Kept}}, converge.CauseOrder)
+		b.tell(Line{At: time.Now(), Resource: Resource{Title: "file/a", Claim: "path:/a", Outcome: reason.Kept}})
 	}
 	b.save(&Report{Node: "web-1"})
 	if len(shown) != 100 || len(b.troubles) == 0 || len(b.troubles) > 2 {
@@ -129,9 +131,9 @@ func TestFullStateDirectoryIsTold(t *testing.T) {
 		}
 	}
 	must(t, os.Remove(filepath.Join(dir, "ballast")))
-	b.tell(Line{At: time.Now(), Resource: Resource{Title: "file/b", Claim: "path:/b", Outcome: reason.Kept}}, converge.CauseOrder)
+	b.tell(Line{At: time.Now(), Resource: Resource{Title: "file/b", Claim: "path:/b", Outcome: reason.Kept}})
 	b.save(&Report{Node: "web-1"})
-	if h, err := b.store.History("file/b", 0); err != nil || len(h) != 1 {
+	if h, err := b.store.History(store.Asked{Subject: "file/b"}); err != nil || len(h) != 1 {
 		t.Errorf("with room again: %+v, %v", h, err)
 	}
 	if r, _, err := lastReport(dir); err != nil || r == nil || r.Node != "web-1" {

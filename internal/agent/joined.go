@@ -34,7 +34,7 @@ type joined struct {
 	refused  wire.Verdict  // on a newer one that is not; Pending where there is none
 	untold   bool          // something has happened since news got something
 	busy     time.Time     // since when there is work in flight that was not told of
-	next     *time.Timer   // the next end of a hold, or look at a try
+	next     *time.Timer   // the next look at a try
 	links    client.Links  // shared
 }
 
@@ -110,7 +110,6 @@ func (j *joined) take(c held.Contents) {
 
 func (j *joined) complete(d *load.State) {
 	d.Unseal(j.vault.Open)
-	d.Compiled.Hold(j.own.Holds, time.Now())
 }
 
 // awake takes up what earlier runs have left: it counts this one, and decides what is enforced if the last ones have died on the way

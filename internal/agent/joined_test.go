@@ -17,6 +17,7 @@ import (
 
 	"tako.dev/tako/declare"
 	"tako.dev/tako/internal/agent/held"
+	"tako.dev/tako/internal/agent/usage"
 	"tako.dev/tako/internal/catalog"
 	"tako.dev/tako/internal/reason"
 	"tako.dev/tako/internal/systemd"
@@ -503,7 +504,7 @@ func TestQuestions(t *testing.T) {
 	if err := json.Unmarshal([]byte(c.ask(wire.Question{What: wire.AskEvidence, Subject: "/a"})), &a); err != nil || a.Resource.Title != "file/a" || len(a.Differs) > 0 || a.Unlooked != "" {
 		t.Errorf("evidence: %+v, %v", a, err)
 	}
-	var u Usage
+	var u usage.Usage
 	if err := json.Unmarshal([]byte(c.ask(wire.Question{What: wire.AskUsage})), &u); err != nil || u.Resources != 1 || u.RSS == 0 || u.Anonymous == 0 || u.Goroutines == 0 {
 		t.Errorf("usage: %+v, %v", u, err)
 	}

@@ -7,24 +7,28 @@ import (
 
 	"tako.dev/tako/internal/converge"
 	"tako.dev/tako/internal/reason"
+	"tako.dev/tako/internal/relations"
 )
 
 // request is a question to a running agent.
 type request struct {
-	Do      string `json:"do"` // status, why, check
+	Do      string `json:"do"` // status, why, check, graph, hold, resume, now
 	All     bool   `json:"all,omitempty"`
 	Subject string `json:"subject,omitempty"`
 	Deep    bool   `json:"deep,omitempty"`
+	Hold    *Hold  `json:"hold,omitempty"`
 }
 
 // reply is its answer: one of the fields.
 type reply struct {
-	Report *Report `json:"report,omitempty"`
-	Answer *Answer `json:"answer,omitempty"`
+	Report *Report          `json:"report,omitempty"`
+	Answer *Answer          `json:"answer,omitempty"`
+	Graph  *relations.Graph `json:"graph,omitempty"`
+	Holds  []Hold           `json:"holds,omitempty"`
 }
 
-// answer answers one question, from any goroutine.
-func (l *loop) answer(ctx context.Context, q request) (r reply, err error) {
+// answer answers one question, from any goroutine. What it sets going goes on for as long as lasting does, which is the agent's own.
+func (l *loop) answer(ctx, lasting context.Context, q request) (r reply, err error) {
 	switch q.Do {
 	case "check":
 		depth := converge.Shallow
@@ -32,7 +36,7 @@ func (l *loop) answer(ctx context.Context, q request) (r reply, err error) {
 			depth = converge.Deep
 		}
 		_, err = ask(ctx, l, func() (struct{}, error) {
-			l.step(ctx, converge.Examine{Depth: depth})
+			l.step(lasting, converge.Examine{Depth: depth})
 			return struct{}{}, nil
 		})
 		if err != nil {
@@ -43,6 +47,14 @@ func (l *loop) answer(ctx context.Context, q request) (r reply, err error) {
 		r.Report, err = ask(ctx, l, func() (*Report, error) { return l.report(q.All), nil })
 	case "why":
 		r.Answer, err = ask(ctx, l, func() (*Answer, error) { return l.why(q.Subject) })
+	case "graph":
+		r.Graph, err = ask(ctx, l, func() (*relations.Graph, error) { return l.graph(q.Subject, 0) })
+	case "hold", "resume":
+		r.Holds, err = ask(ctx, l, func() ([]Hold, error) { return l.changeHolds(lasting, q) })
+	case "now":
+		if _, err = ask(ctx, l, func() (struct{}, error) { return struct{}{}, l.goOn(lasting, q.Subject) }); err == nil {
+			r.Report, err = l.whenQuiet(ctx)
+		}
 	default:
 		err = &reason.Error{Code: reason.Usage, Doing: fmt.Sprintf("answer %q", q.Do), Hint: "the agent is of another version than the command"}
 	}

@@ -25,6 +25,8 @@ type Options struct {
 	Facts    Facts
 	// Watch keeps the host converged until the context ends; without it Run ends when nothing is left to do.
 	Watch bool
+	// Now lets windows not count until everything that can be done at the start is done.
+	Now bool
 	// Audit is the interval of the audit; 0 means never. An audit looks at everything, paced, and proves that the events
 	// missed nothing.
 	Audit time.Duration
@@ -32,6 +34,8 @@ type Options struct {
 	Log *slog.Logger
 	// OnLine is called from the loop for each thing that a person who watches should see. It must not block for long.
 	OnLine func(Line)
+	// OnEnd is called once with all resources when a run is over.
+	OnEnd func(*Report)
 }
 
 // Facts is what a host observes of itself.

@@ -18,6 +18,7 @@ type part struct {
 	kind    declare.ResourceType
 	when    string        // why it is not applicable; empty where it is
 	err     *reason.Error // why it could not be bound; it is tried again at each check
+	unfit   bool          // err stands as long as the state is not compiled anew
 	res     host.Resource // nil until it is bound
 	digest  converge.Digest
 	restore bool          // what was there before the first change is kept
@@ -25,6 +26,7 @@ type part struct {
 	removal *removal      // not nil for what has left the declaration
 	plan    host.Plan     // of the last check, until it is applied; then its changes, until they are told
 	note    string        // of the last operation
+	sound   int64         // when the last look at it began that found it as declared, nanoseconds since 1970; 0 is never
 }
 
 // removal is what is still to be undone.
@@ -34,7 +36,7 @@ type removal struct {
 }
 
 func newPart(it *core.Item, digest converge.Digest) *part {
-	return &part{claim: it.Claim, title: it.Title, config: it.Config, place: it.Place.String(), kind: it.Type, when: it.When, err: it.Err,
+	return &part{claim: it.Claim, title: it.Title, config: it.Config, place: it.Place.String(), kind: it.Type, when: it.When, err: it.Err, unfit: it.Unfit,
 		digest: digest, restore: it.OnRemove == declare.OnRemoveRestore, hold: it.Hold}
 }
 

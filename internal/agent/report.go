@@ -4,9 +4,10 @@ import (
 	"encoding/hex"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
+	"tako.dev/tako/internal/agent/hold"
+	"tako.dev/tako/internal/agent/report"
 	"tako.dev/tako/internal/converge"
 	"tako.dev/tako/internal/reason"
 	"tako.dev/tako/internal/transfer/wire"
@@ -18,99 +19,25 @@ const (
 	repairedMax = 50 // the newest repairs: a screenful, because nobody has to do anything about them
 )
 
-// Report is what an agent knows of its host: the answer to `status`, and what is kept on disk for when it does not run.
-type Report struct {
-	Node      string                 `json:"node"`
-	At        time.Time              `json:"at"`
-	PID       int                    `json:"pid"`
-	Root      string                 `json:"root"`      // digest of the active state
-	Converged bool                   `json:"converged"` // everything is kept, repaired or not applicable, and nothing is left to undo
-	Settled   bool                   `json:"settled"`   // nothing is due or in flight
-	Counts    map[reason.Outcome]int `json:"counts"`
-	Resources []Resource             `json:"resources,omitempty"` // those that a person may want to see; all when asked for all
-	Omitted   int                    `json:"omitted,omitempty"`
-	Refused   []Problem              `json:"refused,omitempty"`  // why the newest declaration is not the one enforced
-	Degraded  []Problem              `json:"degraded,omitempty"` // what the agent cannot do as well as it should
-	Cluster   *Cluster               `json:"cluster,omitempty"`  // of a host that has joined
-	Totals    Totals                 `json:"totals"`
-}
-
-// Totals count since the agent started.
-type Totals struct {
-	Since      time.Time `json:"since"`
-	Checks     uint64    `json:"checks"`     // that looked at a resource
-	Recognised uint64    `json:"recognised"` // that saw our own last work and looked no further
-	Drift      uint64    `json:"drift"`      // repairs of drift
-	Change     uint64    `json:"change"`     // changes because the declaration changed
-	Missed     uint64    `json:"missed"`     // drift that an audit found and no event had told: should be 0
-	Overflows  uint64    `json:"overflows"`  // of the kernel's event queue
-	Watches    int       `json:"watches"`    // directories watched
-}
-
-// Resource is one resource in a report.
-type Resource struct {
-	Title     string         `json:"title"`
-	Claim     string         `json:"claim"`
-	Config    string         `json:"config"`
-	Place     string         `json:"place,omitempty"`
-	Outcome   reason.Outcome `json:"outcome"`
-	Detail    reason.Detail  `json:"detail,omitempty"`
-	Problem   *Problem       `json:"problem,omitempty"`
-	Since     time.Time      `json:"since,omitzero"`
-	Attempts  int            `json:"attempts,omitempty"`
-	RetryAt   time.Time      `json:"retryAt,omitzero"`
-	BlockedBy string         `json:"blockedBy,omitempty"`
-	When      string         `json:"when,omitempty"`    // the condition that is false
-	Removal   string         `json:"removal,omitempty"` // how it is being undone: it is not declared any more
-	Owes      []string       `json:"owes,omitempty"`    // whose changes it has not been refreshed for yet
-}
-
-// Problem is a coded reason.
-type Problem struct {
-	Code     reason.Code `json:"code"`
-	Message  string      `json:"message"`
-	Hint     string      `json:"hint,omitempty"`
-	Evidence string      `json:"evidence,omitempty"`
-}
-
-func problem(e *reason.Error) *Problem {
-	if e == nil {
-		return nil
-	}
-	return &Problem{Code: e.Code, Message: e.Error(), Hint: e.Hint, Evidence: e.Evidence}
-}
-
-// verdict is nil when everything is converged, otherwise an error with the exit code that fits.
-func (r *Report) verdict() error {
-	if r.Converged {
-		return nil
-	}
-	var names []string
-	deferred := 0
-	for _, res := range r.Resources {
-		if !res.Outcome.Converged() && len(names) < 3 {
-			names = append(names, res.Title)
-		}
-	}
-	deferred = r.Counts[reason.Deferred]
-	code := reason.NotConverged
-	if deferred > 0 && r.Counts[reason.Failed]+r.Counts[reason.Contended]+r.Counts[reason.Unknown] == 0 {
-		code = reason.RateLimited
-		for _, res := range r.Resources {
-			if res.Outcome == reason.Deferred && res.Problem != nil {
-				code = res.Problem.Code
-			}
-		}
-	}
-	return &reason.Error{Code: code, Doing: "converge " + strings.Join(names, ", "), Hint: "tako-agent why " + first(names)}
-}
-
-func first(names []string) string {
-	if len(names) == 0 {
-		return "RESOURCE"
-	}
-	return names[0]
-}
+// What the agent tells of its host; see package report.
+type (
+	// Report is the answer to `status`.
+	Report = report.Report
+	// Totals count since the agent started.
+	Totals = report.Totals
+	// Resource is one resource in a report.
+	Resource = report.Resource
+	// Problem is a coded reason.
+	Problem = report.Problem
+	// Answer is the answer to `why`.
+	Answer = report.Answer
+	// Relation is an order that a resource is in.
+	Relation = report.Relation
+	// Cluster is what a host that has joined says of its cluster.
+	Cluster = report.Cluster
+	// Hold is what people keep as it is.
+	Hold = report.Hold
+)
 
 // report builds a report. With all, every resource is listed; otherwise what is not plainly in order, worst first.
 func (l *loop) report(all bool) *Report {
@@ -120,7 +47,7 @@ func (l *loop) report(all bool) *Report {
 	r.Totals.Watches, r.Totals.Overflows = l.subs.Counts()
 	r.Refused = l.refusals()
 	r.Converged = len(r.Refused) == 0
-	r.Cluster = l.cluster()
+	r.Cluster, r.Holds = l.cluster(), hold.Lasting(l.store.Holds(), r.At)
 	var fixed []repair
 	for i := range l.parts {
 		id := converge.ID(i)
@@ -146,7 +73,7 @@ func (l *loop) report(all bool) *Report {
 		r.Resources = append(r.Resources, l.resource(f.id))
 	}
 	r.Omitted = max(len(fixed)-repairedMax, 0)
-	slices.SortStableFunc(r.Resources, func(a, b Resource) int { return rank(a.Outcome) - rank(b.Outcome) })
+	slices.SortStableFunc(r.Resources, func(a, b Resource) int { return report.Rank(a.Outcome) - report.Rank(b.Outcome) })
 	if over := len(r.Resources) - reportMax; over > 0 && !all {
 		r.Resources = r.Resources[:reportMax]
 		r.Omitted += over
@@ -183,12 +110,6 @@ func newest(fixed []repair) []repair {
 	return fixed
 }
 
-// rank sorts what needs a person first.
-func rank(o reason.Outcome) int {
-	return slices.Index([]reason.Outcome{reason.Failed, reason.Contended, reason.Blocked, reason.Deferred, reason.Unknown,
-		reason.Repaired, reason.Kept, reason.NotApplicable}, o)
-}
-
 // resource describes one part.
 func (l *loop) resource(id converge.ID) Resource {
 	p, st := l.parts[id], l.engine.Status(id)
@@ -217,7 +138,7 @@ func (l *loop) resource(id converge.ID) Resource {
 func (l *loop) explain(p *part, st converge.Status) *Problem {
 	switch {
 	case st.Err != nil:
-		return problem(st.Err)
+		return report.ProblemOf(st.Err)
 	case p.when != "":
 		return &Problem{Code: reason.WhenFalse, Message: fmt.Sprintf("%s: %s is false on this host", p.title, p.when)}
 	case st.Outcome == reason.Blocked && st.BlockedBy != converge.None:
@@ -235,19 +156,19 @@ func (l *loop) explain(p *part, st converge.Status) *Problem {
 func (l *loop) degraded() []Problem {
 	var list []Problem
 	for _, e := range l.store.Troubles() {
-		list = append(list, *problem(e))
+		list = append(list, *report.ProblemOf(e))
 	}
 	for _, t := range l.book.troubles {
 		if time.Since(t.at) <= troubleTime {
-			list = append(list, *problem(t.err))
+			list = append(list, *report.ProblemOf(t.err))
 		}
 	}
 	if e := l.subs.Unwatched(); e != nil {
-		list = append(list, *problem(e))
+		list = append(list, *report.ProblemOf(e))
 	}
 	if l.joined != nil {
 		for _, e := range l.joined.held.Troubles() {
-			list = append(list, *problem(e))
+			list = append(list, *report.ProblemOf(e))
 		}
 	}
 	for i := range list {

@@ -6,20 +6,20 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"os/exec"
-	"runtime"
-	"runtime/debug"
 	"strconv"
 	"strings"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"tako.dev/tako/declare"
+	"tako.dev/tako/internal/agent/chart"
 	"tako.dev/tako/internal/agent/observe"
+	"tako.dev/tako/internal/agent/store"
+	"tako.dev/tako/internal/agent/usage"
+	"tako.dev/tako/internal/converge"
 	"tako.dev/tako/internal/host"
 	"tako.dev/tako/internal/reason"
+	"tako.dev/tako/internal/relations"
 	"tako.dev/tako/internal/transfer/wire"
 )
 
@@ -31,26 +31,6 @@ const (
 	agentUnit = "tako-agent.service"
 )
 
-// Usage is what the agent takes of its host.
-type Usage struct {
-	RSS        uint64    `json:"rssBytes"`
-	Anonymous  uint64    `json:"anonymousBytes"` // of RSS: what is not a file's
-	CPU        float64   `json:"cpuSeconds"`
-	Goroutines int       `json:"goroutines"`
-	Watches    int       `json:"watches"`
-	Resources  int       `json:"resources"`
-	Since      time.Time `json:"since"`
-	Version    string    `json:"version"`
-}
-
-// version is of this program.
-func version() string {
-	if info, ok := debug.ReadBuildInfo(); ok {
-		return info.Main.Version
-	}
-	return "unknown"
-}
-
 // respond answers a question of a person. It changes nothing. Who asks bounds what it takes.
 func (l *loop) respond(ctx context.Context, q wire.Question, w io.Writer) error {
 	lines := int(q.Lines)
@@ -58,13 +38,10 @@ func (l *loop) respond(ctx context.Context, q wire.Question, w io.Writer) error 
 		lines = linesDefault
 	}
 	lines = min(lines, linesMax)
-	since := time.Time{}
-	if q.Since > 0 {
-		since = time.Unix(q.Since, 0)
-	}
+	since, until := moment(q.Since), moment(q.Until)
 	switch q.What {
 	case wire.AskHistory:
-		return l.respondHistory(w, q.Subject, lines, since)
+		return l.respondHistory(w, store.Asked{Subject: q.Subject, Since: since, Until: until, Limit: lines})
 	case wire.AskEvidence:
 		a, err := l.evidence(ctx, q.Subject)
 		if err != nil {
@@ -74,11 +51,17 @@ func (l *loop) respond(ctx context.Context, q wire.Question, w io.Writer) error 
 	case wire.AskLogs:
 		return l.respondLogs(ctx, w, q.Subject, lines, since)
 	case wire.AskUsage:
-		u, err := ask(ctx, l, func() (Usage, error) { return l.usage(), nil })
+		u, err := ask(ctx, l, func() (usage.Usage, error) { return l.usage(), nil })
 		if err != nil {
 			return err
 		}
 		return json.NewEncoder(w).Encode(u)
+	case wire.AskGraph:
+		g, err := ask(ctx, l, func() (*relations.Graph, error) { return l.graph(q.Subject, int(q.Lines)) })
+		if err != nil {
+			return err
+		}
+		return json.NewEncoder(w).Encode(g)
 	}
 	return &reason.Error{Code: reason.AnswerRefused, Doing: fmt.Sprintf("answer %.64q", q.What), Cause: errors.New("this agent knows no such question"), Hint: "bring tako-agent on this host up to date"}
 }
@@ -91,7 +74,7 @@ func (l *loop) evidence(ctx context.Context, subject string) (*Answer, error) {
 		a, err := l.why(subject)
 		if found := l.find(subject); err == nil && len(found) == 1 {
 			p := l.parts[found[0]]
-			if p.res != nil && p.removal == nil && p.claim.Kind == declare.ClaimPath {
+			if p.res != nil && p.removal == nil && p.kind != declare.TypeExec { // whose guards are programs
 				d, t = l.declaredAs(p, declare.Resource{}), l.opts.Types[p.kind]
 			}
 		}
@@ -106,17 +89,23 @@ func (l *loop) evidence(ctx context.Context, subject string) (*Answer, error) {
 	return a, nil
 }
 
-// respondHistory writes what happened, the newest first, one JSON object a line.
-func (l *loop) respondHistory(w io.Writer, subject string, lines int, since time.Time) error {
-	list, err := l.store.History(subject, lines)
+// moment is a time of a question; zero where none is said.
+func moment(seconds int64) time.Time {
+	if seconds <= 0 {
+		return time.Time{}
+	}
+	return time.Unix(seconds, 0)
+}
+
+// respondHistory writes what happened, the newest first, one JSON object a line, as much of it as an answer has room for.
+func (l *loop) respondHistory(w io.Writer, what store.Asked) error {
+	what.Bytes = wire.HistoryMax
+	list, err := l.store.History(what)
 	if err != nil {
 		return err
 	}
 	out := json.NewEncoder(w)
 	for _, h := range list {
-		if h.At.Before(since) {
-			break
-		}
 		if err := out.Encode(h); err != nil {
 			return err
 		}
@@ -144,7 +133,7 @@ func (l *loop) respondLogs(ctx context.Context, w io.Writer, unit string, lines 
 	journalctl, err := exec.LookPath("journalctl")
 	switch {
 	case (err != nil || l.opts.Bus == nil) && own:
-		return l.respondHistory(w, "", lines, since)
+		return l.respondHistory(w, store.Asked{Since: since, Limit: lines})
 	case err != nil || l.opts.Bus == nil:
 		return &reason.Error{Code: reason.AnswerRefused, Doing: "read the log of " + unit, Cause: errors.New("there is no journal on this host")}
 	}
@@ -179,26 +168,26 @@ func (l *loop) manages(unit string) string {
 	return ""
 }
 
-func (l *loop) usage() Usage {
-	watches, _ := l.subs.Counts()
-	u := Usage{Goroutines: runtime.NumGoroutine(), Watches: watches, Resources: len(l.parts), Since: l.book.totals.Since, Version: version()}
-	var r unix.Rusage
-	if unix.Getrusage(unix.RUSAGE_SELF, &r) == nil {
-		u.CPU = time.Duration(r.Utime.Nano() + r.Stime.Nano()).Seconds()
-	}
-	if text, err := os.ReadFile("/proc/self/status"); err == nil {
-		u.RSS, u.Anonymous = kilobytes(string(text), "VmRSS:"), kilobytes(string(text), "RssAnon:")
-	}
+// usage is what the agent takes of its host.
+func (l *loop) usage() usage.Usage {
+	u := usage.Now()
+	u.Watches, _ = l.subs.Counts()
+	u.Resources, u.Since = len(l.parts), l.book.totals.Since
 	return u
 }
 
-// kilobytes reads a line of proc(5)'s status, as bytes.
-func kilobytes(status, name string) uint64 {
-	_, rest, _ := strings.Cut(status, "\n"+name)
-	line, _, _ := strings.Cut(rest, "\n")
-	n, err := strconv.ParseUint(strings.TrimSuffix(strings.TrimSpace(line), " kB"), 10, 64)
-	if err != nil {
-		return 0
+// graph tells of the order of the resources: of all, or of those around a subject. At most limit are told of; 0 is as many as make sense.
+func (l *loop) graph(subject string, limit int) (*relations.Graph, error) {
+	var about []converge.ID
+	if subject != "" {
+		if about = l.find(subject); len(about) == 0 {
+			return nil, unknown(subject)
+		}
 	}
-	return n << 10
+	g := chart.Of(l.engine.Graph(), about, limit, func(id converge.ID) relations.Resource {
+		p, st := l.parts[id], l.engine.Status(id)
+		return relations.Resource{Claim: p.claim.String(), Title: p.title, Config: p.config, Outcome: st.Outcome.String(), Detail: string(st.Detail)}
+	})
+	g.Node = l.opts.NodeName
+	return g, nil
 }

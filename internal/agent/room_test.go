@@ -147,10 +147,10 @@ func TestRemovalNeedsRoom(t *testing.T) {
 	must(t, os.WriteFile(journal, text, 0o600))
 	room := s.fill()
 	s.watch()
-	r := s.until("it waits", func(r *Report) bool { return resource(r, "file/b").Outcome == reason.Failed })
-	if p := resource(r, "file/b").Problem; p == nil || p.Code != reason.StateUnwritable {
-		t.Errorf("b: %+v", p)
-	}
+	s.until("it waits for room", func(r *Report) bool {
+		b := resource(r, "file/b")
+		return b.Outcome == reason.Failed && b.Problem != nil && b.Problem.Code == reason.StateUnwritable
+	})
 	s.holds("b", "text of b")
 	room()
 	s.until("b is removed", func(r *Report) bool { return r.Converged && r.Settled })

@@ -5,11 +5,9 @@ import (
 	"errors"
 	"time"
 
-	"tako.dev/tako/internal/agent/core"
 	"tako.dev/tako/internal/agent/held"
 	"tako.dev/tako/internal/agent/load"
 	"tako.dev/tako/internal/catalog"
-	"tako.dev/tako/internal/converge"
 	"tako.dev/tako/internal/reason"
 	"tako.dev/tako/internal/systemd"
 	"tako.dev/tako/internal/transfer/wire"
@@ -89,9 +87,8 @@ func giveUp(life *held.Life) wire.Verdict {
 	return verdictOn(t.Mark, wire.Rejected, &reason.Error{Code: reason.TryNotConfirmed, Doing: "try the new state"})
 }
 
-// appointment is called when a hold ends, or when it is time to look at a try.
+// appointment is called when it is time to look at a try.
 func (l *loop) appointment(ctx context.Context) {
-	l.endHolds(ctx)
 	if l.joined.life.Try != nil {
 		if err := l.continueTry(ctx); err != nil {
 			l.book.trouble("count the time of a trial", err)
@@ -102,26 +99,18 @@ func (l *loop) appointment(ctx context.Context) {
 	l.makeAppointment(&l.joined.life)
 }
 
-// makeAppointment sets the timer for what comes next.
+// makeAppointment sets the timer for the next look at a try.
 func (l *loop) makeAppointment(life *held.Life) {
 	j := l.joined
 	j.next.Stop()
-	wait, set := time.Duration(0), false
-	if ends, ok := core.HoldEnds(j.own.Holds, time.Now()); ok {
-		wait, set = max(time.Until(ends), 0), true
+	if life.Try == nil {
+		return
 	}
-	if life.Try != nil {
-		rest := tryLook
-		if boot, since, err := systemd.Uptime(); err == nil {
-			rest = min(rest, max(life.Try.Rest(boot, since), 0))
-		}
-		if !set || rest < wait {
-			wait, set = rest, true
-		}
+	rest := tryLook
+	if boot, since, err := systemd.Uptime(); err == nil {
+		rest = min(rest, max(life.Try.Rest(boot, since), 0))
 	}
-	if set {
-		j.next.Reset(wait)
-	}
+	j.next.Reset(rest)
 }
 
 func (l *loop) continueTry(ctx context.Context) error {
@@ -186,34 +175,4 @@ func (l *loop) before(root catalog.Digest) (*load.State, held.Contents, error) {
 	}
 	d, err := load.Layers(root, c.Layers, l.store, labelled(c.Own, l.lookup), l.opts.lane)
 	return d, c, err
-}
-
-// endHolds looks at what is not held any more.
-func (l *loop) endHolds(ctx context.Context) {
-	now := time.Now()
-	var free []converge.ID
-	for i, p := range l.parts {
-		if p.hold == nil {
-			continue
-		}
-		if p.hold = core.Held(l.joined.own.Holds, p.config, p.claim, now); p.hold == nil {
-			free = append(free, converge.ID(i))
-		}
-	}
-	l.look(ctx, free)
-}
-
-// holdLook is how often a held resource is looked at whether it is still held: what it owes is done this long after a hold was lifted
-// at the latest. The drift of a resource is repaired at once.
-const holdLook = time.Minute
-
-// heldBy is why a part is left as it is.
-func heldBy(p *part, h *catalog.Hold) *reason.Error {
-	until := time.Unix(h.Until, 0)
-	why := h.Owner + " until " + until.UTC().Format(time.RFC3339)
-	if h.Reason != "" {
-		why += ": " + h.Reason
-	}
-	return &reason.Error{Code: reason.ResourceHeld, Doing: "change " + p.title, Cause: errors.New(why), After: min(max(time.Until(until), 0)+time.Second, holdLook),
-		Hint: "tako resume ends the hold early"}
 }

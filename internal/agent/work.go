@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"tako.dev/tako/declare"
+	"tako.dev/tako/internal/agent/hold"
 	"tako.dev/tako/internal/catalog"
 	"tako.dev/tako/internal/converge"
 	"tako.dev/tako/internal/host"
@@ -14,13 +15,13 @@ import (
 	"tako.dev/tako/internal/systemd"
 )
 
-// workTime bounds one operation. The types have shorter deadlines of their own; the longest is a package transaction's, of
-// half an hour.
-const workTime = 45 * time.Minute
+// workTime bounds one operation. The types have shorter deadlines of their own: a command may be declared to take the longest.
+const workTime = declare.ExecTimeoutMax + time.Hour
 
 // job is an operation as its goroutine knows it: parts that nobody else works on.
 type job struct {
 	op    converge.Op
+	began time.Time
 	parts []*part
 	plans []host.Plan // of an apply, one each
 	holds []*catalog.Hold
@@ -36,7 +37,7 @@ type outcome struct {
 
 // startOp starts an operation in a goroutine of its own. refused is why it must not begin; then it only fails.
 func (l *loop) startOp(ctx context.Context, op converge.Op, refused error) {
-	j := job{op: op, parts: make([]*part, len(op.IDs)), holds: make([]*catalog.Hold, len(op.IDs))}
+	j := job{op: op, began: time.Now(), parts: make([]*part, len(op.IDs)), holds: make([]*catalog.Hold, len(op.IDs))}
 	if op.Verb == converge.Apply {
 		j.plans = make([]host.Plan, len(op.IDs))
 	}
@@ -62,6 +63,10 @@ func (l *loop) startOp(ctx context.Context, op converge.Op, refused error) {
 // finished takes an operation's outcomes into the engine.
 func (l *loop) finished(ctx context.Context, j job, out []outcome) {
 	done := converge.Done{Token: j.op.Token, Results: make([]converge.Result, len(out))}
+	took := time.Since(j.began)
+	l.book.took = make(map[*part]time.Duration, len(out))
+	var again []converge.ID // what may have changed before it was watched
+	moved := false          // what stands on the host
 	for i := range out {
 		o, p := &out[i], l.current(j.parts[i])
 		done.Results[i] = o.result
@@ -70,22 +75,43 @@ func (l *loop) finished(ctx context.Context, j job, out []outcome) {
 		case converge.Check:
 			p.plan = o.plan
 			if o.bound != nil {
-				p.res, p.err = o.bound, nil
+				p.res, p.err, moved = o.bound, nil, true
 				if err := l.subs.Add(ctx, p); err != nil {
 					l.book.trouble("watch "+p.title, err)
 				}
+			}
+			if l.follow(p) {
+				again = append(again, l.engine.Graph().ID(p.Key()))
 			}
 		case converge.Apply:
 			p.plan = host.Plan{Changes: j.plans[i].Changes}
 			if p.removal != nil && o.result.Err == nil {
 				l.undone(p)
+				moved = true
 			}
 		case converge.Refresh:
 			p.plan = host.Plan{}
 		}
-		p.note = o.note
+		p.note, l.book.took[p] = o.note, took
 	}
 	l.step(ctx, done)
+	l.book.took = nil
+	for i, p := range j.parts {
+		if r := &out[i].result; r.Err == nil && (r.InSync || j.op.Verb == converge.Apply) {
+			l.current(p).sound = j.began.UnixNano()
+		}
+	}
+	if l.ending {
+		return
+	}
+	if moved {
+		again = append(again, l.ground.Lay(l.standing)...)
+	}
+	if len(again) > 0 {
+		l.rearm()
+		l.lookBelow(ctx, again)
+	}
+	l.look(ctx, l.freed(j))
 }
 
 // current returns the part that stands for an old one in the present graph: for the same desire, its successor.
@@ -127,7 +153,11 @@ func (l *loop) do(ctx context.Context, j job) (out []outcome) {
 		case converge.Refresh:
 			for _, i := range at {
 				if j.holds[i] != nil {
-					out[i].result.Err = heldBy(j.parts[i], j.holds[i])
+					out[i].result.Err = hold.Reason(j.parts[i].title, j.holds[i])
+					continue
+				}
+				if j.op.Shut[i] {
+					out[i] = l.refreshedByOthers(ctx, l.opts.Types[kind], j.parts[i], j.op.Upto[i])
 					continue
 				}
 				out[i] = l.refresh(ctx, l.opts.Types[kind], j.parts[i], j.op.Upto[i])
@@ -152,9 +182,12 @@ func (l *loop) check(ctx context.Context, t host.Type, j job, at []int, out []ou
 	for _, i := range at {
 		p := j.parts[i]
 		switch {
+		case p.unfit:
+			out[i].result.Err = p.err
+			continue
 		case p.removal != nil:
 			if out[i].result.InSync = p.removal.done; !p.removal.done && j.holds[i] != nil {
-				out[i].result.Err = heldBy(p, j.holds[i])
+				out[i].result.Err = hold.Reason(p.title, j.holds[i])
 			}
 			continue
 		case p.res == nil:
@@ -180,7 +213,7 @@ func (l *loop) check(ctx context.Context, t host.Type, j job, at []int, out []ou
 		out[i].plan = plans[k]
 		out[i].result = converge.Result{Err: reason.Of(plans[k].Err), InSync: plans[k].Empty(), Recognised: plans[k].Recognised}
 		if plans[k].Err == nil && !plans[k].Empty() && j.holds[i] != nil {
-			out[i].result.Err = heldBy(j.parts[i], j.holds[i])
+			out[i].result.Err = hold.Reason(j.parts[i].title, j.holds[i])
 		}
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"k8s.io/component-helpers/auth/rbac/reconciliation"
 
 	"tako.dev/tako/api/v1alpha1"
+	"tako.dev/tako/internal/apiserver/objects"
 )
 
 // Verbs of roles.
@@ -41,7 +42,7 @@ func defaultRoles() []rbac.ClusterRole {
 	}
 	view := []rbac.PolicyRule{
 		on(v1alpha1.GroupName, append([]string{v1alpha1.ResourceNodes, v1alpha1.ResourceAssignments, v1alpha1.ResourceClusterNodeConfigs, v1alpha1.ResourceClusterRevisions}, declared...), readVerbs),
-		question(v1alpha1.NodeHistory, v1alpha1.NodeEvidence),
+		question(v1alpha1.NodeHistory, v1alpha1.NodeEvidence, v1alpha1.NodeGraph),
 		on(core.GroupName, append([]string{"namespaces"}, plain...), readVerbs),
 		on("coordination.k8s.io", []string{"leases"}, readVerbs),
 	}
@@ -61,6 +62,8 @@ func defaultRoles() []rbac.ClusterRole {
 	return []rbac.ClusterRole{
 		role("cluster-admin", on("*", []string{"*"}, []string{"*"}), rbac.PolicyRule{NonResourceURLs: []string{"*"}, Verbs: []string{"*"}}),
 		role("admin", admin...), role("edit", edit...), role("view", view...),
+		// Bound for all of the cluster: an object is in no namespace.
+		role("content-writer", rbac.PolicyRule{Verbs: []string{"get", "patch"}, NonResourceURLs: []string{objects.Path + "*"}}),
 		role(basicRole,
 			on("authorization.k8s.io", []string{"selfsubjectaccessreviews", "selfsubjectrulesreviews"}, []string{"create"}),
 			on("authentication.k8s.io", []string{"selfsubjectreviews"}, []string{"create"}),

@@ -23,6 +23,7 @@ import (
 	"tako.dev/tako/internal/apiserver/audit"
 	"tako.dev/tako/internal/apiserver/auth"
 	"tako.dev/tako/internal/apiserver/etcd"
+	"tako.dev/tako/internal/apiserver/objects"
 	"tako.dev/tako/internal/apiserver/registry"
 	"tako.dev/tako/internal/apiserver/state"
 	"tako.dev/tako/internal/controllers"
@@ -89,7 +90,11 @@ func (s *Server) Run(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	a, err := s.assemble(parts{dir: dir, client: store.client, member: store.member, keys: keys, documents: documents, certificate: own, listener: listener, hosts: hosts, audit: log})
+	kept, err := objects.New(dir.Join(objectsName))
+	if err != nil {
+		return err
+	}
+	a, err := s.assemble(parts{shelf: kept, dir: dir, client: store.client, member: store.member, keys: keys, documents: documents, certificate: own, listener: listener, hosts: hosts, audit: log})
 	if err != nil {
 		return err
 	}
@@ -214,6 +219,7 @@ type parts struct {
 	listener    net.Listener // for people and controllers
 	hosts       net.Listener
 	audit       *audit.Log
+	shelf       *objects.Shelf
 }
 
 // assembly is a server that is ready to run.
@@ -253,7 +259,7 @@ func (s *Server) assemble(p parts) (*assembly, error) {
 		return nil, err
 	}
 	watches := auth.NewWatches(config.Authorization.Authorizer, roles.Changes)
-	config.BuildHandlerChainFunc = func(api http.Handler, c *server.Config) http.Handler { return s.handlers(api, c, watches) }
+	config.BuildHandlerChainFunc = func(api http.Handler, c *server.Config) http.Handler { return s.handlers(api, c, watches, p.shelf) }
 	config.AdmissionControl = admissionchain.NewChainHandler(
 		admission.NewLifecycle(objects.Store(core.Resource("namespaces"))), admission.NewRights(roles, config.Authorization.Authorizer),
 		admission.NewDefinitions(append(registry.Groups(kinds), authentication.GroupName, authorization.GroupName)...),
@@ -279,7 +285,7 @@ func (s *Server) assemble(p parts) (*assembly, error) {
 		return nil, err
 	}
 	return &assembly{
-		server: generic, backend: backend, background: append(hosts.background(s, p), known.Run, roles.Run, watches.Run, s.runSources(p, local, config.LoopbackClientConfig, hosts)), controllers: work, transfer: hosts,
+		server: generic, backend: backend, background: append(hosts.background(s, p), known.Run, roles.Run, watches.Run, s.runSources(p, local, config.LoopbackClientConfig, hosts), s.collectObjects(p, local, config.LoopbackClientConfig)), controllers: work, transfer: hosts,
 		url: "https://" + config.ExternalAddress,
 	}, nil
 }

@@ -84,7 +84,7 @@ func (s *Server) newTransfer(p parts, objects *registry.Registry, local *registr
 		return nil, err
 	}
 	t.server, err6 = transferserver.New(transferserver.Options{
-		Cluster: p.keys.Cluster(), Catalogs: judging{t.heads, t.presence}, Members: t.members, Presence: t.presence, Audit: audited,
+		Cluster: p.keys.Cluster(), Catalogs: judging{t.heads, t.presence}, Members: t.members, Presence: t.presence, Audit: audited, Objects: p.shelf,
 		Certificate: func() (*tls.Certificate, error) { return p.certificate.forTLS() },
 		Authorities: func() *x509.CertPool {
 			pool := p.documents.Newest().Pool()

@@ -39,6 +39,7 @@ type Entry struct {
 	Resource declare.Resource
 	Require  []Ref
 	Notify   []Ref
+	Failure  []Ref   // what is wanted only while this one has failed
 	Sealed   *Sealed // the content of the resource's file, which is in no other form here
 	// Unsupported says why this host cannot act upon it: it is of a later version. The resource is empty then, and the claim is taken
 	// all the same.
@@ -59,9 +60,9 @@ type Ref struct {
 func (e *Entry) Claim() declare.Claim {
 	if e.Unsupported != nil {
 		claim, _ := cutClaim(e.unread.Claim) // it was one when it was read
-		return claim
+		return claim.Of(e.Config)
 	}
-	return e.Resource.Claim()
+	return e.Resource.Claim().Of(e.Config)
 }
 
 // Title is how people see the entry: TYPE/NAME, or its claim where this version does not know more of it.
@@ -77,6 +78,7 @@ type body struct {
 	Resource declare.Resource `json:"r,omitzero"`
 	Require  []Ref            `json:"q,omitempty"`
 	Notify   []Ref            `json:"n,omitempty"`
+	Failure  []Ref            `json:"f,omitempty"`
 	Sealed   *Sealed          `json:"s,omitempty"`
 	// Unread is the whole body that a layer has, of a version that is not known here, and nothing else is set then. A later version
 	// of the agent reads it from there.
@@ -106,7 +108,7 @@ func modes() (cbor.EncMode, cbor.DecMode) {
 
 // Encode returns the entry's body: canonical, so that equal wants have equal bytes. Config and Place are not in it.
 func (e *Entry) Encode() ([]byte, error) {
-	content := body{Resource: e.Resource, Require: e.Require, Notify: e.Notify, Sealed: e.Sealed}
+	content := body{Resource: e.Resource, Require: e.Require, Notify: e.Notify, Failure: e.Failure, Sealed: e.Sealed}
 	if e.Unsupported != nil {
 		content = body{Unread: e.unread.body}
 	}
@@ -136,7 +138,7 @@ func Decode(data []byte) (Entry, error) {
 	if b.Resource.Type() == "" {
 		return Entry{}, &reason.Error{Code: reason.StateCorrupt, Doing: "decode an entry", Cause: fmt.Errorf("it has no resource type")}
 	}
-	return Entry{Resource: b.Resource, Require: b.Require, Notify: b.Notify, Sealed: b.Sealed}, nil
+	return Entry{Resource: b.Resource, Require: b.Require, Notify: b.Notify, Failure: b.Failure, Sealed: b.Sealed}, nil
 }
 
 // decodeUnread reads a body that was of a later version than the agent that wrote it down, and may be known by now. Who has won the
@@ -148,10 +150,13 @@ func decodeUnread(data []byte) (Entry, error) {
 	}
 	e := d.entry()
 	for _, text := range d.Require {
-		e.Require = addRef(e.Require, text, true)
+		e.Require = addRef(e.Require, claimOf(text, ""), true)
 	}
 	for _, text := range d.Notify {
-		e.Notify = addRef(e.Notify, text, true)
+		e.Notify = addRef(e.Notify, claimOf(text, ""), true)
+	}
+	for _, text := range d.Failure {
+		e.Failure = addRef(e.Failure, claimOf(text, ""), true)
 	}
 	return e, nil
 }
@@ -159,8 +164,7 @@ func decodeUnread(data []byte) (Entry, error) {
 // Desire is the digest of what is wanted of a claim: the resource without its name and its order. Two resources that
 // desire the same of one claim are one.
 func Desire(r declare.Resource) (Digest, error) {
-	r.Name, r.Require, r.Notify = "", nil, nil
-	b, err := encoding.Marshal(r)
+	b, err := encoding.Marshal(r.Unrelated())
 	if err != nil {
 		return Digest{}, &reason.Error{Code: reason.InternalFault, Doing: "encode a resource", Cause: err}
 	}

@@ -41,7 +41,8 @@ type layerBody struct {
 	Resource cbor.RawMessage `json:"r"`
 	Require  []string        `json:"q,omitempty"`
 	Notify   []string        `json:"n,omitempty"`
-	Sealed   *Sealed         `json:"s,omitempty"` // the content of the resource's file
+	Failure  []string        `json:"f,omitempty"` // what is wanted only while this one has failed
+	Sealed   *Sealed         `json:"s,omitempty"` // the resource's content
 }
 
 // What a host adds when it writes down a body that it has resolved: to each reference the names of its fields and who has won it,
@@ -73,6 +74,7 @@ func CompileWith(resources []declare.Resource, content func(*declare.Resource) (
 	for i := range resources {
 		claims[resources[i].Name] = resources[i].Claim().String()
 	}
+	relations := declare.Relations(resources)
 	items := make([]Item, 0, len(resources))
 	for i := range resources {
 		r := resources[i]
@@ -84,7 +86,7 @@ func CompileWith(resources []declare.Resource, content func(*declare.Resource) (
 			slices.Sort(to)
 			return slices.Compact(to)
 		}
-		b := layerBody{Schema: schemaOf(&r), Claim: claims[r.Name], Require: of(r.Require), Notify: of(r.Notify)}
+		b := layerBody{Schema: schemaOf(&r), Claim: claims[r.Name], Require: of(relations[i].Require), Notify: of(relations[i].Notify), Failure: of(relations[i].OnFailure)}
 		var err error
 		if b.Sealed, err = fill(&r, content); err != nil {
 			return nil, err
@@ -101,7 +103,7 @@ func CompileWith(resources []declare.Resource, content func(*declare.Resource) (
 
 // fill puts a content in the place of a file's contentFrom. That of a secret stays, because it says what the content is.
 func fill(r *declare.Resource, content func(*declare.Resource) (Content, error)) (*Sealed, error) {
-	if r.File == nil || r.File.ContentFrom == nil {
+	if r.Source() == nil {
 		return nil, nil
 	}
 	c, err := content(r)
@@ -109,8 +111,8 @@ func fill(r *declare.Resource, content func(*declare.Resource) (Content, error))
 		return nil, err
 	}
 	doing := "compile " + r.Title()
-	if r.File.FromSecret() {
-		if c.Sealed == nil || c.Text != "" || r.File.Content != "" {
+	if r.FromSecret() {
+		if c.Sealed == nil || c.Text != "" {
 			return nil, &reason.Error{Code: reason.InternalFault, Doing: doing, Cause: errors.New("the content from a secret is not sealed")}
 		}
 		return c.Sealed, nil
@@ -121,16 +123,16 @@ func fill(r *declare.Resource, content func(*declare.Resource) (Content, error))
 	if !utf8.ValidString(c.Text) {
 		return nil, &reason.Error{Code: reason.InvalidValue, Doing: doing, Cause: errors.New("its content is not UTF-8"), Hint: "take it from a Secret, which may hold any bytes"}
 	}
-	f := *r.File
-	f.Content, f.ContentFrom = c.Text, nil
-	r.File = &f
-	return nil, nil
+	*r, err = r.Filled(c.Text)
+	return nil, err
 }
 
 // encode is the body of a resource.
 func (b *layerBody) encode(r declare.Resource) ([]byte, error) {
-	title, refs := r.Title(), len(b.Require)+len(b.Notify)
-	r.Require, r.Notify = nil, nil
+	title, refs := r.Title(), len(b.Require)+len(b.Notify)+len(b.Failure)
+	name := r.Name
+	r = r.Unrelated()
+	r.Name = name
 	var data []byte
 	var err error
 	if b.Resource, err = encoding.Marshal(r); err == nil {
@@ -160,6 +162,7 @@ type Desired struct {
 	Resource declare.Resource // without references; empty where it is Unsupported
 	Require  []string         // claims, of the same layer
 	Notify   []string
+	Failure  []string
 	Sealed   *Sealed       // the content of the resource's file
 	Place    declare.Place // where it is declared, for people; empty where it came from no file
 	// Unsupported says why this host cannot act upon it: it is of a later version. Its claim is taken all the same.
@@ -215,7 +218,7 @@ func decodeBody(data []byte) (Desired, error) {
 	if _, ok := cutClaim(b.Claim); !ok {
 		return Desired{}, fmt.Errorf("%q is no claim", b.Claim)
 	}
-	d := Desired{Claim: b.Claim, Require: b.Require, Notify: b.Notify, Sealed: b.Sealed}
+	d := Desired{Claim: b.Claim, Require: b.Require, Notify: b.Notify, Failure: b.Failure, Sealed: b.Sealed}
 	why := later(data, &b, &d.Resource)
 	if why == nil && d.Resource.Claim().String() != b.Claim {
 		return Desired{}, errors.New("its resource is about something else than it says")
@@ -248,8 +251,8 @@ func later(data []byte, b *layerBody, r *declare.Resource) error {
 	if r.Type() == "" {
 		return errors.New("it has no resource type that is known here")
 	}
-	if b.Sealed != nil && (r.File == nil || !r.File.FromSecret()) {
-		return errors.New("something of it is sealed, and this version knows sealed contents of files only")
+	if b.Sealed != nil && !r.FromSecret() {
+		return errors.New("something of it is sealed that this version does not know")
 	}
 	return nil
 }

@@ -69,11 +69,12 @@ func ResolveLayers(layers []DecodedLayer) ([]Entry, []Conflict) {
 
 // documentLayer is a document as a layer.
 func documentLayer(d *declare.Document) DecodedLayer {
-	resources := d.Config.Spec.Resources
+	resources := d.Config.Spec.Effective()
 	claims := make(map[string]string, len(resources)) // by name
 	for i := range resources {
 		claims[resources[i].Name] = resources[i].Claim().String()
 	}
+	relations := declare.Relations(resources)
 	l := DecodedLayer{ID: ConfigName(d.Config), Priority: d.Config.Priority(), Entries: make([]Desired, len(resources))}
 	for i, r := range resources {
 		of := func(names []string) []string {
@@ -83,9 +84,9 @@ func documentLayer(d *declare.Document) DecodedLayer {
 			}
 			return to
 		}
-		e := Desired{Claim: claims[r.Name], Require: of(r.Require), Notify: of(r.Notify), Place: d.Place(declare.ResourcePath(i))}
-		r.Require, r.Notify = nil, nil // they are claims now
-		e.Resource = r
+		e := Desired{Claim: claims[r.Name], Require: of(relations[i].Require), Notify: of(relations[i].Notify), Failure: of(relations[i].OnFailure),
+			Place: d.Place(declare.ResourcePath(i)), Resource: r.Unrelated()} // what it names is claims now
+		e.Resource.Name = r.Name
 		l.Entries[i] = e
 	}
 	return l
@@ -123,7 +124,7 @@ func resolve(layers []DecodedLayer) resolution {
 	r := resolution{layers: layers, winners: map[declare.Claim][]candidate{}}
 	for i := range layers {
 		for j := range layers[i].Entries {
-			claim, _ := cutClaim(layers[i].Entries[j].Claim)
+			claim := claimOf(layers[i].Entries[j].Claim, layers[i].ID)
 			held := r.winners[claim]
 			if len(held) == 0 {
 				r.claims = append(r.claims, claim)
@@ -205,25 +206,38 @@ func (r *resolution) entry(held []candidate) Entry {
 	for i := range held {
 		c := &held[i]
 		for _, text := range c.entry().Require {
-			e.Require = addRef(e.Require, text, r.cross(c.layer, text))
+			claim := claimOf(text, c.layer.ID)
+			e.Require = addRef(e.Require, claim, r.cross(c.layer, claim))
 		}
 		for _, text := range c.entry().Notify {
-			e.Notify = addRef(e.Notify, text, r.cross(c.layer, text))
+			claim := claimOf(text, c.layer.ID)
+			e.Notify = addRef(e.Notify, claim, r.cross(c.layer, claim))
+		}
+		for _, text := range c.entry().Failure {
+			claim := claimOf(text, c.layer.ID)
+			e.Failure = addRef(e.Failure, claim, r.cross(c.layer, claim))
 		}
 	}
 	return e
 }
 
 // cross reports whether another layer than this one has won a claim.
-func (r *resolution) cross(layer *DecodedLayer, text string) bool {
-	claim, _ := cutClaim(text)
+func (r *resolution) cross(layer *DecodedLayer, claim declare.Claim) bool {
 	return !slices.ContainsFunc(r.winners[claim], func(w candidate) bool { return w.layer == layer })
 }
 
-// addRef adds a reference to a claim, once.
-func addRef(to []Ref, text string, cross bool) []Ref {
+// claimOf reads the text form of a claim that a config has; zero if it is none.
+func claimOf(text, config string) declare.Claim {
 	claim, ok := cutClaim(text)
-	if !ok || slices.ContainsFunc(to, func(r Ref) bool { return r.Claim == claim }) {
+	if !ok {
+		return declare.Claim{}
+	}
+	return claim.Of(config)
+}
+
+// addRef adds a reference to a claim, once.
+func addRef(to []Ref, claim declare.Claim, cross bool) []Ref {
+	if claim == (declare.Claim{}) || slices.ContainsFunc(to, func(r Ref) bool { return r.Claim == claim }) {
 		return to
 	}
 	return append(to, Ref{claim, cross})
@@ -257,6 +271,7 @@ func unnamed(data []byte) ([]byte, error) {
 	}
 	delete(b, "q")
 	delete(b, "n")
+	delete(b, "f")
 	if err := lenient.Unmarshal(b["r"], &resource); err == nil && resource != nil {
 		delete(resource, "name")
 		raw, err := encoding.Marshal(resource)

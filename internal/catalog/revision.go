@@ -18,13 +18,12 @@ const revisionDigestBytes = 5
 
 // RevisionDigest is the SHA-256 over the canonical CBOR of what was declared, defaults omitted: the array of the resources
 // sorted by name, in the encoding that Encode uses. Sorted, because names are unique in a config and the order in which they
-// are written means nothing: order comes from require, notify and automatic edges, and merging by name (server-side apply) may
-// move resources about. What require and notify name are sets for the same reason. The error is InternalFault.
+// are written means nothing: order comes from relations and automatic edges, and merging by name (server-side apply) may
+// move resources about. What relations name are sets for the same reason. The error is InternalFault.
 func RevisionDigest(resources []declare.Resource) (Digest, error) {
 	sorted := make([]declare.Resource, len(resources))
 	for i, r := range resources {
-		r.Require, r.Notify = slices.Sorted(slices.Values(r.Require)), slices.Sorted(slices.Values(r.Notify))
-		sorted[i] = r
+		sorted[i] = r.Ordered()
 	}
 	slices.SortStableFunc(sorted, func(a, b declare.Resource) int { return cmp.Compare(a.Name, b.Name) })
 	b, err := encoding.Marshal(sorted)

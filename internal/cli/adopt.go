@@ -35,8 +35,9 @@ func (p *program) newAdopt() *cobra.Command {
   tako adopt file/motd --node web-7 --dry-run=server what would be declared
   tako adopt file/motd --node web-7
   tako resume node/web-7`,
-		Long: `The host is asked how a file, directory or symlink differs from what is declared, and its content, mode,
-owner or target is written into the config that declares it. The other hosts get it by the rollout of that
+		Long: `The host is asked how a resource differs from what is declared, and the content, mode, owner or target of a file,
+directory or symlink, the state of a service, the shell or home of a user, the value of a sysctl, the host name or
+time zone that is there is written into the config that declares it. The other hosts get it by the rollout of that
 config. Without a hold the agent has mostly put back what you want to adopt.
 
 What not everybody on the host may read, what comes from a Secret or ConfigMap, and what is another text on

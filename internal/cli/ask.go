@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 	"time"
@@ -14,6 +15,7 @@ import (
 	"tako.dev/tako/api/v1alpha1"
 	"tako.dev/tako/internal/cli/answer"
 	"tako.dev/tako/internal/cli/failure"
+	"tako.dev/tako/internal/transfer/wire"
 )
 
 func (p *program) newHistory() *cobra.Command {
@@ -22,9 +24,15 @@ func (p *program) newHistory() *cobra.Command {
 		Short: "List what happened on a host, the newest first: the host itself is asked",
 		Example: `  tako history node/web-7
   tako history node/web-7 service/nginx --lines 10
-  tako history node/web-7 --since 2h -o json`,
-	}, v1alpha1.NodeHistory, 50, p.history)
+  tako history node/web-7 --since 2h -o json
+  tako history node/web-7 --until 2026-01-02T15:04:05Z --lines 1000     what was before`,
+		Long: "The host keeps 7 days of it, and at most 16 MiB. One answer has what room is for in 1 MiB of the host's disk: where there is more, the\n" +
+			"time is said with which to go on.",
+	}, v1alpha1.NodeHistory, historyLines, p.history)
 }
+
+// historyLines is how many lines of a history a person reads.
+const historyLines = 50
 
 func (p *program) newLogs() *cobra.Command {
 	return p.asking(&cobra.Command{
@@ -39,7 +47,7 @@ func (p *program) newLogs() *cobra.Command {
 
 // asking completes a command that asks a host for lines about one thing or about all; show shows them to a person.
 func (p *program) asking(cmd *cobra.Command, what string, lines int, show func(context.Context, string, question) error) *cobra.Command {
-	var form, since string
+	var form, since, until string
 	cmd.Args, cmd.ValidArgsFunction = taking(cobra.RangeArgs(1, 2)), p.completeObjects
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		node, err := nodeArgument(args[0])
@@ -52,7 +60,7 @@ func (p *program) asking(cmd *cobra.Command, what string, lines int, show func(c
 		if lines < 1 {
 			return failure.Usage(fmt.Sprintf("read --lines %d", lines), "it is a number from 1", "")
 		}
-		q := question{what: what, subject: strings.Join(args[1:], ""), lines: lines, since: since}
+		q := question{what: what, subject: strings.Join(args[1:], ""), lines: lines, since: since, until: until}
 		if form == "json" {
 			return p.ask(cmd.Context(), node, q, p.Out)
 		}
@@ -60,6 +68,9 @@ func (p *program) asking(cmd *cobra.Command, what string, lines int, show func(c
 	}
 	cmd.Flags().IntVar(&lines, "lines", lines, "how many at most")
 	cmd.Flags().StringVar(&since, "since", "", "only what is newer: 10m, 2h, or a time such as 2026-01-02T15:04:05Z")
+	if what == v1alpha1.NodeHistory {
+		cmd.Flags().StringVar(&until, "until", "", "only what is older: the same")
+	}
 	addJSON(cmd, &form)
 	return cmd
 }
@@ -81,20 +92,34 @@ func (p *program) history(ctx context.Context, node string, q question) error {
 	if err := p.ask(ctx, node, q, &said); err != nil {
 		return err
 	}
-	if said.Len() == 0 {
+	// Where something is cut off for want of room, there is more than half of that.
+	whole := said.Len() < wire.HistoryMax/2
+	lines, oldest, err := answer.History(&said, p.style())
+	if err != nil {
+		return failure.Of(err, "read the history of node "+node)
+	}
+	switch {
+	case len(lines) == 0:
 		p.say("node " + node + " has nothing to tell of that")
+	case len(lines) == q.lines || !whole:
+		defer p.say("there may be more: tako history node/" + node + " --until " + oldest.UTC().Format(time.RFC3339))
 	}
-	decoder := json.NewDecoder(&said)
-	for decoder.More() {
-		var h answer.Happening
-		if err := decoder.Decode(&h); err != nil {
-			return failure.Of(err, "read the history of node "+node)
-		}
-		if _, err := fmt.Fprintln(p.Out, h.Line(p.style())); err != nil {
-			return err
-		}
+	_, err = io.WriteString(p.Out, strings.Join(lines, ""))
+	return err
+}
+
+// graph shows the order of the resources of a host: of all, or of those around one.
+func (p *program) graph(ctx context.Context, node, subject, form string) error {
+	var said bytes.Buffer
+	if err := p.ask(ctx, node, question{what: v1alpha1.NodeGraph, subject: subject}, &said); err != nil {
+		return err
 	}
-	return nil
+	text, err := answer.Graph(said.Bytes(), form, p.style())
+	if err != nil {
+		return failure.Of(err, "read the answer of node "+node)
+	}
+	_, err = io.WriteString(p.Out, text)
+	return err
 }
 
 func (p *program) logs(ctx context.Context, node string, q question) error {

@@ -101,18 +101,28 @@ func (p *program) write(form string, value any, text func() string) error {
 
 func (p *program) newWhy() *cobra.Command {
 	var form, onNode string
+	var graph bool
 	cmd := &cobra.Command{
-		Use:   "why KIND/NAME | RESOURCE --node NODE",
+		Use:   "why KIND/NAME | RESOURCE --node NODE | node/NAME --graph [RESOURCE]",
 		Short: "Say why something is as it is, and what helps",
 		Example: `  tako why node/web-7                     why the host is not as declared
   tako why nodeconfig/web -n prod         why a config is not everywhere
   tako why revision/web-1f2e3d4c5b        where a revision is, and where not
   tako why source/fleet -n prod           why the newest commit is not applied
   tako why secret/web-tls -n prod         which hosts have its values, and which have had them
-  tako why service/nginx --node web-7     why one resource is as it is: the host itself is asked`,
-		Args:              taking(cobra.ExactArgs(1)),
+  tako why service/nginx --node web-7     why one resource is as it is: the host itself is asked
+  tako why node/web-7 --graph             the order of its resources, with the reason of each
+  tako why node/web-7 --graph service/nginx           what that waits for, and what waits for it
+  tako why node/web-7 --graph -o dot | dot -Tsvg      drawn by Graphviz`,
+		Args:              taking(cobra.RangeArgs(1, 2)),
 		ValidArgsFunction: p.completeObjects,
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if graph {
+				return p.whyGraph(cmd.Context(), args, onNode, form)
+			}
+			if len(args) > 1 {
+				return failure.Usage("read the arguments", "two things at once", "tako why tells of one; beside a host a resource stands with --graph")
+			}
 			if err := checkJSON(form); err != nil {
 				return err
 			}
@@ -125,8 +135,31 @@ func (p *program) newWhy() *cobra.Command {
 	}
 	cmd.Flags().StringVar(&onNode, "node", "", "ask this host about a resource, TYPE/NAME or what it claims")
 	_ = cmd.RegisterFlagCompletionFunc("node", p.completeNodes)
-	addJSON(cmd, &form)
+	cmd.Flags().BoolVar(&graph, "graph", false, "ask a host for the order of its resources")
+	cmd.Flags().StringVarP(&form, "output", "o", "", "json, or of a graph dot: for programs")
+	complete(cmd, "output", "json", "dot")
 	return cmd
+}
+
+// whyGraph reads the arguments of why --graph: node/NAME and maybe a resource, or a resource and --node.
+func (p *program) whyGraph(ctx context.Context, args []string, node, form string) error {
+	if form != "" && form != "json" && form != "dot" {
+		return failure.Usage("read -o "+form, "a graph is written as text, json or dot", "")
+	}
+	if node == "" {
+		if kind, _, _ := strings.Cut(args[0], "/"); fleet.IsResource(kind) {
+			return failure.Usage("why "+args[0], "resources are on hosts", "write tako why node/NAME --graph "+args[0])
+		}
+		name, err := nodeArgument(args[0])
+		if err != nil {
+			return err
+		}
+		node, args = name, args[1:]
+	}
+	if len(args) > 1 {
+		return failure.Usage("read the arguments", "two resources at once", "write one resource")
+	}
+	return p.graph(ctx, strings.TrimPrefix(node, "node/"), strings.Join(args, ""), form)
 }
 
 func (p *program) completeNodes(cmd *cobra.Command, _ []string, start string) ([]string, cobra.ShellCompDirective) {
@@ -187,6 +220,7 @@ type question struct {
 	subject string
 	lines   int
 	since   string
+	until   string
 }
 
 // ask sends a question to a host, and its answer to w as it comes.
@@ -200,7 +234,7 @@ func (p *program) ask(ctx context.Context, node string, q question, w io.Writer)
 		return failure.Of(err, "ask which kinds there are")
 	}
 	query := map[string]string{}
-	for key, value := range map[string]string{"subject": q.subject, "since": q.since} {
+	for key, value := range map[string]string{"subject": q.subject, "since": q.since, "until": q.until} {
 		if value != "" {
 			query[key] = value
 		}

@@ -19,6 +19,7 @@ import (
 	"tako.dev/tako/internal/cli/output"
 	"tako.dev/tako/internal/cli/remote"
 	"tako.dev/tako/internal/cli/selection"
+	"tako.dev/tako/internal/cli/until"
 )
 
 func (p *program) newToken() *cobra.Command {
@@ -47,13 +48,13 @@ func (p *program) newToken() *cobra.Command {
 // tokenFlags are those that both types of tokens have.
 type tokenFlags struct {
 	id      string
-	expires lifetime
+	expires until.Lifetime
 	output  string
 }
 
 func (f *tokenFlags) addTo(cmd *cobra.Command, expires time.Duration) {
 	cmd.Flags().StringVar(&f.id, "id", "", "name of the Token object, which is no secret (default made up)")
-	f.expires = lifetime{expires}
+	f.expires = until.Lifetime{Duration: expires}
 	cmd.Flags().Var(&f.expires, "expires", "how long the token is good for, such as 90m or 30d; never means until it is revoked")
 	cmd.Flags().StringVarP(&f.output, "output", "o", "", "json: the whole Token object, with the token in status.token, and what a host joins with in status.joinLine")
 	complete(cmd, "output", "json")

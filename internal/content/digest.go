@@ -1,8 +1,11 @@
 package content
 
 import (
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
+	"io"
 	"strings"
 
 	"tako.dev/tako/internal/disk"
@@ -68,4 +71,26 @@ func (d *Digest) UnmarshalText(b []byte) error {
 		*d = v
 	}
 	return err
+}
+
+// SumOf reads a file from its start to its end, and returns its digest and size.
+func SumOf(ctx context.Context, f io.ReadSeeker) (Digest, int64, error) {
+	if _, err := f.Seek(0, io.SeekStart); err != nil {
+		return Digest{}, 0, err
+	}
+	sum, buf, size := sha256.New(), make([]byte, copyBuffer), int64(0)
+	for {
+		if err := ctx.Err(); err != nil {
+			return Digest{}, 0, err
+		}
+		n, err := f.Read(buf)
+		sum.Write(buf[:n])
+		size += int64(n)
+		if errors.Is(err, io.EOF) {
+			return Digest(sum.Sum(nil)), size, nil
+		}
+		if err != nil {
+			return Digest{}, 0, err
+		}
+	}
 }

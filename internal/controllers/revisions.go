@@ -182,7 +182,7 @@ type outcome struct {
 
 // make makes the revision of a config, unless it is there. It mostly is not.
 func (r *revisions) make(ctx context.Context, config client.Object) (outcome, error) {
-	digest, err := catalog.RevisionDigest(r.kind.spec(config).Resources)
+	digest, err := catalog.RevisionDigest(r.kind.spec(config).Effective())
 	if err != nil {
 		return outcome{}, err
 	}
@@ -237,7 +237,7 @@ func (r *revisions) create(ctx context.Context, config client.Object, name strin
 	}})
 	*r.kind.content(o) = v1alpha1.RevisionSpec{
 		Source:    &v1alpha1.RevisionSource{Kind: r.kind.config, Name: config.GetName(), UID: config.GetUID()},
-		Resources: r.kind.spec(config).Resources,
+		Resources: r.kind.spec(config).Effective(),
 	}
 	if err := r.objects.Create(ctx, o); err != nil {
 		return err

@@ -22,8 +22,12 @@ type Engine struct {
 	ops       map[Token]*op
 	pending   map[ID]*owed
 	timers    timers
-	work      []ID // vertices to evaluate
-	busy      int  // vertices with busy set
+	doors     map[Window]*door
+	doorOrder []*door
+	free      map[ID]bool // vertices for which windows do not count until nothing is due any more
+	freed     bool        // they do not for any
+	work      []ID        // vertices to evaluate
+	busy      int         // vertices with busy set
 	lastToken Token
 	lastSeq   uint64
 	out       Effects
@@ -90,6 +94,11 @@ func (e *Engine) resumeBudgets(budgets map[Key]Budget) {
 		if s.holds > 0 && s.attempts == 0 {
 			s.outcome, s.err = reason.Contended, e.contended(id)
 		}
+		if b.Failure != nil {
+			s.outcome, s.detail = classify(b.Failure)
+			s.err, s.since = b.Failure, b.Since
+			e.setFailed(id, s.outcome == reason.Failed)
+		}
 		e.delay(id, wait)
 		s.peek = true // a cure while nobody ran is noticed at once
 	}
@@ -126,6 +135,7 @@ func (e *Engine) adopt(g *Graph) {
 	e.graph = g
 	e.states = make([]state, g.Len())
 	e.timers, e.work, e.busy = nil, nil, 0
+	e.doors, e.doorOrder, e.free = nil, nil, nil
 	for _, l := range e.laneOrder {
 		l.urgent, l.checks, l.applies, l.refreshes, l.waiting = nil, nil, nil, nil, 0
 	}
@@ -144,7 +154,7 @@ func (e *Engine) adopt(g *Graph) {
 	for i := range e.states {
 		for _, a := range g.out[i] {
 			e.states[a.to].busyPreds++
-			if a.kind != Notify && !e.states[i].ok {
+			if a.kind.needs() && !e.states[i].ok {
 				e.states[a.to].badPreds++
 			}
 		}
@@ -163,6 +173,10 @@ func (e *Engine) Step(now time.Time, ev Event) Effects {
 		e.examine(ev)
 	case Done:
 		e.done(ev)
+	case Unheld:
+		e.unhold(ev.IDs)
+	case Release:
+		e.release(ev.IDs)
 	case Tick:
 	}
 	return e.run()
@@ -171,6 +185,7 @@ func (e *Engine) Step(now time.Time, ev Event) Effects {
 // run does everything that is due now, and hands out the effects gathered since it was called last.
 func (e *Engine) run() Effects {
 	e.expire()
+	e.openDoors()
 	for e.evaluate(); ; e.evaluate() {
 		for _, l := range e.laneOrder {
 			e.dispatch(l)
@@ -180,8 +195,11 @@ func (e *Engine) run() Effects {
 			break
 		}
 	}
+	if e.Quiet() {
+		e.free, e.freed = nil, false
+	}
 	out := e.out
-	out.Wake = e.wake()
+	out.Wake, out.Opens = e.wake(), e.opens()
 	e.out = Effects{}
 	return out
 }
@@ -196,7 +214,10 @@ func (e *Engine) Graph() *Graph { return e.graph }
 func (e *Engine) Status(id ID) Status {
 	s := &e.states[id]
 	st := Status{Outcome: s.outcome, Detail: s.detail, Err: s.err, BlockedBy: s.blockedBy, Since: s.since, Attempts: int(s.attempts)}
-	if s.wait > e.now && s.dirty {
+	switch {
+	case s.wait == untilOpen:
+		st.RetryAt = e.doorOf(e.graph.Vertices[id].Window).next
+	case s.wait > e.now && s.dirty:
 		st.RetryAt = e.wall.Add(s.wait - e.now)
 	}
 	return st
@@ -237,7 +258,7 @@ func (e *Engine) examine(ev Examine) {
 // from outside is noticed at once. A fight is not fed: while it lasts, its events are not even looked at.
 func (e *Engine) look(id ID, why Cause, depth Depth) {
 	s := &e.states[id]
-	if e.graph.Vertices[id].NotApplicable {
+	if e.graph.Vertices[id].NotApplicable || e.standsBy(id) && s.outcome == reason.NotApplicable && !s.dirty {
 		return
 	}
 	s.depth = max(s.depth, depth)
@@ -284,6 +305,8 @@ func (e *Engine) evaluate() {
 		case s.outcome == reason.NotApplicable && s.since.IsZero():
 			e.settle(id, reason.NotApplicable, "", nil)
 			e.setBusy(id, false)
+		case e.standsBy(id) && (s.busyPreds == 0 || !s.dirty):
+			e.standDown(id)
 		case !s.dirty, s.wait > e.now && !s.peek:
 			e.setBusy(id, false)
 		case s.busyPreds > 0:
@@ -337,7 +360,7 @@ func (e *Engine) setOK(id ID, ok bool) {
 		step = -1
 	}
 	for _, a := range e.graph.out[id] {
-		if a.kind == Notify {
+		if !a.kind.needs() {
 			continue
 		}
 		after := &e.states[a.to]
@@ -366,6 +389,7 @@ func (e *Engine) settle(id ID, o reason.Outcome, d reason.Detail, err *reason.Er
 		e.out.Reports = append(e.out.Reports, Report{ID: id, Cause: s.cause, Status: e.Status(id)})
 	}
 	e.setOK(id, o.Converged())
+	e.setFailed(id, o == reason.Failed)
 }
 
 // block settles a vertex that must not be touched because something it requires is not converged. It stays dirty.
@@ -374,7 +398,7 @@ func (e *Engine) block(id ID) {
 	s.peek, s.wait = false, 0
 	by := None
 	for _, edge := range e.graph.Before(id) {
-		if edge.Kind != Notify && !e.states[edge.From].ok {
+		if edge.Kind.needs() && !e.states[edge.From].ok {
 			by = edge.From
 			break
 		}

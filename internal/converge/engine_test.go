@@ -51,6 +51,15 @@ func TestFailedNotifierDoesNotBlock(t *testing.T) {
 	r.is("b", "kept")
 }
 
+func TestOrderDoesNotBlock(t *testing.T) {
+	r := newRig(t, draw(t, 1, "a b", "a,b"), Options{}, Resume{})
+	r.expect("check a")
+	r.end("check a", full)
+	r.expect("check b")
+	r.end("check b", inSync)
+	r.is("b", "kept")
+}
+
 func TestConvergedIsLookedAtWhileItsRequirementFails(t *testing.T) {
 	r := newRig(t, draw(t, 1, "a b", "a>b"), Options{}, Resume{Converged: map[Key]Digest{"b": {1}}})
 	r.end("check a", full)
@@ -307,6 +316,30 @@ func TestResumedIsLookedAtAndNotActedUpon(t *testing.T) {
 	r.expect()
 	if r.wake != 5*time.Minute {
 		t.Errorf("b is tried again in %v", r.wake)
+	}
+}
+
+// TestResumedFailureIsStillOne: an agent that has just started knows why what waits for its turn does.
+func TestResumedFailureIsStillOne(t *testing.T) {
+	r := newRig(t, draw(t, 1, "a"), Options{}, Resume{})
+	r.end("check a", differs)
+	r.end("apply a", full)
+	var spent Record
+	for _, record := range r.records {
+		if record.Kind == BudgetSpent {
+			spent = record
+		}
+	}
+	if spent.Budget.Failure == nil || spent.Budget.Since.IsZero() {
+		t.Fatalf("what is kept of a failure is %+v", spent)
+	}
+	since := r.e.Status(0).Since
+	again := newRig(t, draw(t, 1, "a"), Options{}, Resume{Budgets: map[Key]Budget{"a": spent.Budget}})
+	again.is("a", "failed: error")
+	again.end("check a", differs)
+	again.is("a", "failed: error")
+	if got := again.e.Status(0); got.Err == nil || got.Err.Code != spent.Budget.Failure.Code || !got.Since.Equal(since) || got.Attempts != 1 {
+		t.Errorf("after a restart it is %+v", got)
 	}
 }
 

@@ -15,7 +15,7 @@ const (
 	Deep
 )
 
-// Event is what happened: Touched, Examine, Done or Tick.
+// Event is what happened: Touched, Examine, Done, Tick, Unheld or Release.
 type Event interface{ isEvent() }
 
 // Touched says that something outside may have changed these vertices: look, shallowly, as soon as their order allows.
@@ -36,10 +36,20 @@ type Done struct {
 // Tick says that time has passed.
 type Tick struct{}
 
+// Unheld says that nobody holds these vertices any more: what was deferred because somebody did is tried now.
+type Unheld struct{ IDs []ID }
+
+// Release lets vertices go on that wait for their window. Windows do not count for them until nothing is due any more.
+type Release struct {
+	IDs []ID // nil means all, and what follows from them
+}
+
 func (Touched) isEvent() {}
 func (Examine) isEvent() {}
 func (Done) isEvent()    {}
 func (Tick) isEvent()    {}
+func (Unheld) isEvent()  {}
+func (Release) isEvent() {}
 
 // Result is what an operation found or did for one vertex.
 type Result struct {
@@ -47,6 +57,7 @@ type Result struct {
 	InSync     bool          // check: it is as desired
 	Recognised bool          // check: it is what we left, nothing was looked at further
 	Changed    bool          // apply, refresh: something changed, also when Err is set
+	Owed       bool          // refresh with Op.Shut: nobody else has done it, so it is still to be done
 }
 
 // Verb is what an operation does.
@@ -72,6 +83,7 @@ type Op struct {
 	IDs   []ID
 	Depth Depth    // for Check
 	Upto  []uint64 // for Refresh: the last notification that each vertex's refresh covers
+	Shut  []bool   // for Refresh: it is outside of the vertex's window. Only find out whether somebody else has done it
 }
 
 // RecordKind says what a Record asks the driver to remember.
@@ -101,6 +113,8 @@ type Budget struct {
 	Attempts int           // failed attempts in a row
 	Holds    int           // hold-offs in a row, because somebody else keeps changing it back
 	Wait     time.Duration // until the next attempt, when it was recorded
+	Failure  *reason.Error // what the last attempt came to; nil where there are only hold-offs
+	Since    time.Time     // since when it has failed so
 }
 
 // Cause is why a vertex was looked at.
@@ -139,4 +153,5 @@ type Effects struct {
 	Start   []Op
 	Reports []Report
 	Wake    time.Duration // send Tick after this time at the latest; 0 means that only events matter
+	Opens   time.Time     // send Tick when clocks show this, or are set; zero where nothing waits for a window that opens again
 }

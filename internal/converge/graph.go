@@ -24,7 +24,10 @@ type Vertex struct {
 	Title         string // for explanations
 	Lane          string // which Lane it runs in
 	Digest        Digest
-	NotApplicable bool // nothing is wanted of it here
+	NotApplicable bool   // nothing is wanted of it here
+	Observe       bool   // when it drifts, that is told, and it is left as it is
+	Window        Window // outside of which it is not refreshed; nil is always open
+	Frozen        bool   // outside of the Window it is not applied either
 }
 
 // EdgeKind says why one vertex comes after another.
@@ -35,15 +38,25 @@ const (
 	Require EdgeKind = iota // To needs From converged
 	Notify                  // To comes after From has settled, and is told when From changed
 	Auto                    // like Require, but it follows from what the two are, and is dropped where it would close a cycle
+	Rescue                  // To comes after From has settled, and is wanted only while From has failed
+	Order                   // like Auto, but To does not need From: it comes after From has settled, converged or not
 )
 
-func (k EdgeKind) String() string { return [...]string{"require", "notify", "automatic"}[k] }
+// needs reports whether To must not be acted upon while From is not converged.
+func (k EdgeKind) needs() bool { return k == Require || k == Auto }
+
+// yields reports whether an edge is dropped where it would close a cycle.
+func (k EdgeKind) yields() bool { return k == Auto || k == Order }
+
+func (k EdgeKind) String() string {
+	return [...]string{"require", "notify", "automatic", "onFailure", "automatic"}[k]
+}
 
 // Edge orders To after From.
 type Edge struct {
 	From, To ID
 	Kind     EdgeKind
-	Why      string // for Auto: "parent directory"; otherwise empty
+	Why      string // for Auto and Order: "parent directory"; otherwise empty
 }
 
 // Graph is an acyclic set of vertices and edges, immutable after NewGraph.
@@ -54,6 +67,7 @@ type Graph struct {
 	out      [][]arc
 	dropped  []Edge // automatic edges that yielded
 	ids      map[Key]ID
+	standby  map[ID]bool // at which a Rescue ends, and that are applicable
 }
 
 // arc is an edge as the vertex that it begins at stores it.
@@ -70,7 +84,7 @@ type Cycle struct{ Edges []Edge }
 // it is explicit and nothing when it is automatic. Keys must be unique: a key given twice is a fault of the caller and
 // panics, like an edge to a vertex that is not there.
 func NewGraph(vertices []Vertex, edges []Edge) (*Graph, []Cycle) {
-	g := &Graph{Vertices: vertices, ids: make(map[Key]ID, len(vertices))}
+	g := &Graph{Vertices: vertices, ids: make(map[Key]ID, len(vertices)), standby: map[ID]bool{}}
 	for i, v := range vertices {
 		if _, twice := g.ids[v.Key]; twice {
 			panic("converge: two vertices have the key " + string(v.Key))
@@ -80,7 +94,7 @@ func NewGraph(vertices []Vertex, edges []Edge) (*Graph, []Cycle) {
 	var explicit, auto []Edge
 	for _, e := range edges {
 		switch {
-		case e.Kind != Auto:
+		case !e.Kind.yields():
 			explicit = append(explicit, e)
 		case e.From != e.To:
 			auto = append(auto, e)
@@ -99,6 +113,11 @@ func NewGraph(vertices []Vertex, edges []Edge) (*Graph, []Cycle) {
 		g.begin[i+1] += g.begin[i]
 	}
 	g.out = arcsFrom(len(vertices), g.edges)
+	for _, e := range g.edges {
+		if e.Kind == Rescue && !vertices[e.To].NotApplicable {
+			g.standby[e.To] = true
+		}
+	}
 	return g, nil
 }
 
@@ -153,7 +172,9 @@ func (c Cycle) Explain(title func(ID) string) string {
 		switch e.Kind {
 		case Notify:
 			fmt.Fprintf(&b, "%s notifies %s", title(e.From), title(e.To))
-		case Require, Auto:
+		case Rescue:
+			fmt.Fprintf(&b, "%s when it fails wants %s", title(e.From), title(e.To))
+		case Require, Auto, Order:
 			fmt.Fprintf(&b, "%s requires %s", title(e.To), title(e.From))
 		}
 	}

@@ -33,13 +33,13 @@ func (e *Engine) dispatch(l *lane) {
 	for l.inFlight < l.Parallel {
 		switch {
 		case len(l.refreshes) > 0:
-			e.start(l, Refresh, e.take(&l.refreshes, l.Batch, true))
+			e.start(l, Refresh, e.take(&l.refreshes, l.Batch, Refresh))
 		case len(l.applies) > 0 && l.gathered():
-			e.start(l, Apply, e.take(&l.applies, l.Batch, true))
+			e.start(l, Apply, e.take(&l.applies, l.Batch, Apply))
 		case len(l.urgent) > 0:
-			e.start(l, Check, e.take(&l.urgent, l.Batch, false))
+			e.start(l, Check, e.take(&l.urgent, l.Batch, Check))
 		case len(l.checks) > 0:
-			e.start(l, Check, e.take(&l.checks, l.Batch, false))
+			e.start(l, Check, e.take(&l.checks, l.Batch, Check))
 		default:
 			return
 		}
@@ -48,13 +48,14 @@ func (e *Engine) dispatch(l *lane) {
 
 // take removes up to n vertices from a queue. One whose order or requirements no longer hold goes back to be evaluated
 // anew: what was planned for it is void.
-func (e *Engine) take(queue *[]ID, n int, acts bool) []ID {
+func (e *Engine) take(queue *[]ID, n int, verb Verb) []ID {
+	acts := verb != Check
 	taken := make([]ID, 0, min(n, len(*queue)))
 	i := 0
 	for ; i < len(*queue) && len(taken) < n; i++ {
 		id := (*queue)[i]
 		s := &e.states[id]
-		if s.busyPreds > 0 || s.badPreds > 0 && (acts || !s.proven) {
+		if s.busyPreds > 0 || e.standsBy(id) || s.badPreds > 0 && (acts || !s.proven) || verb == Apply && e.shut(id, Apply) {
 			s.phase = idle
 			s.dirty = true
 			e.work = append(e.work, id)
@@ -94,6 +95,7 @@ func (e *Engine) start(l *lane, verb Verb, ids []ID) {
 		case Refresh:
 			s.phase = refreshing
 			started.Upto = append(started.Upto, e.cover(id))
+			started.Shut = append(started.Shut, e.shut(id, Refresh))
 		}
 	}
 	e.ops[e.lastToken] = o

@@ -35,7 +35,7 @@ func (e *Engine) done(d Done) {
 			s.depth = max(s.depth, o.seen[i]) // a shallow look might not find again what a deep one did
 		}
 		switch {
-		case o.verb == Refresh && r.Err != nil:
+		case o.verb == Refresh && (r.Err != nil || r.Owed):
 			e.uncover(id)
 		case o.verb == Refresh && was == stale:
 			e.acquit(id) // what it was told has been acted upon, whatever is desired of it now
@@ -58,7 +58,7 @@ func (e *Engine) done(d Done) {
 // checked takes a check's result.
 func (e *Engine) checked(id ID, r Result) {
 	s := &e.states[id]
-	peek := s.peek && s.wait > e.now // its turn has not come
+	peek := s.peek && s.wait > e.now && s.wait != untilOpen // its turn has not come
 	s.peek = false
 	switch {
 	case r.Err != nil && peek:
@@ -125,6 +125,14 @@ func (e *Engine) proved(id ID) {
 func (e *Engine) differs(id ID) {
 	s := &e.states[id]
 	s.drift = s.proven && !s.follows
+	if s.drift && e.graph.Vertices[id].Observe {
+		e.leave(id)
+		return
+	}
+	if e.shut(id, Apply) {
+		e.awaitWindow(id, Apply)
+		return
+	}
 	if s.proven {
 		if e.fighting(id) {
 			e.hold(id)
@@ -139,11 +147,25 @@ func (e *Engine) differs(id ID) {
 	l.applies = append(l.applies, id)
 }
 
+// leave tells of a vertex that has drifted, and leaves it as it is. It has been converged, so a look that finds it in order ends that.
+func (e *Engine) leave(id ID) {
+	s := &e.states[id]
+	s.dirty = s.again
+	if s.again {
+		s.again, s.cause = false, s.next
+	}
+	e.settle(id, reason.Deferred, reason.Told, &reason.Error{Code: reason.DriftTold, Doing: "watch " + e.graph.Vertices[id].Title})
+	e.work = append(e.work, id)
+}
+
 // applied takes an apply's result.
 func (e *Engine) applied(id ID, r Result) {
 	s := &e.states[id]
 	if r.Changed {
 		for _, a := range e.graph.out[id] {
+			if a.kind == Rescue {
+				continue
+			}
 			// What a change of the declaration makes differ, as a unit does whose file was written, has not drifted.
 			e.states[a.to].follows = e.states[a.to].follows || !s.drift
 			e.look(a.to, CauseOrder, Shallow)
@@ -191,7 +213,7 @@ func (e *Engine) refresh(id ID) {
 		e.block(id)
 		return
 	}
-	if !e.pay(id) {
+	if !e.shut(id, Refresh) && !e.pay(id) {
 		return
 	}
 	s.phase = queuedRefresh
@@ -201,8 +223,16 @@ func (e *Engine) refresh(id ID) {
 // refreshed takes a refresh's result.
 func (e *Engine) refreshed(id ID, r Result) {
 	s := &e.states[id]
-	if r.Err != nil {
+	switch {
+	case r.Err != nil:
 		e.fail(id, Refresh, r.Err)
+		return
+	case r.Owed && e.shut(id, Refresh):
+		e.awaitWindow(id, Refresh)
+		return
+	case r.Owed: // the window has opened meanwhile
+		s.dirty, s.cause = true, max(s.cause, CauseRetry)
+		e.rest(id)
 		return
 	}
 	e.acquit(id)
@@ -232,6 +262,7 @@ func (e *Engine) fail(id ID, in Verb, err *reason.Error) {
 	row := err.Entry()
 	s.failedIn, s.dirty = in, s.again || row.Retry != reason.Never
 	outcome, detail := classify(err)
+	spent := false
 	switch {
 	case row.Retry == reason.WaitThen && err.After > 0:
 		e.delay(id, max(err.After, e.opts.BackOffMin))
@@ -241,12 +272,15 @@ func (e *Engine) fail(id ID, in Verb, err *reason.Error) {
 	default:
 		s.attempts++
 		e.delay(id, e.backOff(int(s.attempts)))
-		e.budget(id)
+		spent = true
 	}
 	if s.again {
 		s.peek, s.cause = true, max(s.cause, s.next)
 	}
 	s.again = false
 	e.settle(id, outcome, detail, err)
+	if spent {
+		e.budget(id)
+	}
 	e.work = append(e.work, id)
 }

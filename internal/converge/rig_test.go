@@ -26,7 +26,8 @@ func locked(after time.Duration) Result {
 	return Result{Err: &reason.Error{Code: reason.PackageLock, Doing: "try", After: after}}
 }
 
-// draw makes a graph of vertices "a b c" and edges "a>b" (b requires a), "a!b" (a notifies b) and "a~b" (automatic). A vertex
+// draw makes a graph of vertices "a b c" and edges "a>b" (b requires a), "a!b" (a notifies b), "a~b" (automatic), "a/b" (b is wanted while
+// a has failed) and "a,b" (automatic, and orders only). A vertex
 // may name its lane, "a@slow", and where nothing is wanted of it, "-a". All have the digest that is given.
 func draw(t testing.TB, desire byte, vertices string, edges ...string) *Graph {
 	t.Helper()
@@ -40,8 +41,8 @@ func draw(t testing.TB, desire byte, vertices string, edges ...string) *Graph {
 	}
 	var es []Edge
 	for _, e := range edges {
-		at := strings.IndexAny(e, ">!~")
-		es = append(es, Edge{From: ids[e[:at]], To: ids[e[at+1:]], Kind: EdgeKind(strings.IndexByte(">!~", e[at]))})
+		at := strings.IndexAny(e, ">!~/,")
+		es = append(es, Edge{From: ids[e[:at]], To: ids[e[at+1:]], Kind: EdgeKind(strings.IndexByte(">!~/,", e[at]))})
 	}
 	g, cycles := NewGraph(vs, es)
 	if cycles != nil {

@@ -57,10 +57,19 @@ type flight struct {
 	keys    []Key
 	began   int // moment
 	early   bool
+	shut    []bool // for a refresh: it only asks
 	took    bool
 	results []Result
 	targets [][]Key // for an apply: whom it must notify
 	digests []Digest
+}
+
+// pulse is a window that is open for a while again and again.
+type pulse struct{ every, open time.Duration }
+
+func (p pulse) Open(now time.Time) (bool, time.Time) {
+	into := time.Duration(now.UnixNano()) % p.every
+	return into < p.open, now.Add(p.every - into)
 }
 
 // sim is a world, its driver and what must be true of both.
@@ -72,6 +81,8 @@ type sim struct {
 	wall   time.Time     // what the clock shows
 	mono   time.Duration // the time that has passed in truth
 	due    time.Duration // on mono: when a Tick is asked for; 0 is never
+	opens  time.Time     // on wall: when one is asked for, too
+	free   bool          // windows do not count until nothing is due
 	moment int           // numbers what happens
 	calm   bool
 
@@ -122,13 +133,19 @@ func (s *sim) freeze() {
 
 func (s *sim) chance(percent int) bool { return s.rng.IntN(100) < percent }
 
+// pulses are the windows that there are: of seconds, of minutes, and one that is seldom and short.
+var pulses = []pulse{{10 * time.Second, 5 * time.Second}, {10 * time.Minute, time.Minute}, {time.Hour, 2 * time.Second}}
+
 // graph draws a graph. Keys come from a small pool, so that swaps meet old acquaintances.
 func (s *sim) graph() *Graph {
 	var vs []Vertex
 	for k := range 14 {
 		if s.chance(70) {
-			v := Vertex{Key: Key(fmt.Sprintf("k%d", k)), Title: fmt.Sprintf("k%d", k), Lane: fmt.Sprint(k % 3), NotApplicable: s.chance(6)}
+			v := Vertex{Key: Key(fmt.Sprintf("k%d", k)), Title: fmt.Sprintf("k%d", k), Lane: fmt.Sprint(k % 3), NotApplicable: s.chance(6), Observe: s.chance(15)}
 			v.Digest[0] = byte(1 + s.rng.IntN(2))
+			if s.chance(30) {
+				v.Window, v.Frozen = pulses[s.rng.IntN(len(pulses))], s.chance(50)
+			}
 			vs = append(vs, v)
 		}
 	}
@@ -137,7 +154,7 @@ func (s *sim) graph() *Graph {
 	for to := range vs {
 		for from := range to {
 			if s.chance(20) {
-				es = append(es, Edge{From: ID(from), To: ID(to), Kind: EdgeKind(s.rng.IntN(3))})
+				es = append(es, Edge{From: ID(from), To: ID(to), Kind: EdgeKind(s.rng.IntN(4))})
 			}
 		}
 	}
@@ -155,7 +172,7 @@ func (s *sim) restart() {
 			s.takeEffect(f)
 		}
 	}
-	s.flights = nil
+	s.flights, s.free = nil, false
 	g := s.graph()
 	if s.e != nil && s.chance(70) {
 		g = s.e.Graph()
@@ -194,6 +211,9 @@ func (s *sim) disturb() {
 		if f := s.rng.IntN(len(s.flights)); s.chance(40) || !s.driftBefore(s.flights[f]) {
 			s.land(f)
 		}
+	case p < 55 && !s.opens.IsZero():
+		s.passTo(s.opens)
+		s.step(Tick{})
 	case p < 70 && s.due > 0:
 		s.pass(max(s.due-s.mono, 0))
 		s.step(Tick{})
@@ -203,6 +223,9 @@ func (s *sim) disturb() {
 		s.examine(Examine{Depth: Depth(s.rng.IntN(2))})
 	case p < 93:
 		s.adoptSwap(s.graph())
+	case p < 94:
+		s.free = true
+		s.step(Release{})
 	case p < 95:
 		s.restart()
 	case p < 97:
@@ -267,6 +290,9 @@ func (s *sim) pass(d time.Duration) {
 	s.mono += d
 }
 
+// passTo lets time pass until clocks show a time.
+func (s *sim) passTo(at time.Time) { s.pass(max(at.Sub(s.wall), 0)) }
+
 func (s *sim) step(ev Event) { s.carryOut(s.e.Step(s.wall, ev)) }
 
 // carryOut is the driver: it makes durable, then starts.
@@ -283,10 +309,11 @@ func (s *sim) carryOut(out Effects) {
 	for _, op := range out.Start {
 		s.takeOff(op)
 	}
-	s.due = 0
+	s.due, s.opens = 0, out.Opens
 	if out.Wake > 0 {
 		s.due = s.mono + out.Wake
 	}
+	s.free = s.free && !s.e.Quiet()
 	s.invariants()
 }
 
@@ -315,7 +342,9 @@ func (s *sim) takeOff(op Op) {
 	f := &flight{op: op, began: s.moment, early: s.chance(50), results: make([]Result, len(op.IDs))}
 	for i, id := range op.IDs {
 		k := g.Vertices[id].Key
+		f.shut = op.Shut
 		s.mayStart(op, id)
+		s.withinWindow(op, i)
 		f.keys = append(f.keys, k)
 		f.digests = append(f.digests, g.Vertices[id].Digest)
 		var targets []Key
@@ -339,7 +368,7 @@ func (s *sim) takeOff(op Op) {
 
 func (s *sim) failure() *reason.Error {
 	after := time.Duration(s.rng.IntN(2)) * 3 * time.Second
-	codes := []reason.Code{reason.DiskFull, reason.ConcurrentEdit, reason.OwnerNeedsRoot, reason.PackageLock}
+	codes := []reason.Code{reason.DiskFull, reason.ConcurrentEdit, reason.OwnerNeedsRoot, reason.PackageLock, reason.ResourceHeld}
 	return &reason.Error{Code: codes[s.rng.IntN(len(codes))], Doing: "try", After: after}
 }
 
@@ -372,6 +401,11 @@ func (s *sim) takeEffect(f *flight) {
 				}
 			}
 		case Refresh:
+			// Somebody else may have done it.
+			if f.shut[i] {
+				r.Owed = r.Err == nil && s.chance(80)
+				continue
+			}
 			r.Changed = s.chance(50)
 		}
 	}
@@ -384,7 +418,7 @@ func (s *sim) land(n int) {
 	s.flights = slices.Delete(s.flights, n, n+1)
 	for i, k := range f.keys {
 		id, r := s.e.Graph().ID(k), f.results[i]
-		if f.op.Verb == Refresh && r.Err == nil {
+		if f.op.Verb == Refresh && r.Err == nil && !r.Owed {
 			s.check.refreshes[k]++
 			if s.check.owed[k] < f.began {
 				delete(s.check.owed, k)
@@ -434,6 +468,21 @@ func (s *sim) noteRest(k Key, id ID, f *flight, r Result) {
 	}
 }
 
+// withinWindow checks invariant 5 for a vertex of an operation that starts.
+func (s *sim) withinWindow(op Op, i int) {
+	v := s.e.Graph().Vertices[op.IDs[i]]
+	open := true
+	if v.Window != nil && !s.free {
+		open, _ = v.Window.Open(s.wall)
+	}
+	switch {
+	case op.Verb == Apply && v.Frozen && !open:
+		s.t.Fatalf("%s is applied outside of its window %v at %v", v.Key, v.Window, s.wall)
+	case op.Verb == Refresh && op.Shut[i] == open:
+		s.t.Fatalf("%s is refreshed with shut %v, and its window %v is open: %v", v.Key, op.Shut[i], v.Window, open)
+	}
+}
+
 // mayStart checks invariants 1, 2 and 4 for an operation that starts.
 func (s *sim) mayStart(op Op, id ID) {
 	g := s.e.Graph()
@@ -454,10 +503,13 @@ func (s *sim) mayStart(op Op, id ID) {
 		if s.e.states[e.From].busy {
 			s.t.Fatalf("%s before %s has settled", what, before)
 		}
-		needs := e.Kind != Notify && (op.Verb != Check || !s.e.Proven(id))
+		needs := e.Kind.needs() && (op.Verb != Check || !s.e.Proven(id))
 		if st := s.e.Status(e.From); needs && !st.Outcome.Converged() {
 			s.t.Fatalf("%s while %s, which it requires, is %v", what, before, st.Outcome)
 		}
+	}
+	if !s.wanted(id) {
+		s.t.Fatalf("%s although nothing has failed that it is for", what)
 	}
 	if s.mono < s.check.noLook[k] {
 		s.t.Fatalf("%s at %v, its back-off lasts until %v and nothing happened", what, s.mono, s.check.noLook[k])
@@ -465,6 +517,42 @@ func (s *sim) mayStart(op Op, id ID) {
 	if op.Verb != Check && s.mono < s.check.noAct[k] {
 		s.t.Fatalf("%s at %v, its back-off lasts until %v", what, s.mono, s.check.noAct[k])
 	}
+}
+
+// cure puts back what has drifted and is only watched, and tells so; false where there is none.
+func (s *sim) cure() bool {
+	g := s.e.Graph()
+	var cured []ID
+	for i, v := range g.Vertices {
+		if s.e.Status(ID(i)).Detail != reason.Told {
+			continue
+		}
+		if !v.Observe || s.actual[v.Key] == v.Digest && !s.hidden[v.Key] {
+			s.t.Fatalf("%s is said to have drifted and to be only watched: %+v", v.Key, v)
+		}
+		s.actual[v.Key], s.hidden[v.Key] = v.Digest, false
+		delete(s.check.noLook, v.Key)
+		cured = append(cured, ID(i))
+	}
+	if cured == nil {
+		return false
+	}
+	s.step(Touched{IDs: cured})
+	return true
+}
+
+// wanted reports whether a vertex is for every case, or has a failure that it is for.
+func (s *sim) wanted(id ID) bool {
+	rescues := 0
+	for _, e := range s.e.Graph().Before(id) {
+		if e.Kind != Rescue {
+			continue
+		}
+		if rescues++; s.e.Status(e.From).Outcome == reason.Failed {
+			return true
+		}
+	}
+	return rescues == 0
 }
 
 // invariants checks what must hold after every step.
@@ -488,7 +576,11 @@ func (s *sim) invariants() {
 			s.t.Fatalf("lane %s has %d operations in flight", l.Name, n)
 		}
 	}
-	for i := range s.e.Graph().Vertices {
+	for i, v := range s.e.Graph().Vertices {
+		if !s.wanted(ID(i)) {
+			delete(s.check.noLook, v.Key) // the next call is an event
+			delete(s.check.noAct, v.Key)
+		}
 		st := s.e.Status(ID(i))
 		if (st.Outcome == reason.Blocked) != (st.BlockedBy != None) {
 			s.t.Fatalf("%s is %v by %d", s.e.Graph().Vertices[i].Key, st.Outcome, st.BlockedBy)
@@ -499,7 +591,7 @@ func (s *sim) invariants() {
 	}
 }
 
-// calmDown ends all trouble for a while and checks invariants 3 and 5.
+// calmDown ends all trouble for a while and checks invariants 3 and 6.
 func (s *sim) calmDown() {
 	s.calm = true
 	defer func() { s.calm = false }()
@@ -524,7 +616,7 @@ func (s *sim) calmDown() {
 		}
 	}
 	s.examine(audit)
-	for ; len(s.flights) > 0 || s.due > 0; steps++ {
+	for ; len(s.flights) > 0 || s.due > 0 || !s.opens.IsZero() || s.cure(); steps++ {
 		if steps > 1000 || s.mono-began > 12*time.Hour {
 			s.t.Fatalf("not quiet after %d steps and %v", steps, s.mono-began)
 		}
@@ -533,30 +625,41 @@ func (s *sim) calmDown() {
 			s.land(s.rng.IntN(len(s.flights)))
 			continue
 		}
-		s.pass(s.due - s.mono)
-		s.step(Tick{})
+		switch wait := max(s.opens.Sub(s.wall), 0); {
+		case s.due > 0 && (s.opens.IsZero() || s.due-s.mono < wait):
+			s.pass(max(s.due-s.mono, 0))
+			s.step(Tick{})
+		case !s.opens.IsZero():
+			s.pass(wait)
+			s.step(Tick{})
+		}
 	}
 	if !s.e.Quiet() {
 		s.t.Error("nothing is in flight or due, and the engine is not quiet")
 	}
 	for i, v := range g.Vertices {
 		st := s.e.Status(ID(i))
-		if v.NotApplicable != (st.Outcome == reason.NotApplicable) || !st.Outcome.Converged() {
+		out := v.NotApplicable || !s.wanted(ID(i))
+		if out != (st.Outcome == reason.NotApplicable) || !st.Outcome.Converged() {
 			s.t.Errorf("%s ends %v: %v", v.Key, st.Outcome, st.Err)
-		} else if !v.NotApplicable && (s.actual[v.Key] != v.Digest || s.hidden[v.Key]) {
+		} else if !out && (s.actual[v.Key] != v.Digest || s.hidden[v.Key]) {
 			s.t.Errorf("%s ends %v, and is not as desired", v.Key, st.Outcome)
 		}
 	}
 	for k := range s.check.owed {
-		s.t.Errorf("%s was never refreshed for its last change", k)
+		if s.wanted(g.ID(k)) {
+			s.t.Errorf("%s was never refreshed for its last change", k)
+		}
 	}
 	for k, n := range s.check.refreshes {
 		if allowed := s.check.changes[k] + s.check.upsets; n > allowed {
 			s.t.Errorf("%s was refreshed %d times, %d would do", k, n, allowed)
 		}
 	}
-	if len(s.book.pending) > 0 {
-		s.t.Errorf("left over: %v", s.book.pending)
+	for _, p := range s.book.pending {
+		if s.wanted(g.ID(p.Target)) {
+			s.t.Errorf("left over: %v", p)
+		}
 	}
 	for k, b := range s.book.budgets {
 		if b.Attempts > 0 {

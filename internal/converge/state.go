@@ -38,6 +38,7 @@ type state struct {
 	again    bool  // was touched while an operation was in flight
 	peek     bool  // look although it waits or is blocked; do not act on what only its turn allows
 	inLine   bool  // counted in its lane's waiting
+	atDoor   bool  // listed with its window's door
 	proven   bool  // has been converged with this desire
 }
 
@@ -54,8 +55,10 @@ type verdict struct {
 type gate struct {
 	busyPreds int32 // vertices it is ordered after that have not settled
 	badPreds  int32 // vertices it requires that are not converged
+	calls     int32 // vertices that have failed and want it then
 	busy      bool  // counted in busyPreds of what comes after it
 	ok        bool  // not counted in badPreds of what requires it
+	failed    bool  // counted in calls of what is wanted when it has failed
 }
 
 // fight is what tells drift from a fight with somebody who keeps changing a vertex back.

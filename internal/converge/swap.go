@@ -57,6 +57,10 @@ func (e *Engine) inherit(id ID, was *state, same bool) {
 		s.since = was.since // it has been told
 	}
 	if !comparable {
+		if same && e.graph.standby[id] && was.outcome == reason.NotApplicable {
+			s.outcome, s.since = was.outcome, was.since // until it is known whether it is wanted
+			e.setOK(id, true)
+		}
 		return
 	}
 	if was.phase == applying || was.phase == refreshing {
@@ -70,12 +74,13 @@ func (e *Engine) inherit(id ID, was *state, same bool) {
 	if s.outcome.Converged() {
 		e.setOK(id, true)
 	}
-	s.dirty = was.dirty || !s.outcome.Converged()
+	e.setFailed(id, s.outcome == reason.Failed)
+	s.dirty = was.dirty || !s.outcome.Converged() || e.graph.standby[id] // who wants it may be another question now
 	s.cause = was.cause
 	if was.outcome == reason.Failed && !was.dirty {
 		s.dirty = false // it has failed for good with this very desire
 	}
-	if was.wait > e.now {
+	if was.wait > e.now && was.wait != untilOpen { // what its window says is asked anew
 		e.delay(id, was.wait-e.now)
 		s.peek = was.peek || was.again
 		if s.inLine = was.inLine; s.inLine {

@@ -97,8 +97,11 @@ func (e *Engine) budget(id ID) {
 		e.out.Persist = append(e.out.Persist, Record{Kind: BudgetCleared, Target: v.Key})
 		return
 	}
-	e.out.Persist = append(e.out.Persist, Record{Kind: BudgetSpent, Target: v.Key,
-		Budget: Budget{Digest: v.Digest, Attempts: int(s.attempts), Holds: int(s.holds), Wait: max(s.wait-e.now, 0)}})
+	b := Budget{Digest: v.Digest, Attempts: int(s.attempts), Holds: int(s.holds), Wait: max(s.wait-e.now, 0)}
+	if s.attempts > 0 && s.outcome != reason.Contended {
+		b.Failure, b.Since = s.err, s.since
+	}
+	e.out.Persist = append(e.out.Persist, Record{Kind: BudgetSpent, Target: v.Key, Budget: b})
 }
 
 // delay keeps a vertex waiting. One that is clean is not woken when the wait is over: it has an event to wait for, and must

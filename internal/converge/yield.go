@@ -14,7 +14,7 @@ func yieldAuto(n int, explicit, auto []Edge) (kept, dropped []Edge) {
 	if count == 0 {
 		return kept, nil
 	}
-	soft := func(e Edge) bool { return e.Kind == Auto && tangle[e.From] == tangle[e.To] && tangle[e.From] != 0 }
+	soft := func(e Edge) bool { return e.Kind.yields() && tangle[e.From] == tangle[e.To] && tangle[e.From] != 0 }
 	place := lineUp(n, kept, soft)
 	var aside []int // indexes into kept
 	ways := newWays(n)

@@ -60,6 +60,37 @@ func (d *Dir) Readlink(name string) (string, error) {
 	return target, d.Fault("read symlink", name, err)
 }
 
+// Attribute returns an extended attribute of an entry, not following a symlink; nil where there is none, or where the file system keeps
+// none.
+func (d *Dir) Attribute(name, attribute string) ([]byte, error) {
+	p := ProcPath(d.fd) + "/" + name
+	value := make([]byte, attributeFirst)
+	for {
+		n := 0
+		err := Retry(func() (err error) {
+			n, err = unix.Lgetxattr(p, attribute, value)
+			return err
+		})
+		switch {
+		case err == nil:
+			return value[:n:n], nil
+		case err == unix.ERANGE && len(value) < attributeMax:
+			value = make([]byte, attributeMax)
+		case err == unix.ENODATA, err == unix.EOPNOTSUPP:
+			return nil, nil
+		case err == unix.ENOENT:
+			return nil, Stale("read attribute "+Shown(attribute)+" of", d.Join(name))
+		default:
+			return nil, d.Fault("read attribute "+Shown(attribute)+" of", name, err)
+		}
+	}
+}
+
+const (
+	attributeFirst = 256      // holds an access list of thirty entries, and what people write
+	attributeMax   = 64 << 10 // XATTR_SIZE_MAX, limits.h
+)
+
 // openRead opens a regular file. The look before the open keeps us from touching a device; the look after it is the one
 // that counts, because somebody may have swapped the file in between.
 func (d *Dir) openRead(name string) (int, Stat, error) {

@@ -48,20 +48,28 @@ func (at places) collect() (Facts, error) {
 	if release == nil {
 		release = read(at.root, "usr/lib/os-release")
 	}
+	hostname := firstLine(read(at.proc, "sys/kernel/hostname"))
+	cpu, _ := readFile(filepath.Join(at.proc, "cpuinfo")) // some facts less are no reason to stop
+	hosts, _ := readFile(filepath.Join(at.root, "etc/hosts"))
 	f := Facts{
-		Hostname:    firstLine(read(at.proc, "sys/kernel/hostname")),
+		Hostname:    hostname,
+		FQDN:        fqdnOf(hostname, hosts),
 		Arch:        runtime.GOARCH,
 		OS:          parseOSRelease(release),
 		Kernel:      Kernel{Name: firstLine(read(at.proc, "sys/kernel/ostype")), Release: firstLine(read(at.proc, "sys/kernel/osrelease"))},
+		BootID:      firstLine(read(at.proc, "sys/kernel/random/boot_id")),
+		CPUModel:    parseCPUModel(cpu),
 		CPUCount:    parseCPUList(read(at.sys, "devices/system/cpu/online")),
 		MemoryBytes: parseMemTotal(read(at.proc, "meminfo")),
 	}
-	f.Virtualization = virtualization(at.signs())
+	f.Disks, f.Timezone, f.SystemdVersion = at.disks(), at.timezone(), at.systemdVersion()
+	f.PackageManager, f.SELinux = at.packageManager(), at.selinux()
+	f.Virtualization = virtualization(at.signs(cpu))
 	return f, errors.Join(errs...)
 }
 
 // signs reads what tells of containers and virtual machines. What is not there, or not for us to read, is no sign.
-func (at places) signs() signs {
+func (at places) signs(cpu []byte) signs {
 	read := func(dir, name string) []byte {
 		b, _ := readFile(filepath.Join(dir, name))
 		return b
@@ -76,7 +84,7 @@ func (at places) signs() signs {
 		hypervisorType: firstLine(read(at.sys, "hypervisor/type")),
 		deviceTree:     firstLine(read(at.proc, "device-tree/hypervisor/compatible")),
 		clockSources:   firstLine(read(at.sys, "devices/system/clocksource/clocksource0/available_clocksource")),
-		hypervisorFlag: hasHypervisorFlag(read(at.proc, "cpuinfo")),
+		hypervisorFlag: hasHypervisorFlag(cpu),
 	}
 	for _, name := range []string{"product_name", "sys_vendor", "board_vendor", "bios_vendor", "product_version"} {
 		s.firmware = append(s.firmware, firstLine(read(at.sys, "class/dmi/id/"+name)))
@@ -138,7 +146,7 @@ func readInterfaces() ([]netInterface, error) {
 		if err != nil {
 			continue // the interface went away meanwhile; Watch will tell
 		}
-		n := netInterface{name: one.Name}
+		n := netInterface{name: one.Name, mac: one.HardwareAddr.String()}
 		for _, a := range addresses {
 			if p, ok := prefixOf(a); ok {
 				n.addresses = append(n.addresses, p)

@@ -23,6 +23,7 @@ const (
 // netInterface is an interface that is up.
 type netInterface struct {
 	name      string
+	mac       string
 	addresses []netip.Prefix // in the kernel's order, in which an interface's first address is its primary one
 }
 
@@ -70,12 +71,19 @@ func parseRoutes6(b []byte) []route {
 func networkOf(routes []route, interfaces []netInterface) Network {
 	var n Network
 	for _, i := range interfaces {
+		reached := Interface{Name: i.name, MAC: i.mac}
 		for _, p := range i.addresses {
 			if reachable(p.Addr()) {
-				n.Addresses = append(n.Addresses, p)
+				reached.Addresses = append(reached.Addresses, p)
 			}
 		}
+		n.Addresses = append(n.Addresses, reached.Addresses...)
+		// Without an address it is a cable of others, such as the one of each container.
+		if len(reached.Addresses) > 0 && len(n.Interfaces) < listMax {
+			n.Interfaces = append(n.Interfaces, reached)
+		}
 	}
+	slices.SortFunc(n.Interfaces, func(a, b Interface) int { return strings.Compare(a.Name, b.Name) })
 	sorted := slices.Clone(routes)
 	slices.SortStableFunc(sorted, func(a, b route) int {
 		switch {

@@ -84,10 +84,10 @@ func TestParseRoutes(t *testing.T) {
 }
 
 func TestNetworkOf(t *testing.T) {
-	eth0 := netInterface{"eth0", prefixes("fe80::1/64", "192.0.2.2/24", "192.0.2.3/24", "fd00::2/64")}
-	wlan0 := netInterface{"wlan0", prefixes("198.51.100.7/24")}
-	bare := netInterface{"tun0", nil}
-	six := netInterface{"eth6", prefixes("fe80::6/64", "2001:db8::6/64")}
+	eth0 := netInterface{"eth0", "", prefixes("fe80::1/64", "192.0.2.2/24", "192.0.2.3/24", "fd00::2/64")}
+	wlan0 := netInterface{"wlan0", "", prefixes("198.51.100.7/24")}
+	bare := netInterface{"tun0", "", nil}
+	six := netInterface{"eth6", "", prefixes("fe80::6/64", "2001:db8::6/64")}
 	v4 := func(device string, metric uint64) route { return route{device, metric, false} }
 	v6 := func(device string, metric uint64) route { return route{device, metric, true} }
 	tests := []struct {

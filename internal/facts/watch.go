@@ -1,6 +1,7 @@
 package facts
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"os"
@@ -16,14 +17,18 @@ import (
 // several times within a few milliseconds.
 const burst = 100 * time.Millisecond
 
-// netlinkGroups are the changes that can move an address, the primary interface or the hostname's meaning.
-const netlinkGroups = unix.RTMGRP_IPV4_IFADDR | unix.RTMGRP_IPV6_IFADDR | unix.RTMGRP_IPV4_ROUTE | unix.RTMGRP_IPV6_ROUTE
+// netlinkGroups are the changes that can move an address, the primary interface or the hostname's meaning. An interface that
+// is taken down loses its routes without a word about them.
+const netlinkGroups = unix.RTMGRP_LINK | unix.RTMGRP_IPV4_IFADDR | unix.RTMGRP_IPV6_IFADDR | unix.RTMGRP_IPV4_ROUTE | unix.RTMGRP_IPV6_ROUTE
 
-// Watch calls sink after addresses, routes or the hostname have changed, at most once in 100 ms; Collect then tells what
-// is new, perhaps nothing. Changes from before Watch has begun are not told: Watch calls sink once at the beginning. It
+// deviceGroup is the multicast group of NETLINK_KOBJECT_UEVENT in which the kernel itself speaks, netlink(7).
+const deviceGroup = 1
+
+// Watch calls sink after addresses, routes, interfaces, disks, the hostname or files of own facts, which may be nil, have changed, at most
+// once in 100 ms; Collect then tells what is new, perhaps nothing. Changes from before Watch has begun are not told: Watch calls sink once at the beginning. It
 // blocks until ctx ends and returns nil then. Nothing wakes up while nothing changes.
-func Watch(ctx context.Context, sink func()) error {
-	network, err := openNetlink()
+func Watch(ctx context.Context, own *Own, sink func()) error {
+	network, err := openNetlink("watch network addresses", unix.NETLINK_ROUTE, netlinkGroups)
 	if err != nil {
 		return err
 	}
@@ -32,15 +37,38 @@ func Watch(ctx context.Context, sink func()) error {
 		_ = network.Close() // nothing was written
 		return err
 	}
+	open := []*os.File{network, hostname}
 	changed := make(chan struct{}, 1)
 	var wg sync.WaitGroup
-	wg.Go(func() { awaitMessages(network, changed) })
-	wg.Go(func() { awaitPolls(hostname, changed) })
+	wg.Go(func() { awaitMessages(network, changed, anything) })
+	name := hostnameIn(hostname) // before sink is called first, so that no change is between the two
+	wg.Go(func() { awaitHostname(hostname, name, changed) })
+	// A container may have no such socket. It gets no disks either.
+	if devices, err := openNetlink("watch disks", unix.NETLINK_KOBJECT_UEVENT, deviceGroup); err == nil {
+		open = append(open, devices)
+		wg.Go(func() { awaitMessages(devices, changed, isOfDisk) })
+	}
+	if own != nil {
+		wg.Go(func() { own.await(ctx, changed) })
+	}
 	tell(ctx, changed, sink)
-	_ = network.Close() // wakes the goroutines
-	_ = hostname.Close()
+	for _, f := range open {
+		_ = f.Close() // wakes its goroutine
+	}
 	wg.Wait()
 	return nil
+}
+
+func anything([]byte) bool { return true }
+
+// isOfDisk reports whether a message of the kernel about a device is about a whole disk: its lines of KEY=VALUE end with zero bytes.
+func isOfDisk(message []byte) bool {
+	block, disk := false, false
+	for line := range bytes.SplitSeq(message, []byte{0}) {
+		block = block || string(line) == "SUBSYSTEM=block"
+		disk = disk || string(line) == "DEVTYPE=disk"
+	}
+	return block && disk
 }
 
 // tell calls sink for changes, bursts as one, until ctx ends.
@@ -71,23 +99,26 @@ func note(changed chan<- struct{}) {
 	}
 }
 
-// awaitMessages notes each message until the socket is closed. What a message says does not matter, and a message that was
-// lost because the socket's buffer was full (ENOBUFS) is a change too.
-func awaitMessages(socket *os.File, changed chan<- struct{}) {
-	buffer := make([]byte, 512) // the rest of a longer message is thrown away by the kernel
+// awaitMessages notes each message that matters until the socket is closed. A message that was lost because the socket's
+// buffer was full (ENOBUFS) is a change too.
+func awaitMessages(socket *os.File, changed chan<- struct{}, matters func([]byte) bool) {
+	buffer := make([]byte, 2048) // as large as messages about devices get (UEVENT_BUFFER_SIZE); the kernel throws away the rest of others
 	for {
-		_, err := socket.Read(buffer)
+		n, err := socket.Read(buffer)
 		if err != nil && !errors.Is(err, unix.ENOBUFS) {
 			return
 		}
-		note(changed)
+		if err != nil || matters(buffer[:n]) {
+			note(changed)
+		}
 	}
 }
 
-// awaitPolls notes each time that the kernel reports the file as changed, until it is closed. A file below /proc/sys is
-// always ready to be read; that it has changed shows as a new report by poll only, which the runtime's poller
-// (edge-triggered) passes on by calling the function once more.
-func awaitPolls(file *os.File, changed chan<- struct{}) {
+// awaitHostname notes each change of the host's own name from what it was, until the file is closed. The kernel reports a change in every UTS name space to
+// all who poll, so a container that boots wakes this too: what the file says is compared, which costs one read. A file below /proc/sys
+// is always ready to be read; that it has changed shows as a new report by poll only, which the runtime's poller (edge-triggered)
+// passes on by calling the function once more.
+func awaitHostname(file *os.File, was string, changed chan<- struct{}) {
 	raw, err := file.SyscallConn()
 	if err != nil {
 		return
@@ -101,17 +132,26 @@ func awaitPolls(file *os.File, changed chan<- struct{}) {
 		if err != nil {
 			return
 		}
-		note(changed)
+		if is := hostnameIn(file); is != was {
+			was = is
+			note(changed)
+		}
 	}
 }
 
-func openNetlink() (*os.File, error) {
-	const doing = "watch network addresses"
-	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, unix.NETLINK_ROUTE)
+// hostnameIn reads the open file, which is never longer than __NEW_UTS_LEN and a line feed; "" if that is not possible.
+func hostnameIn(file *os.File) string {
+	var name [65]byte
+	n, _ := file.ReadAt(name[:], 0) // io.EOF is what a short file says, and of another error nothing can be done
+	return string(name[:n])
+}
+
+func openNetlink(doing string, protocol int, groups uint32) (*os.File, error) {
+	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, protocol)
 	if err != nil {
 		return nil, &reason.Error{Code: reason.SystemCallFailed, Doing: doing, Cause: os.NewSyscallError("socket", err)}
 	}
-	if err := unix.Bind(fd, &unix.SockaddrNetlink{Family: unix.AF_NETLINK, Groups: netlinkGroups}); err != nil {
+	if err := unix.Bind(fd, &unix.SockaddrNetlink{Family: unix.AF_NETLINK, Groups: groups}); err != nil {
 		_ = unix.Close(fd) // nothing was written
 		return nil, &reason.Error{Code: reason.SystemCallFailed, Doing: doing, Cause: os.NewSyscallError("bind", err)}
 	}

@@ -4,12 +4,15 @@ import (
 	"context"
 	"os"
 	"os/exec"
+	"strings"
 	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"tako.dev/tako/declare"
 )
 
 // insideVariable tells the test binary that it runs in name spaces of its own.
@@ -24,6 +27,9 @@ func TestWatch(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root: it changes addresses and the hostname in name spaces of its own")
 	}
+	if _, err := exec.LookPath("ip"); err != nil {
+		t.Skip("needs ip: it makes interfaces and addresses")
+	}
 	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestWatch$", "-test.v", "-test.timeout=60s")
 	cmd.Env = append(os.Environ(), insideVariable+"=1")
 	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWNET | unix.CLONE_NEWUTS, Pdeathsig: unix.SIGKILL}
@@ -37,7 +43,7 @@ func watchInside(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	told := make(chan struct{}, 100)
 	ended := make(chan error, 1)
-	go func() { ended <- Watch(ctx, func() { told <- struct{}{} }) }()
+	go func() { ended <- Watch(ctx, nil, func() { told <- struct{}{} }) }()
 	await := func(what string) {
 		t.Helper()
 		select {
@@ -67,6 +73,28 @@ func watchInside(t *testing.T) {
 	loopbackUp(t)
 	await("addresses that came up")
 	awaitQuiet()
+	for _, step := range []struct{ command, want string }{
+		{"link add name wire0 type bridge", ""},
+		{"link set wire0 up", ""},
+		{"address add 192.0.2.7/24 dev wire0", "192.0.2.7"},
+		{"address add 2001:db8::7/64 dev wire0 nodad", "192.0.2.7 2001:db8::7"},
+		{"address delete 192.0.2.7/24 dev wire0", "2001:db8::7"},
+		{"link set wire0 down", ""},
+		{"link delete wire0", ""},
+	} {
+		ip(t, step.command)
+		await(step.command)
+		awaitQuiet()
+		f, err := Collect("/")
+		value, _ := f.Get("facts.network.addresses")
+		if got, _ := value.([]string); err != nil || strings.Join(got, " ") != step.want {
+			t.Errorf("after %s the addresses are %v, want %q; %v", step.command, got, step.want, err)
+		}
+		mac, _ := f.Get(declare.MemberName(declare.InterfaceFacts, "wire0", "mac"))
+		if known, _ := mac.(string); (len(known) == len("52:54:00:12:34:56")) != (step.want != "") {
+			t.Errorf("after %s the hardware address is %v", step.command, mac)
+		}
+	}
 	for _, name := range []string{"first", "second"} {
 		if err := unix.Sethostname([]byte(name)); err != nil {
 			t.Fatal(err)
@@ -78,6 +106,16 @@ func watchInside(t *testing.T) {
 			t.Errorf("collected hostname %q, %v", f.Hostname, err)
 		}
 	}
+	// A container's name is nothing to this host, though the kernel reports both alike.
+	container := exec.CommandContext(t.Context(), "unshare", "--uts", "hostname", "container")
+	if out, err := container.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %v %s", container, err, out)
+	}
+	select {
+	case <-told:
+		t.Error("told of the hostname of a container")
+	case <-time.After(5 * burst):
+	}
 	cancel()
 	select {
 	case err := <-ended:
@@ -86,6 +124,14 @@ func watchInside(t *testing.T) {
 		}
 	case <-time.After(time.Minute):
 		t.Error("does not end with its context")
+	}
+}
+
+// ip runs ip(8) in the network of this process.
+func ip(t *testing.T, arguments string) {
+	t.Helper()
+	if out, err := exec.CommandContext(t.Context(), "ip", strings.Fields(arguments)...).CombinedOutput(); err != nil {
+		t.Fatalf("ip %s: %v %s", arguments, err, out)
 	}
 }
 

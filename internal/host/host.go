@@ -32,7 +32,7 @@ type Type interface {
 	// Bind makes a declared resource ready on this host. It may read (users, groups) and must not write. An error is
 	// final until the declaration changes if its code says so, otherwise Bind is tried again.
 	Bind(ctx context.Context, d Declared) (Resource, error)
-	// Check observes the resources and plans what would make them as declared; it writes nothing and runs nothing.
+	// Check observes the resources and plans what would make them as declared; it writes nothing and runs nothing that could.
 	// plans[i] belongs to rs[i].
 	Check(ctx context.Context, rs []Resource, depth Depth) (plans []Plan)
 	// Apply carries out plans that Check made, all of this type and none empty; results[i] belongs to plans[i]. What Apply
@@ -54,6 +54,12 @@ type Refresher interface {
 	Refresh(ctx context.Context, r Resource, since Stamp) (Refreshed, error)
 }
 
+// Satisfier is a Refresher that can tell, and changes nothing, whether somebody else has done what a notification asks for. Outside of its
+// windows a resource is asked that instead of being refreshed.
+type Satisfier interface {
+	Satisfied(ctx context.Context, r Resource, since Stamp) (done bool, note string)
+}
+
 // Sweeper is a Type that leaves something behind when it is killed.
 type Sweeper interface {
 	// Sweep removes from directories what a killed run left there, and keeps old content that is among it. It is called
@@ -71,15 +77,35 @@ type Keeper interface {
 // Declared is one resource as the agent gives it to Bind.
 type Declared struct {
 	Title    string           // TYPE/NAME, for messages
+	Key      string           // its claim as text: what nothing else on this host has, whatever config it is of
 	Resource declare.Resource // validated and expanded; Bind keeps no content of it
 	// Body reads the resource again, for what is too large to keep in memory.
 	Body func() (declare.Resource, error)
+	// Below lists what else is declared for this host that stands below a directory, sorted by path, as of now. It may be called from any
+	// goroutine; the list is not to be changed. Nil where nobody can tell.
+	Below func(dir string) []Place
+}
+
+// Place is a path at which something declared stands.
+type Place struct {
+	Path  string
+	Whole bool // its resource answers for everything below, too
 }
 
 // Resource is one bound resource. It is small: large content stays behind Declared.Body. It may remember what it saw last.
 type Resource interface {
 	// Watches lists what tells when the resource is touched. Empty means that nothing does.
 	Watches() []Watch
+}
+
+// Enclosing is a Resource that is about everything below a directory. What else is declared there matters to it, so it is checked again
+// when that has changed; and what it has found below tells about it, too.
+type Enclosing interface {
+	// Encloses is the path of the directory.
+	Encloses() string
+	// Follow returns the watches to drop and to add since it was called last. Watches are what they are with these from then on. Where
+	// any are to be added, the resource has to be checked again after that: something may have come before its watch.
+	Follow() (drop, add []Watch)
 }
 
 // WatchKind is a source of events.
@@ -89,7 +115,10 @@ type WatchKind uint8
 const (
 	WatchPath    WatchKind = iota // the thing at a path
 	WatchEntries                  // every entry of a directory
+	WatchNames                    // which entries a directory has, with their owners and modes, but not what is in them
 	WatchUnit                     // a systemd unit
+	WatchPolled                   // a file of the kernel's own that tells by poll(2): /proc/self/mountinfo, /proc/swaps
+	WatchTime                     // time: what nothing tells about, every so often. Name is how often, "30s"
 )
 
 // Watch is one subscription.
@@ -101,9 +130,11 @@ type Watch struct {
 // Plan is what a check found. It is valid until the resource changes.
 type Plan struct {
 	Resource Resource
-	Err      error    // the check could not be made; then the rest is empty
-	Changes  []Change // what Apply will do; empty when the resource is as declared
-	Unknown  string   // why it cannot be told without running; such a plan is not empty and may be applied
+	// Err says why the check could not be made; then the rest is empty. But with Explain, where the directory is missing that the resource
+	// stands in, Changes may be what Apply will do in a new one.
+	Err     error
+	Changes []Change // what Apply will do; empty when the resource is as declared
+	Unknown string   // why it cannot be told without running; such a plan is not empty and may be applied
 	// Recognised says that a Shallow check saw just what the resource remembered, so that it looked no further.
 	Recognised bool
 	State      any // the type's own: what Apply needs

@@ -75,9 +75,12 @@ var (
 	modeText = regexp.MustCompile(`^["']?0o?[0-7]{2,3}["']?$`)
 )
 
-// isPrivate tells whether a resource may be a file that only its owner may use. A mode that cannot be read may have been meant so.
+// privateText is what begins a secret: the key of a password's hash, and what is in every private key, as PEM and as ssh has it.
+var privateText = regexp.MustCompile(`(?i)password|PRIVATE KEY|b3BlbnNzaC1rZXktdjE`)
+
+// isPrivate tells whether a resource may be a file that only its owner may use, or has a secret in it. A mode that cannot be read may have been meant so.
 func isPrivate(text string) bool {
-	if privateValue.MatchString(text) {
+	if privateValue.MatchString(text) || privateText.MatchString(text) {
 		return true
 	}
 	for _, m := range modeValue.FindAllStringSubmatch(text, -1) {

@@ -74,6 +74,20 @@ const (
 	OperationTimeout  Code = 540
 	InternalFault     Code = 541
 	RestoreLost       Code = 542
+	DriftTold         Code = 543
+
+	AttributeUnsupported Code = 544
+	AttributeRefused     Code = 545
+	NoSELinux            Code = 546
+	FragmentUntaken      Code = 547
+
+	EditFileMissing Code = 550
+	EditRefused     Code = 551
+
+	PurgeOverLimit   Code = 553
+	EntryRefused     Code = 554
+	NoOldContent     Code = 555
+	RestoreAmbiguous Code = 556
 
 	PackageLock        Code = 601
 	PackageNotFound    Code = 602
@@ -82,6 +96,65 @@ const (
 	NoPackageManager   Code = 605
 	PackageInterrupted Code = 606
 	PackageHeld        Code = 607
+
+	PackageDowngrade         Code = 608
+	PackageAnswersRefused    Code = 609
+	PackageOptionUnsupported Code = 610
+	PackageListsOld          Code = 611
+
+	PackageSourceUnreachable Code = 613
+	PackageSourceUntrusted   Code = 614
+	PackageSourceConflict    Code = 615
+
+	AccountLock       Code = 620
+	AccountBusy       Code = 621
+	AccountToolFailed Code = 622
+	NoAccountTools    Code = 623
+	AccountTaken      Code = 624
+
+	CommandFailed   Code = 630
+	CommandNotRun   Code = 631
+	CommandNoEffect Code = 632
+	CommandBusy     Code = 633
+
+	SettingUnknown     Code = 640
+	SettingRefused     Code = 641
+	SettingOverridden  Code = 642
+	ModulesUnavailable Code = 643
+	ModuleInUse        Code = 644
+	UnitTaken          Code = 645
+
+	MountPointMissing  Code = 650
+	MountPointUnsafe   Code = 651
+	MountPointTaken    Code = 652
+	MountBusy          Code = 653
+	MountSourceMissing Code = 654
+	MountRefused       Code = 655
+	MountReadOnly      Code = 656
+	SwapUnprepared     Code = 657
+	SwapNoRoom         Code = 658
+
+	ObjectComing      Code = 660
+	ObjectMissing     Code = 661
+	ObjectRefused     Code = 662
+	ContentMismatch   Code = 663
+	SourceUntrusted   Code = 664
+	SourceMissing     Code = 665
+	ArchiveUnreadable Code = 666
+	ArchiveRefused    Code = 667
+	ArchiveTooLarge   Code = 668
+	ObjectUnstored    Code = 669
+
+	WindowShut  Code = 670
+	WindowZone  Code = 671
+	HoldInvalid Code = 672
+
+	OwnFactsMalformed Code = 690
+	OwnFactsUnsafe    Code = 691
+	OwnFactsTooMany   Code = 692
+
+	EndpointSilent Code = 695
+	EndpointWrong  Code = 696
 
 	NoSystemd         Code = 701
 	UnitNotFound      Code = 702
@@ -258,14 +331,84 @@ var table = []Entry{
 	{OperationTimeout, "took too long", Failed, Timeout, BackOff, ExitDeadline, 504},
 	{InternalFault, "fault in tako", Failed, DetailError, BackOff, ExitFailed, 500},
 	{RestoreLost, "what was there before is not known any more", Failed, DetailError, Never, ExitFailed, 410},
+	{DriftTold, "has drifted, and is only watched", Deferred, Told, Never, ExitFailed, 409},
+
+	{AttributeUnsupported, "no such attributes on the file system", Failed, Unsupported, BackOff, ExitFailed, 501},
+	{AttributeRefused, "attribute refused", Failed, Invalid, BackOff, ExitFailed, 422},
+	{NoSELinux, "no SELinux", Failed, Unsupported, Never, ExitFailed, 501},
+	{FragmentUntaken, "no file takes the piece", Failed, Invalid, Never, ExitFailed, 422},
+
+	{EditFileMissing, "file to edit is missing", Failed, DetailError, BackOff, ExitFailed, 404},
+	{EditRefused, "file cannot be edited", Failed, Invalid, BackOff, ExitFailed, 422},
+
+	{PurgeOverLimit, "more to purge than may go at once", Failed, Denied, BackOff, ExitFailed, 409},
+	{EntryRefused, "something below a directory is left alone", Failed, Denied, BackOff, ExitFailed, 409},
+	{NoOldContent, "no such old content", Unknown, "", Never, ExitNotFound, 404},
+	{RestoreAmbiguous, "several old contents are meant", Unknown, "", Never, ExitUsage, 409},
 
 	{PackageLock, "package database is locked", Deferred, Lock, WaitThen, ExitStalled, 423},
-	{PackageNotFound, "package in no repository", Failed, Invalid, BackOff, ExitFailed, 404},
-	{PackageVersionGone, "package version in no repository", Failed, Invalid, BackOff, ExitFailed, 404},
+	{PackageNotFound, "package in no repository", Failed, Invalid, WaitThen, ExitFailed, 404},
+	{PackageVersionGone, "package version in no repository", Failed, Invalid, WaitThen, ExitFailed, 404},
 	{PackageToolFailed, "package tool failed", Failed, DetailError, BackOff, ExitFailed, 500},
 	{NoPackageManager, "no package manager", Failed, Unsupported, Never, ExitFailed, 501},
 	{PackageInterrupted, "package database interrupted half-way", Failed, DetailError, BackOff, ExitFailed, 500},
 	{PackageHeld, "package is held", Failed, Denied, BackOff, ExitFailed, 409},
+	{PackageDowngrade, "package would go back to an older version", Failed, Denied, BackOff, ExitFailed, 409},
+	{PackageAnswersRefused, "answers to a package's questions were not taken", Failed, DetailError, BackOff, ExitFailed, 422},
+	{PackageOptionUnsupported, "package manager cannot do that", Failed, Unsupported, BackOff, ExitFailed, 501},
+	{PackageListsOld, "package lists are out of date", Failed, DetailError, BackOff, ExitFailed, 503},
+	{PackageSourceUnreachable, "repository cannot be fetched", Failed, DetailError, BackOff, ExitFailed, 502},
+	{PackageSourceUntrusted, "repository is not signed by its keys", Failed, Denied, BackOff, ExitFailed, 403},
+	{PackageSourceConflict, "another file says otherwise of the repository", Failed, Denied, BackOff, ExitFailed, 409},
+
+	{AccountLock, "account files are locked", Deferred, Lock, WaitThen, ExitStalled, 423},
+	{AccountBusy, "account is in use", Failed, Denied, BackOff, ExitFailed, 409},
+	{AccountToolFailed, "account tool failed", Failed, DetailError, BackOff, ExitFailed, 500},
+	{NoAccountTools, "no account tools", Failed, Unsupported, Never, ExitFailed, 501},
+	{AccountTaken, "number or name is somebody else's", Failed, Invalid, BackOff, ExitFailed, 409},
+
+	{CommandFailed, "command failed", Failed, DetailError, BackOff, ExitFailed, 500},
+	{CommandNotRun, "command could not be run", Failed, DetailError, BackOff, ExitFailed, 500},
+	{CommandNoEffect, "command succeeded without effect", Failed, DetailError, BackOff, ExitFailed, 500},
+	{CommandBusy, "the command's last run has not ended", Deferred, Lock, WaitThen, ExitStalled, 423},
+
+	{SettingUnknown, "host knows no such setting", Failed, Invalid, BackOff, ExitFailed, 404},
+	{SettingRefused, "setting was not taken", Failed, Denied, BackOff, ExitFailed, 403},
+	{SettingOverridden, "another file overrides the setting at boot", Failed, Denied, BackOff, ExitFailed, 409},
+	{ModulesUnavailable, "kernel modules cannot be loaded here", Failed, Unsupported, BackOff, ExitFailed, 501},
+	{ModuleInUse, "kernel module is in use", Failed, Denied, BackOff, ExitFailed, 409},
+	{UnitTaken, "unit is somebody else's", Failed, Denied, BackOff, ExitFailed, 409},
+	{MountPointMissing, "mount point is missing", Failed, Invalid, BackOff, ExitFailed, 404},
+	{MountPointUnsafe, "mount point can be moved by others", Failed, Denied, BackOff, ExitFailed, 403},
+	{MountPointTaken, "something else is mounted there", Failed, Denied, BackOff, ExitFailed, 409},
+	{MountBusy, "file system is in use", Failed, Denied, BackOff, ExitFailed, 409},
+	{MountSourceMissing, "what to mount is not there", Failed, Invalid, BackOff, ExitFailed, 404},
+	{MountRefused, "not mounted", Failed, DetailError, BackOff, ExitFailed, 502},
+	{MountReadOnly, "kernel has made the file system read-only", Failed, Denied, BackOff, ExitFailed, 409},
+	{SwapUnprepared, "not made for swapping", Failed, Denied, BackOff, ExitFailed, 409},
+	{SwapNoRoom, "what is swapped out does not fit into memory", Failed, Denied, BackOff, ExitFailed, 507},
+
+	{ObjectComing, "content is on its way", Deferred, Coming, WaitThen, ExitStalled, 503},
+	{ObjectMissing, "content is not there", Failed, DetailError, BackOff, ExitNotFound, 404},
+	{ObjectRefused, "content is not for this host", Failed, Denied, BackOff, ExitNotAllowed, 403},
+	{ContentMismatch, "content is not what was named", Failed, DetailError, BackOff, ExitFailed, 422},
+	{SourceUntrusted, "others may change the source", Failed, Denied, BackOff, ExitNotAllowed, 403},
+	{SourceMissing, "source file is missing", Failed, DetailError, BackOff, ExitFailed, 404},
+	{ArchiveUnreadable, "archive cannot be read", Failed, Invalid, BackOff, ExitFailed, 422},
+	{ArchiveRefused, "archive holds what is not unpacked", Failed, Denied, BackOff, ExitFailed, 422},
+	{ArchiveTooLarge, "archive exceeds a limit", Failed, Invalid, BackOff, ExitFailed, 413},
+	{ObjectUnstored, "content could not be stored", Failed, DetailError, BackOff, ExitFailed, 507},
+
+	{WindowShut, "outside of its window", Deferred, Window, WaitThen, ExitStalled, 423},
+	{WindowZone, "the window's time zone is not known on this host", Failed, Unsupported, BackOff, ExitFailed, 422},
+	{HoldInvalid, "no hold can be made so", Failed, Invalid, Never, ExitUsage, 422},
+
+	{OwnFactsMalformed, "own facts cannot be read", Failed, Invalid, Never, ExitFailed, 422},
+	{OwnFactsUnsafe, "own facts can be changed by others", Failed, Denied, Never, ExitFailed, 403},
+	{OwnFactsTooMany, "too many own facts", Failed, Invalid, Never, ExitFailed, 422},
+
+	{EndpointSilent, "endpoint does not answer", Deferred, Endpoint, WaitThen, ExitStalled, 503},
+	{EndpointWrong, "endpoint answers otherwise than declared", Deferred, Endpoint, WaitThen, ExitStalled, 502},
 
 	{NoSystemd, "no systemd", Failed, Unsupported, Never, ExitFailed, 501},
 	{UnitNotFound, "unit not found", Failed, Invalid, BackOff, ExitFailed, 404},

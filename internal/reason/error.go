@@ -18,7 +18,7 @@ type Error struct {
 	Hint     string        // how to fix it; may be empty
 	Evidence string        // bounded output of a command, for a person to read; never a secret
 	After    time.Duration // with Retry WaitThen: when to try again; 0 means back off
-	Holder   string        // with PackageLock: who holds it
+	Holder   string        // with PackageLock and AccountLock: who holds it
 }
 
 // Error joins what was tried, the code's title and the cause.

@@ -18,7 +18,7 @@ const (
 	Repaired                     // it was made as declared; Detail says whether it had drifted or the declaration changed
 	Failed                       // it is not as declared and the last attempt ended with an error
 	Blocked                      // not attempted, because something it requires is not converged
-	Deferred                     // not attempted yet, because of a lock, a window or a rate limit
+	Deferred                     // not attempted yet, because of a lock, a window, a rate limit or a content that is on its way
 	Contended                    // repaired again and again while somebody else changes it back; held off
 	NotApplicable                // its `when` is false on this host
 )
@@ -101,10 +101,13 @@ const (
 	Invalid     Detail = "invalid"     // failed: the declaration cannot be right on this host
 	Unsupported Detail = "unsupported" // failed: this host or this mode cannot do it
 
-	Lock   Detail = "lock"   // deferred: somebody else holds a lock
-	Window Detail = "window" // deferred: outside a maintenance window
-	Rate   Detail = "rate"   // deferred: a rate limit
-	Held   Detail = "hold"   // deferred: a person keeps it as it is
+	Coming   Detail = "coming"   // deferred: its content is being fetched
+	Lock     Detail = "lock"     // deferred: somebody else holds a lock
+	Window   Detail = "window"   // deferred: outside a maintenance window
+	Rate     Detail = "rate"     // deferred: a rate limit
+	Held     Detail = "hold"     // deferred: a person keeps it as it is
+	Told     Detail = "told"     // deferred: it has drifted, and that is only to be told
+	Endpoint Detail = "endpoint" // deferred: what is needed of another host is not there
 )
 
 // Retry says what to do after a failure with a code.

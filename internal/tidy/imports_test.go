@@ -26,8 +26,8 @@ func importTable() []row {
 		return append(names, "declare/...", "internal/reason")
 	}
 	contract := plain("converge", "content")
-	driver := plain("converge", "content", "disk", "disk/durable", "systemd", "facts", "host", "run")
-	agent := plain("disk", "disk/durable", "disk/watch", "systemd", "facts", "present", "trust", "converge", "content", "catalog", "host", "run", "names",
+	driver := plain("converge", "content", "disk", "disk/acl", "disk/durable", "systemd", "facts", "host", "run", "command")
+	agent := plain("disk", "disk/durable", "disk/watch", "systemd", "facts", "present", "relations", "trust", "converge", "content", "catalog", "host", "run", "names",
 		"scheduler/fit", "transfer/wire", "transfer/core", "transfer/client")
 	centre := []string{"...", "!internal/agent/...", "!internal/host/...", "!internal/run/...", "!e2e/...", "!bench/...", "!examples/...", "!tools/..."}
 	all := []string{"..."}
@@ -35,11 +35,14 @@ func importTable() []row {
 		{pattern: "internal/reason"},
 		{pattern: "declare/...", may: []string{"declare/...", "internal/reason"}},
 		{pattern: "internal/disk", may: []string{"internal/reason"}},
+		{pattern: "internal/disk/acl"},
 		{pattern: "internal/disk/durable", may: []string{"internal/disk", "internal/reason"}},
 		{pattern: "internal/disk/watch", may: []string{"internal/disk", "internal/reason"}},
 		{pattern: "internal/systemd", may: []string{"internal/reason"}},
-		{pattern: "internal/facts", may: plain()},
+		{pattern: "internal/command"},
+		{pattern: "internal/facts", may: plain("disk", "disk/watch")},
 		{pattern: "internal/present", may: plain()},
+		{pattern: "internal/relations", may: plain("present")},
 		{pattern: "internal/trust", may: plain()},
 		{pattern: "internal/converge", may: plain()},
 		{pattern: "internal/content", may: plain("disk")},
@@ -49,8 +52,11 @@ func importTable() []row {
 		{pattern: "internal/fleet/...", may: plain("catalog", "converge")},
 		{pattern: "internal/host", may: contract},
 		{pattern: "internal/run", may: contract},
-		{pattern: "internal/host/all", may: slices.Concat(driver, []string{"internal/host/*"})},
+		{pattern: "internal/host/all", may: slices.Concat(driver, []string{"internal/host/*", "internal/host/packages/*"})},
 		{pattern: "internal/run/all", may: slices.Concat(driver, []string{"internal/run/*"})},
+		{pattern: "internal/host/edit/part", may: plain()},
+		{pattern: "internal/host/edit", may: append(without(driver, "internal/run"), "internal/host/edit/part")},
+		{pattern: "internal/host/packages/*", may: append(without(driver, "internal/run"), "internal/host/packages")},
 		{pattern: "internal/host/*", may: without(driver, "internal/run")},
 		{pattern: "internal/run/*", may: without(driver, "internal/host")},
 		{pattern: "internal/names", may: driver},
@@ -59,9 +65,18 @@ func importTable() []row {
 		{pattern: "internal/transfer/client", may: plain("catalog", "content", "trust", "disk", "transfer/core", "transfer/wire")},
 		{pattern: "internal/transfer/server", may: plain("catalog", "content", "trust", "transfer/wire")},
 		{pattern: "internal/agent", may: slices.Concat(agent, []string{"internal/agent/*"})},
+		{pattern: "internal/agent/chart", may: []string{"internal/converge", "internal/relations"}},
+		{pattern: "internal/agent/usage"},
 		{pattern: "internal/agent/held", may: plain("catalog", "converge", "trust", "disk", "disk/durable", "transfer/wire", "transfer/core", "transfer/client")},
+		{pattern: "internal/agent/ground", may: plain("converge", "host")},
+		{pattern: "internal/agent/hold", may: plain("catalog", "agent/report", "agent/store")},
+		{pattern: "internal/agent/join", may: plain("transfer/client", "trust", "agent/held", "agent/store")},
+		{pattern: "internal/agent/fetch", may: plain("catalog", "content", "disk", "trust", "agent/held", "transfer/client", "transfer/wire")},
 		{pattern: "internal/agent/load", may: plain("converge", "catalog", "agent/core", "agent/store")},
 		{pattern: "internal/agent/observe", may: plain("host", "disk")},
+		{pattern: "internal/agent/clock", may: []string{"internal/reason"}},
+		{pattern: "internal/agent/preview", may: plain("catalog", "converge", "host", "agent/core", "agent/ground", "agent/hold", "agent/load")},
+		{pattern: "internal/agent/report", may: plain("converge", "transfer/wire", "transfer/client", "agent/observe", "agent/store")},
 		{pattern: "internal/agent/socket", may: []string{"internal/reason"}},
 		{pattern: "internal/agent/subscribe", may: plain("converge", "host", "disk", "disk/watch", "systemd")},
 		{pattern: "internal/agent/store", may: plain("converge", "host", "disk", "disk/durable", "content")},
@@ -85,7 +100,7 @@ func importTable() []row {
 		{pattern: "internal/console/...", may: centre, k8s: all},
 		{pattern: "internal/sim", may: plain("trust", "catalog", "converge", "scheduler/...", "fleet/...", "transfer/core", "agent/core")},
 		{pattern: "cmd/tako", may: centre},
-		{pattern: "cmd/tako-agent", may: plain("agent", "host/all", "run/all", "present")},
+		{pattern: "cmd/tako-agent", may: plain("agent", "agent/fetch", "agent/join", "host/all", "run/all", "present", "command")},
 		{pattern: "internal/casetest"},
 		{pattern: "internal/tidy"},
 		{pattern: "e2e/...", may: all, k8s: all},

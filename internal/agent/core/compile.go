@@ -20,7 +20,8 @@ type Removal struct {
 	Type     declare.ResourceType
 	Digest   converge.Digest // of what was desired
 	OnRemove declare.OnRemove
-	After    []declare.Claim // what it came after; it is undone before those that are undone too
+	After    []declare.Claim  // what it came after; it is undone before those that are undone too
+	Resource declare.Resource // as it was declared
 }
 
 // Input is what a host's graph is made of.
@@ -29,6 +30,7 @@ type Input struct {
 	Removals []Removal // of claims that no entry has
 	Lookup   declare.Lookup
 	Lane     func(declare.ResourceType) string
+	Zones    Zones
 }
 
 // Item is one vertex of the graph, as the agent needs it.
@@ -44,6 +46,7 @@ type Item struct {
 	Resource declare.Resource // expanded
 	When     string           // why it is not applicable: its condition; empty where it is
 	Err      *reason.Error    // it cannot be had on this host; of a secret until its content is filled in
+	Unfit    bool             // nothing but another compilation cures Err
 	After    []declare.Claim  // what it comes after in this graph
 	Hold     *catalog.Hold    // it is looked at and not changed; see Compiled.Hold
 }
@@ -64,6 +67,7 @@ func Compile(in Input) (*Compiled, []declare.Fault) {
 	for i := range in.Entries {
 		c.addEntry(i)
 	}
+	c.assemble()
 	for i := range in.Removals {
 		c.addRemoval(i)
 	}
@@ -90,7 +94,9 @@ type compiler struct {
 	vertices []converge.Vertex
 	items    []Item
 	edges    []converge.Edge
-	cross    []converge.Edge // notifications between configs
+	cross    []converge.Edge     // notifications between configs
+	windows  map[string]*windows // by how they are declared
+	kinds    map[declare.ClaimKind][]converge.ID
 }
 
 // add adds a vertex. One of a type that is not known here is never worked on, so any lane will do.
@@ -108,7 +114,7 @@ func (c *compiler) addEntry(i int) {
 	applies, err := Applicable(e.Resource.When, c.in.Lookup)
 	switch {
 	case err != nil:
-		it.Err = reason.Of(err)
+		it.Err, it.Unfit = reason.Of(err), true
 	case !applies:
 		it.When = e.Resource.When
 	case e.Resource.Expand:
@@ -126,7 +132,12 @@ func (c *compiler) addEntry(i int) {
 	if err != nil {
 		it.Err = reason.Of(err)
 	}
-	c.add(it, converge.Vertex{Digest: converge.Digest(digest), NotApplicable: it.When != ""})
+	window, err := c.windowsOf(&it.Resource, it.Title)
+	if err != nil {
+		it.Err, it.Unfit = reason.Of(err), true
+	}
+	c.add(it, converge.Vertex{Digest: converge.Digest(digest), NotApplicable: it.When != "", Observe: it.Resource.Drift == declare.DriftObserve,
+		Window: window, Frozen: it.Resource.Frozen()})
 }
 
 // Unready says why an entry by itself is not enough to act upon; nil if it is. With a secret it becomes so when its content is filled
@@ -137,9 +148,9 @@ func Unready(e *catalog.Entry) *reason.Error {
 		return e.Unsupported
 	case e.Sealed != nil:
 		return &reason.Error{Code: reason.SecretKeyMissing, Doing: "open the content of " + e.Title()}
-	case e.Resource.File != nil && e.Resource.File.ContentFrom != nil:
+	case e.Resource.Source() != nil:
 		return &reason.Error{Code: reason.ContentNeedsServer, Doing: "get the content of " + e.Title(),
-			Hint: "write `content` in the place of `contentFrom`, or let this host join a server and apply the declaration there"}
+			Hint: "write the content in the place of where it is from, or let this host join a server and apply the declaration there"}
 	}
 	return nil
 }
@@ -159,8 +170,9 @@ func Applicable(when string, lookup declare.Lookup) (bool, error) {
 func (c *compiler) addRemoval(i int) {
 	r := &c.in.Removals[i]
 	digest := sha256.Sum256(fmt.Appendf(nil, "remove %s %x", r.OnRemove, r.Digest))
-	c.add(Item{Claim: r.Claim, Title: r.Title, Config: r.Config, Type: r.Type, OnRemove: r.OnRemove, Entry: -1, Removal: i},
-		converge.Vertex{Digest: digest})
+	window, err := c.windowsOf(&r.Resource, r.Title)
+	c.add(Item{Claim: r.Claim, Title: r.Title, Config: r.Config, Type: r.Type, OnRemove: r.OnRemove, Entry: -1, Removal: i, Err: reason.Of(err), Unfit: err != nil},
+		converge.Vertex{Digest: digest, Window: window, Frozen: r.Resource.Frozen()})
 }
 
 // order adds the edges that an entry wants.
@@ -170,23 +182,45 @@ func (c *compiler) order(id converge.ID, e *catalog.Entry) {
 		if ref.Cross {
 			kind, why = converge.Auto, "required, but another config has won it"
 		}
-		c.edge(ref.Claim, id, kind, why)
+		c.edge(c.standing(ref.Claim), id, kind, why)
 	}
+	from := c.ids[c.standing(c.items[id].Claim)]
 	for _, ref := range e.Notify {
+		to, known := c.ids[ref.Claim]
+		if !known || to == from {
+			continue
+		}
+		edge := converge.Edge{From: from, To: to, Kind: converge.Notify}
+		c.items[to].After = append(c.items[to].After, c.items[from].Claim)
+		if ref.Cross || c.items[from].Config != e.Config {
+			c.cross = append(c.cross, edge)
+			continue
+		}
+		c.edges = append(c.edges, edge)
+	}
+	for _, ref := range e.Failure {
 		to, known := c.ids[ref.Claim]
 		if !known || to == id {
 			continue
 		}
-		edge := converge.Edge{From: id, To: to, Kind: converge.Notify}
-		c.items[to].After = append(c.items[to].After, c.items[id].Claim)
+		edge := converge.Edge{From: id, To: to, Kind: converge.Rescue}
 		if ref.Cross {
 			c.cross = append(c.cross, edge)
 			continue
 		}
 		c.edges = append(c.edges, edge)
 	}
+	c.automatic(id, e)
+}
+
+// automatic adds the edges that follow from what an entry is.
+func (c *compiler) automatic(id converge.ID, e *catalog.Entry) {
 	nearest := false
 	for _, a := range e.Resource.AutoEdges() {
+		if a.Other.ID == "" {
+			c.afterAll(id, a)
+			continue
+		}
 		other, known := c.ids[a.Other]
 		if !known || other == id || c.items[other].Entry < 0 {
 			continue
@@ -196,14 +230,51 @@ func (c *compiler) order(id converge.ID, e *catalog.Entry) {
 				continue // the nearest parent comes after the farther ones itself
 			}
 			nearest = true
+			if d := c.items[other].Resource.Directory; d != nil && d.Below() {
+				a.Loose = true // what is wrong with something else below is no reason to wait
+			}
 		}
 		if a.Before {
-			c.edges = append(c.edges, converge.Edge{From: id, To: other, Kind: converge.Auto, Why: a.Why})
+			c.edges = append(c.edges, converge.Edge{From: id, To: other, Kind: kindOf(a), Why: a.Why})
 			c.items[other].After = append(c.items[other].After, c.items[id].Claim)
 			continue
 		}
-		c.edge(a.Other, id, converge.Auto, a.Why)
+		c.edge(a.Other, id, kindOf(a), a.Why)
 	}
+}
+
+func kindOf(a declare.AutoEdge) converge.EdgeKind {
+	if a.Loose {
+		return converge.Order
+	}
+	return converge.Auto
+}
+
+// afterAll orders an entry after all entries that claim something of a kind.
+func (c *compiler) afterAll(id converge.ID, a declare.AutoEdge) {
+	for _, other := range c.ofKind(a.Other.Kind) {
+		if other != id {
+			c.edge(c.items[other].Claim, id, kindOf(a), a.Why)
+		}
+	}
+}
+
+// ofKind lists the entries that claim something of a kind, in their order.
+func (c *compiler) ofKind(kind declare.ClaimKind) []converge.ID {
+	ids, known := c.kinds[kind]
+	if known {
+		return ids
+	}
+	for i := range c.in.Entries {
+		if c.items[i].Claim.Kind == kind {
+			ids = append(ids, converge.ID(i))
+		}
+	}
+	if c.kinds == nil {
+		c.kinds = map[declare.ClaimKind][]converge.ID{}
+	}
+	c.kinds[kind] = ids
+	return ids
 }
 
 // edge orders to after the vertex that claims from, if there is one.
@@ -233,7 +304,7 @@ func (c *compiler) faults(cycles []converge.Cycle) []declare.Fault {
 		title := func(id converge.ID) string { return c.items[id].Title }
 		first := c.items[cycle.Edges[0].From]
 		f := declare.Fault{Code: reason.DependencyCycle, File: first.Place.File, Line: first.Place.Line, Column: first.Place.Column,
-			Path: first.Place.Path, Message: "dependency cycle: " + cycle.Explain(title), Hint: "drop one of these require or notify"}
+			Path: first.Place.Path, Message: "dependency cycle: " + cycle.Explain(title), Hint: "drop one of these relations"}
 		for _, e := range cycle.Edges[1:] {
 			place := c.items[e.From].Place
 			place.Note = strings.TrimSpace(title(e.From))

@@ -116,6 +116,43 @@ func TestCompileAutomaticEdgeYields(t *testing.T) {
 	}
 }
 
+// TestCompileRepositories wants every repository before every package, and that one that needs a package itself comes after it.
+func TestCompileRepositories(t *testing.T) {
+	c := compile(t, input(t, `  resources:
+  - name: nginx
+    package: {}
+  - name: gnupg
+    package: {}
+  - name: ca-certificates
+    package: {}
+  - name: own
+    repository: {apt: {uris: [http://x/], suites: [./]}}
+    require: [gnupg]
+`, `  resources:
+  - name: other
+    repository: {state: absent, apt: {}}
+  - name: curl
+    package: {}
+`))
+	for title, want := range map[string][]string{
+		"package/nginx":           {"repository/other (automatic)", "repository/own (automatic)"},
+		"package/curl":            {"repository/other (automatic)", "repository/own (automatic)"},
+		"package/gnupg":           {"repository/other (automatic)"},
+		"package/ca-certificates": nil,
+		"repository/own":          {"package/ca-certificates (automatic)", "package/gnupg (require)"},
+		"repository/other":        {"package/ca-certificates (automatic)"},
+	} {
+		if got := c.edges(title); !slices.Equal(got, want) {
+			t.Errorf("%s comes after %v, want %v", title, got, want)
+		}
+	}
+	for _, e := range c.Graph.Before(0) {
+		if e.Kind != converge.Order || e.Why != "repositories before packages" {
+			t.Errorf("why: %+v", e)
+		}
+	}
+}
+
 func TestCompileExplainsCycle(t *testing.T) {
 	_, faults := Compile(input(t, `  resources:
   - name: one

@@ -206,3 +206,22 @@ func (s *Store) Coming() Trial {
 	}
 	return t
 }
+
+// ShownHead reads the head that the host of a state directory has accepted last, as it was signed; empty where there is none. The store may be
+// open in another place.
+func ShownHead(stateDir string) ([]byte, error) {
+	d, err := openDirectory(stateDir)
+	if err != nil {
+		return nil, err
+	}
+	defer d.root.Close()
+	payload, err := d.readRecord(headsName, headsName)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	var r record
+	if err == nil {
+		err = wire.Decode(payload, &r)
+	}
+	return r.Head, err
+}

@@ -2,6 +2,7 @@ package load
 
 import (
 	"fmt"
+	"strings"
 	"sync"
 
 	"tako.dev/tako/declare"
@@ -51,6 +52,7 @@ func (b *Bodies) Read(key converge.Key, digest converge.Digest) (declare.Resourc
 		return declare.Resource{}, superseded(key)
 	}
 	ref, lookup, open := b.active[id], b.lookup, b.open
+	active, graph := b.active, b.graph
 	b.mu.Unlock()
 	e, err := readEntry(b.store, ref)
 	if err != nil {
@@ -61,6 +63,14 @@ func (b *Bodies) Read(key converge.Key, digest converge.Digest) (declare.Resourc
 		if r, err = r.Expanded(lookup); err != nil {
 			return declare.Resource{}, err
 		}
+	}
+	if r.File != nil && r.File.Fragments {
+		if err := b.assemble(&r, piecesOf(r.File.Path, active, graph), lookup); err != nil {
+			return declare.Resource{}, err
+		}
+	}
+	if r.Fragment != nil && !b.taken(r.Fragment, active, graph) {
+		return declare.Resource{}, core.Untaken(r.Fragment)
 	}
 	d, err := e.DesireOf(r)
 	if err != nil {
@@ -73,6 +83,46 @@ func (b *Bodies) Read(key converge.Key, digest converge.Digest) (declare.Resourc
 		return declare.Resource{}, unready
 	}
 	return opened(&e, r, open)
+}
+
+// piecesOf lists what may be pieces of the file at a path.
+func piecesOf(path string, active []store.Ref, graph *converge.Graph) []store.Ref {
+	var refs []store.Ref
+	for i, ref := range active {
+		if ref.Claim.Kind == declare.ClaimFragment && strings.HasPrefix(ref.Claim.ID, path+"#") && !graph.Vertices[i].NotApplicable {
+			refs = append(refs, ref)
+		}
+	}
+	return refs
+}
+
+// taken reports whether a file takes a piece.
+func (b *Bodies) taken(f *declare.Fragment, active []store.Ref, graph *converge.Graph) bool {
+	id := graph.ID(core.Key(declare.Claim{Kind: declare.ClaimPath, ID: f.Path}))
+	if id == converge.None || int(id) >= len(active) {
+		return false
+	}
+	e, err := readEntry(b.store, active[id])
+	return err == nil && e.Resource.File != nil && e.Resource.File.Fragments
+}
+
+// assemble reads the pieces of a file and puts it together.
+func (b *Bodies) assemble(r *declare.Resource, refs []store.Ref, lookup declare.Lookup) error {
+	var pieces []declare.Piece
+	for _, ref := range refs {
+		e, err := readEntry(b.store, ref)
+		if err != nil {
+			return err
+		}
+		piece, err := e.Resource.Expanded(lookup)
+		if err != nil {
+			return err
+		}
+		if piece.Fragment != nil && piece.Fragment.Path == r.File.Path {
+			pieces = append(pieces, declare.Piece{Claim: ref.Claim, Fragment: piece.Fragment})
+		}
+	}
+	return core.Assemble(r, pieces)
 }
 
 func superseded(key converge.Key) error {

@@ -161,14 +161,14 @@ func (d *State) leave(st *store.Store) error {
 
 // compile makes the graph of the entries and of what is to be undone.
 func (d *State) compile(lane Lane) error {
-	in := core.Input{Entries: d.Entries, Lookup: d.Lookup, Lane: lane}
+	in := core.Input{Entries: d.Entries, Lookup: d.Lookup, Lane: lane, Zones: time.LoadLocation}
 	for _, r := range d.Removals {
 		e, err := catalog.Decode(r.Body)
 		if err != nil {
 			return err
 		}
 		in.Removals = append(in.Removals, core.Removal{Claim: r.Claim, Title: r.Title, Config: r.Config, Type: e.Resource.Type(),
-			Digest: r.Digest, OnRemove: r.OnRemove, After: r.After})
+			Digest: r.Digest, OnRemove: r.OnRemove, After: r.After, Resource: e.Resource})
 	}
 	compiled, faults := core.Compile(in)
 	if len(faults) > 0 {
@@ -224,8 +224,13 @@ func (d *State) Wants(g *converge.Graph) bool {
 	})
 }
 
-// SameFacts reports whether two observations of a host are the same.
+// SameFacts reports whether two observations of a host are the same, also in the facts that have no name of declare.FactNames.
 func SameFacts(a, b declare.Lookup) bool {
+	x, _ := a(declare.AllFacts)
+	y, _ := b(declare.AllFacts)
+	if x != y {
+		return false
+	}
 	for _, f := range declare.FactNames() {
 		x, hasX := a(f.Name)
 		y, hasY := b(f.Name)

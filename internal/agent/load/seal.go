@@ -34,8 +34,5 @@ func opened(e *catalog.Entry, r declare.Resource, open Open) (declare.Resource, 
 		why := reason.Of(err)
 		return r, &reason.Error{Code: why.Code, Doing: core.Unready(e).Doing, Cause: why.Cause, Hint: why.Hint}
 	}
-	f := *r.File // a sealed content is one of a file: a body that says otherwise is not taken
-	f.Content = string(content)
-	r.File = &f
-	return r, nil
+	return r.Filled(string(content))
 }

@@ -8,6 +8,7 @@ package observe
 
 import (
 	"context"
+	"errors"
 	"strconv"
 	"unicode/utf8"
 
@@ -31,7 +32,8 @@ type Difference struct {
 }
 
 // Resource lists how a resource differs from what d declares. A resource of its own is bound for that: the one that the agent enforces
-// may be in use. clean takes secrets out of a text. Errors are those of the type: the resource cannot be looked at.
+// may be in use. clean takes secrets out of a text. Errors are those of the type: the resource cannot be looked at; or NotChecked
+// where it cannot be told without running something.
 func Resource(ctx context.Context, t host.Type, d host.Declared, clean func(string) string) ([]Difference, error) {
 	var err error
 	if d.Resource, err = d.Body(); err != nil {
@@ -44,6 +46,9 @@ func Resource(ctx context.Context, t host.Type, d host.Declared, clean func(stri
 	plans := t.Check(ctx, []host.Resource{bound}, host.Explain)
 	if err := plans[0].Err; err != nil {
 		return nil, err
+	}
+	if unknown := plans[0].Unknown; unknown != "" {
+		return nil, &reason.Error{Code: reason.NotChecked, Doing: "look at " + d.Title, Cause: errors.New(clean(unknown))}
 	}
 	changes := plans[0].Changes
 	public := isPublic(d.Resource.File, changes)
@@ -58,7 +63,7 @@ func Resource(ctx context.Context, t host.Type, d host.Declared, clean func(stri
 // that: to see how a host is takes fewer rights than to change it.
 func isPublic(f *declare.File, changes []host.Change) bool {
 	const others = 0o004
-	if f == nil || f.ModeOrDefault()&others == 0 {
+	if f == nil || !f.Public() {
 		return false
 	}
 	for i := range changes {

@@ -121,3 +121,20 @@ func TestOthers(t *testing.T) {
 		t.Errorf("another type: %v", err)
 	}
 }
+
+// undecided is a type that cannot say without running something.
+type undecided struct{ host.Type }
+
+func (undecided) Bind(context.Context, host.Declared) (host.Resource, error) { return nil, nil }
+
+func (undecided) Check(context.Context, []host.Resource, host.Depth) []host.Plan {
+	return []host.Plan{{Unknown: "cannot say without running: hunter2"}}
+}
+
+func TestUnknown(t *testing.T) {
+	d := host.Declared{Title: "exec/x", Body: func() (declare.Resource, error) { return declare.Resource{}, nil }}
+	_, err := Resource(t.Context(), undecided{}, d, func(text string) string { return strings.ReplaceAll(text, "hunter2", "[secret]") })
+	if !reason.Is(err, reason.NotChecked) || !strings.HasSuffix(Problem(err), "cannot say without running: [secret]") {
+		t.Errorf("%v", err)
+	}
+}

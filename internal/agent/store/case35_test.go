@@ -174,7 +174,7 @@ func TestAgentCase35_StateDeletedWhileRunning(t *testing.T) {
 			c.Equal(known(s), `root 01, 5 active, pending [7 8], original "as it was"`, "after a restart")
 			body, err = s.Body(s.Active()[0])
 			c.Check(err == nil && len(body) > 0, "body: %q, %v", body, err)
-			history, err := s.History("later", 0)
+			history, err := s.History(Asked{Subject: "later"})
 			c.Check(err == nil && len(history) == 1, "history: %v, %v", history, err)
 		})
 	}
@@ -303,7 +303,7 @@ func TestAgentCase35_DiskFull(t *testing.T) {
 	checkState(s, "after a restart")
 	c.Equal(s.Since(nginx, lost), moment(9999), "the confirmation")
 	c.NoError(s.Append(Happening{At: noon, Title: "file/after"}), "append")
-	history, err := s.History("", 2)
+	history, err := s.History(Asked{Limit: 2})
 	c.Check(err == nil && len(history) == 2 && history[0].Title == "file/after" && len(history[1].Evidence) == 1000, "history: %v, %v", history, err)
 }
 

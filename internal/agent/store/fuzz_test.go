@@ -80,7 +80,7 @@ func FuzzEvent(f *testing.F) {
 		payload, _ := cutFrame(appendFrame(nil, e))
 		f.Add(payload)
 	}
-	for _, e := range []event{{Kind: notificationCleared, Key: nginx, Seq: 1}, {Kind: budgetCleared, Key: motd}, {Kind: removalOver, Key: "path:/x"}, {Kind: originalDropped, Key: motd}} {
+	for _, e := range []event{{Kind: notificationCleared, Key: nginx, Seq: 1}, {Kind: budgetCleared, Key: motd}, {Kind: removalOver, Key: "path:/x"}, {Kind: originalDropped, Key: motd}, {Kind: holdEnded, Hold: &Hold{Claim: "path:/etc/motd"}}} {
 		payload, _ := cutFrame(appendFrame(nil, &e))
 		f.Add(payload)
 	}

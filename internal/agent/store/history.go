@@ -39,6 +39,7 @@ type Happening struct {
 	Cause    string    `json:"cause,omitempty" cbor:"10,keyasint,omitempty"`
 	Writer   string    `json:"writer,omitempty" cbor:"11,keyasint,omitempty"`
 	Changes  []string  `json:"changes,omitempty" cbor:"12,keyasint,omitempty"`
+	Took     int64     `json:"tookMicroseconds,omitempty" cbor:"13,keyasint,omitempty"` // the operation that found or did it
 }
 
 // about reports whether the happening concerns a subject: a claim, its id, a title, or the name in it. The empty subject
@@ -81,61 +82,70 @@ func (s *Store) Append(h Happening) error {
 	return err
 }
 
-// History returns what happened to a subject, newest first, at most limit of it; limit 0 is all. The subject is a claim, the
-// id of a claim, a title or a name; the empty one is everything.
-func (s *Store) History(subject string, limit int) ([]Happening, error) {
+// Asked says which happenings are wanted.
+type Asked struct {
+	Subject string    // a claim, the id of a claim, a title or the name in it; empty: everything
+	Since   time.Time // not before; zero: from the beginning
+	Until   time.Time // not after; zero: to the end
+	Limit   int       // at most so many, the newest; 0: all
+	Bytes   int       // at most so many bytes of the disk, the newest, but at least one happening; 0: all
+}
+
+// wants reports whether a happening is one of them.
+func (a *Asked) wants(h *Happening) bool {
+	return h.about(a.Subject) && !h.At.Before(a.Since) && (a.Until.IsZero() || !h.At.After(a.Until))
+}
+
+// History returns what happened, newest first.
+func (s *Store) History(a Asked) ([]Happening, error) {
 	numbers, err := segmentNumbers(s.history.dir)
 	if err != nil {
 		return nil, readError(s.history.dir, err)
 	}
 	var found []Happening
+	bytes := 0
 	for _, number := range slices.Backward(numbers) {
-		left := 0
-		if limit > 0 {
-			if left = limit - len(found); left == 0 {
-				break
-			}
-		}
-		more, err := readSegment(filepath.Join(s.history.dir, segmentName(number)), subject, left)
+		more, sizes, err := readSegment(filepath.Join(s.history.dir, segmentName(number)), &a)
 		if err != nil {
 			return nil, err
 		}
-		slices.Reverse(more)
-		found = append(found, more...)
+		for i := range slices.Backward(more) {
+			if bytes += sizes[i]; len(found) > 0 && a.Bytes > 0 && bytes > a.Bytes {
+				return found, nil
+			}
+			if found = append(found, more[i]); len(found) == a.Limit {
+				return found, nil
+			}
+		}
 	}
 	return found, nil
 }
 
-// readSegment returns the last happenings of a segment that are about a subject, oldest first. What is damaged is left
-// out.
-func readSegment(path, subject string, limit int) ([]Happening, error) {
+// readSegment returns the last happenings of a segment that are wanted and their sizes, oldest first. What is damaged is left out.
+func readSegment(path string, a *Asked) (found []Happening, sizes []int, err error) {
 	info, err := os.Lstat(path)
 	if errors.Is(err, fs.ErrNotExist) || err == nil && !info.Mode().IsRegular() {
-		return nil, nil // the agent has dropped it meanwhile, or it is not of the agent
+		return nil, nil, nil // the agent has dropped it meanwhile, or it is not of the agent
 	}
 	if err != nil {
-		return nil, readError(path, err)
+		return nil, nil, readError(path, err)
 	}
 	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
 	if err != nil {
-		return nil, readError(path, err)
+		return nil, nil, readError(path, err)
 	}
 	defer f.Close()
-	var found []Happening
 	err = scanFile(f, info.Size(), historyName, func(payload []byte, _ int64) error {
 		var h Happening
-		if decoding.Unmarshal(payload, &h) == nil && h.about(subject) {
-			found = append(found, h)
+		if decoding.Unmarshal(payload, &h) == nil && a.wants(&h) {
+			found, sizes = append(found, h), append(sizes, len(payload))
 		}
-		if limit > 0 && len(found) >= 2*limit {
-			found = append(found[:0], found[len(found)-limit:]...)
+		if over := len(found) - a.Limit; a.Limit > 0 && over >= a.Limit {
+			found, sizes = append(found[:0], found[over:]...), append(sizes[:0], sizes[over:]...)
 		}
 		return nil
 	})
-	if limit > 0 && len(found) > limit {
-		found = found[len(found)-limit:]
-	}
-	return found, unjudged(path, err)
+	return found, sizes, unjudged(path, err)
 }
 
 func (h *history) append(what Happening) error {

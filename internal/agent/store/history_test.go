@@ -14,7 +14,7 @@ import (
 
 func titles(t *testing.T, s *Store, subject string, limit int) string {
 	t.Helper()
-	list, err := s.History(subject, limit)
+	list, err := s.History(Asked{Subject: subject, Limit: limit})
 	must(t, err)
 	var names []string
 	for _, h := range list {
@@ -26,7 +26,7 @@ func titles(t *testing.T, s *Store, subject string, limit int) string {
 func TestHistory(t *testing.T) {
 	s := open(t, t.TempDir())
 	first := Happening{At: noon.Add(123456789), Claim: "path:/etc/motd", Title: "file/motd", Config: "NodeConfig/base", Outcome: "repaired", Detail: "drift",
-		Code: "TK0520", Message: "m", Evidence: "e\xff", Cause: "event", Writer: "vi (12)", Changes: []string{"mode 0666 -> 0644", "content"}}
+		Code: "TK0520", Message: "m", Evidence: "e\xff", Cause: "event", Writer: "vi (12)", Changes: []string{"mode 0666 -> 0644", "content"}, Took: 1500}
 	must(t, s.Append(first))
 	must(t, s.Append(Happening{At: noon, Claim: "unit:nginx.service", Title: "service/nginx"}))
 	must(t, s.Append(Happening{At: noon.Add(-time.Hour), Claim: "package:nginx", Title: "package/nginx"}))
@@ -44,7 +44,7 @@ func TestHistory(t *testing.T) {
 				t.Errorf("history of %q, %d: %q, want %q", c.subject, c.limit, got, c.want)
 			}
 		}
-		got, err := s.History("motd", 1)
+		got, err := s.History(Asked{Subject: "motd", Limit: 1})
 		must(t, err)
 		if !got[0].At.Equal(first.At) {
 			t.Errorf("at %v, want %v", got[0].At, first.At)
@@ -85,7 +85,7 @@ func TestHistoryIsBounded(t *testing.T) {
 	if size > historyBytesMax || size < historyBytesMax-2*segmentBytesMax {
 		t.Errorf("%d bytes in %v", size, names)
 	}
-	list, err := s.History("", 0)
+	list, err := s.History(Asked{})
 	must(t, err)
 	for i, h := range list {
 		if want := fmt.Sprint("file/", total-1-i); h.Title != want {
@@ -104,7 +104,7 @@ func TestHistoryOfAWeek(t *testing.T) {
 		at = noon.Add(time.Duration(hour) * time.Hour)
 		must(t, s.Append(Happening{At: at, Title: "file/x"}))
 	}
-	list, err := s.History("", 0)
+	list, err := s.History(Asked{})
 	must(t, err)
 	oldest := at.Sub(list[len(list)-1].At)
 	if oldest < historyAge || oldest > historyAge+2*segmentAge {
@@ -161,5 +161,41 @@ func TestHistoryDeletedWhileRunning(t *testing.T) {
 	must(t, s.Append(Happening{At: noon, Title: "file/2"}))
 	if got := titles(t, s, "", 0); got != "file/2" {
 		t.Errorf("got %s", got)
+	}
+}
+
+// TestHistoryAsked: what is asked for is found whatever segment it is in, also where the clock has leapt back.
+func TestHistoryAsked(t *testing.T) {
+	s := open(t, t.TempDir())
+	for i := range 10 {
+		must(t, s.Append(Happening{At: noon.Add(time.Duration(i) * time.Hour), Title: fmt.Sprint("file/", i), Message: strings.Repeat("m", 1000)}))
+		if i == 4 {
+			must(t, s.Append(Happening{At: noon.Add(-time.Hour), Title: "file/past"}))
+			s = reopen(t, s)
+		}
+	}
+	at := func(hours int) time.Time { return noon.Add(time.Duration(hours) * time.Hour) }
+	for _, c := range []struct {
+		asked Asked
+		want  string
+	}{
+		{Asked{Since: at(8)}, "file/9 file/8"},
+		{Asked{Until: at(0)}, "file/past file/0"},
+		{Asked{Since: at(2), Until: at(4)}, "file/4 file/3 file/2"},
+		{Asked{Since: at(2), Until: at(4), Limit: 2}, "file/4 file/3"},
+		{Asked{Subject: "file/3", Since: at(4)}, ""},
+		{Asked{Since: at(3), Bytes: 3000}, "file/9 file/8"},
+		{Asked{Since: at(3), Bytes: 1}, "file/9"},
+		{Asked{Since: at(3), Until: at(1)}, ""},
+	} {
+		list, err := s.History(c.asked)
+		must(t, err)
+		var names []string
+		for _, h := range list {
+			names = append(names, h.Title)
+		}
+		if got := strings.Join(names, " "); got != c.want {
+			t.Errorf("%+v: %q, want %q", c.asked, got, c.want)
+		}
 	}
 }

@@ -2,9 +2,11 @@ package store
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -162,16 +164,23 @@ func TestSince(t *testing.T) {
 
 func TestBudgetsOverTime(t *testing.T) {
 	s := open(t, t.TempDir())
-	spent := converge.Budget{Digest: converge.Digest{5}, Attempts: 3, Holds: 1, Wait: time.Minute}
+	failure := &reason.Error{Code: reason.CheckRejected, Doing: "check /etc/motd", Cause: errors.New("line 3"), Hint: "mend it", Evidence: "bad\n"}
+	spent := converge.Budget{Digest: converge.Digest{5}, Attempts: 3, Holds: 1, Wait: time.Minute, Failure: failure, Since: noon.Add(-time.Hour)}
 	must(t, s.Record([]converge.Record{{Kind: converge.BudgetSpent, Target: motd, Budget: spent}}, noon, moment(1)))
 	for _, c := range []struct{ elapsed, want time.Duration }{
 		{0, time.Minute}, {20 * time.Second, 40 * time.Second}, {time.Minute, 0}, {20 * 365 * 24 * time.Hour, 0}, {-20 * 365 * 24 * time.Hour, time.Minute},
 	} {
 		_, budgets := s.Resume(noon.Add(c.elapsed))
 		want := spent
+		want.Failure = &reason.Error{Code: failure.Code, Doing: failure.Doing} // the words of others may be a secret
 		want.Wait = c.want
-		if budgets[motd] != want {
-			t.Errorf("after %v: %+v, want %+v", c.elapsed, budgets[motd], want)
+		got := budgets[motd]
+		if !got.Since.Equal(want.Since) || !reflect.DeepEqual(got.Failure, want.Failure) {
+			t.Errorf("after %v: failed with %#v since %v", c.elapsed, got.Failure, got.Since)
+		}
+		got.Failure, got.Since = want.Failure, want.Since
+		if got != want {
+			t.Errorf("after %v: %+v, want %+v", c.elapsed, got, want)
 		}
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"tako.dev/tako/declare"
 	"tako.dev/tako/internal/converge"
 	"tako.dev/tako/internal/host"
+	"tako.dev/tako/internal/reason"
 )
 
 // eventKind is what an event of the journal says. The numbers are on disk.
@@ -25,6 +26,8 @@ const (
 	removalOver // done or void
 	originalKept
 	originalDropped
+	holdSet // in the place of the one of the same thing
+	holdEnded
 )
 
 // event is one entry of the journal. Which fields count follows from the kind.
@@ -37,12 +40,13 @@ type event struct {
 	Budget       *budget       `cbor:"6,keyasint,omitempty"`
 	Removal      *Removal      `cbor:"7,keyasint,omitempty"`
 	Original     []byte        `cbor:"8,keyasint,omitempty"`
+	Hold         *Hold         `cbor:"9,keyasint,omitempty"` // holdSet; holdEnded: what it is of
 }
 
 // promise reports whether somebody acts on the event because it is durable. Any other event is a fact: it is true whether
 // it can be written down or not.
 func (e *event) promise() bool {
-	return e.Kind == notificationAdded || e.Kind == removalAdded || e.Kind == originalKept
+	return e.Kind == notificationAdded || e.Kind == removalAdded || e.Kind == originalKept || e.Kind == holdSet
 }
 
 // complete reports whether what the kind needs is there.
@@ -59,6 +63,8 @@ func (e *event) complete() bool {
 	case removalOver:
 		_, ok := declare.ParseClaim(string(e.Key))
 		return ok
+	case holdSet, holdEnded:
+		return e.Hold != nil
 	case notificationCleared, budgetCleared, originalKept, originalDropped:
 		return true
 	}
@@ -82,12 +88,33 @@ type budget struct {
 	Holds    int             `cbor:"3,keyasint,omitempty"`
 	Wait     time.Duration   `cbor:"4,keyasint,omitempty"`
 	At       int64           `cbor:"5,keyasint"` // nanoseconds since 1970
+	Failure  *failure        `cbor:"6,keyasint,omitempty"`
+}
+
+// failure is what the last attempt came to, without the words of others: a program that was given a secret may have said it.
+type failure struct {
+	Code  reason.Code `cbor:"1,keyasint"`
+	Doing string      `cbor:"2,keyasint,omitempty"`
+	Since int64       `cbor:"3,keyasint"` // nanoseconds since 1970
+}
+
+// spent is a budget as it is kept.
+func spent(b converge.Budget, now time.Time) *budget {
+	out := &budget{Digest: b.Digest, Attempts: b.Attempts, Holds: b.Holds, Wait: b.Wait, At: now.UnixNano()}
+	if e := b.Failure; e != nil {
+		out.Failure = &failure{Code: e.Code, Doing: e.Doing, Since: b.Since.UnixNano()}
+	}
+	return out
 }
 
 // left returns the budget at a later moment. A clock that went backwards leaves the wait whole.
 func (b *budget) left(now time.Time) converge.Budget {
 	elapsed := max(now.Sub(time.Unix(0, b.At)), 0)
-	return converge.Budget{Digest: b.Digest, Attempts: b.Attempts, Holds: b.Holds, Wait: max(b.Wait-elapsed, 0)}
+	out := converge.Budget{Digest: b.Digest, Attempts: b.Attempts, Holds: b.Holds, Wait: max(b.Wait-elapsed, 0)}
+	if f := b.Failure; f != nil {
+		out.Failure, out.Since = &reason.Error{Code: f.Code, Doing: f.Doing}, time.Unix(0, f.Since)
+	}
+	return out
 }
 
 // Removal is a resource that is not declared any more and has still to be undone.
@@ -102,6 +129,18 @@ type Removal struct {
 	Since    time.Time        `cbor:"8,keyasint"`           // when it left the declaration
 }
 
+// Hold is what a person keeps on this host as it is, beside what the host's cluster holds.
+type Hold struct {
+	Config string `cbor:"1,keyasint,omitempty"` // as catalog.ConfigName says; empty: all
+	Claim  string `cbor:"2,keyasint,omitempty"` // text form; empty: all
+	Reason string `cbor:"3,keyasint,omitempty"` // for whoever finds it
+	Owner  string `cbor:"4,keyasint,omitempty"`
+	Until  int64  `cbor:"5,keyasint,omitempty"` // seconds since 1970; it ends then by itself
+}
+
+// thing is what a hold is of: there is one of each.
+func (h *Hold) thing() string { return h.Config + "|" + h.Claim }
+
 // numbered is a removal with its place in the order of adding.
 type numbered struct {
 	Removal
@@ -115,13 +154,14 @@ type ledger struct {
 	budgets       map[converge.Key]budget
 	originals     map[converge.Key][]byte
 	removals      map[declare.Claim]numbered
+	holds         map[string]Hold // by thing
 	lastRemoval   uint64
 }
 
 func newLedger() ledger {
 	return ledger{
 		notifications: map[uint64]notification{}, unseen: map[converge.Key][]uint64{}, budgets: map[converge.Key]budget{},
-		originals: map[converge.Key][]byte{}, removals: map[declare.Claim]numbered{},
+		originals: map[converge.Key][]byte{}, removals: map[declare.Claim]numbered{}, holds: map[string]Hold{},
 	}
 }
 
@@ -163,6 +203,10 @@ func (l *ledger) apply(e *event) {
 		l.originals[e.Key] = e.Original
 	case originalDropped:
 		delete(l.originals, e.Key)
+	case holdSet:
+		l.holds[e.Hold.thing()] = *e.Hold
+	case holdEnded:
+		delete(l.holds, e.Hold.thing())
 	}
 }
 
@@ -199,6 +243,12 @@ func (l *ledger) events() iter.Seq[*event] {
 		}
 		for _, r := range l.inOrder() {
 			if !yield(&event{Kind: removalAdded, Removal: &r.Removal}) {
+				return
+			}
+		}
+		for _, thing := range slices.Sorted(maps.Keys(l.holds)) {
+			h := l.holds[thing]
+			if !yield(&event{Kind: holdSet, Hold: &h}) {
 				return
 			}
 		}

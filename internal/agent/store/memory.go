@@ -26,8 +26,7 @@ func (s *Store) Record(recs []converge.Record, now time.Time, at host.Stamp) err
 		case converge.NotificationCleared:
 			events = append(events, event{Kind: notificationCleared, Key: r.Target, Seq: r.Seq})
 		case converge.BudgetSpent:
-			events = append(events, event{Kind: budgetSpent, Key: r.Target, Budget: &budget{
-				Digest: r.Budget.Digest, Attempts: r.Budget.Attempts, Holds: r.Budget.Holds, Wait: r.Budget.Wait, At: now.UnixNano()}})
+			events = append(events, event{Kind: budgetSpent, Key: r.Target, Budget: spent(r.Budget, now)})
 		case converge.BudgetCleared:
 			events = append(events, event{Kind: budgetCleared, Key: r.Target})
 		}
@@ -124,6 +123,39 @@ func (s *Store) VoidRemovals(taken func(declare.Claim) bool) error {
 		}
 	}
 	return s.commitLocked(void, true)
+}
+
+// SetHold remembers a hold, durably, in the place of the one of the same config and claim.
+func (s *Store) SetHold(h Hold) error { return s.commit([]event{{Kind: holdSet, Hold: &h}}, true) }
+
+// EndHolds forgets, durably, the holds that are over, and returns them by what they are of.
+func (s *Store) EndHolds(over func(Hold) bool) ([]Hold, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var ended []Hold
+	var events []event
+	for _, h := range s.holdsLocked() {
+		if over(h) {
+			ended = append(ended, h)
+			events = append(events, event{Kind: holdEnded, Hold: &Hold{Config: h.Config, Claim: h.Claim}})
+		}
+	}
+	return ended, s.commitLocked(events, true)
+}
+
+// Holds returns the holds that were set and have not been ended; some may be over by themselves.
+func (s *Store) Holds() []Hold {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.holdsLocked()
+}
+
+func (s *Store) holdsLocked() []Hold {
+	var list []Hold
+	for _, thing := range slices.Sorted(maps.Keys(s.ledger.holds)) {
+		list = append(list, s.ledger.holds[thing])
+	}
+	return list
 }
 
 // originalMax bounds the description of what was there before: contents are kept elsewhere, by digest.

@@ -282,7 +282,7 @@ func lookAround(dir string) error {
 		return err
 	}
 	data, _, err := s.Report()
-	history, historyErr := s.History("", 0)
+	history, historyErr := s.History(Asked{})
 	if err = errors.Join(err, historyErr); err != nil || string(data) != "report" || len(history) != 1 {
 		return fmt.Errorf("report %q, history %v, %w", data, history, err)
 	}
@@ -338,7 +338,7 @@ func TestInspectOfNothing(t *testing.T) {
 	s, err := Inspect(dir)
 	must(t, err)
 	checkActive(t, s, converge.Digest{}, nil)
-	history, err := s.History("", 0)
+	history, err := s.History(Asked{})
 	if len(pendingSeqs(s)) != 0 || len(s.Removals()) != 0 || len(s.Converged()) != 0 || len(history) != 0 || err != nil {
 		t.Errorf("something is there: %v %v", history, err)
 	}
@@ -443,7 +443,7 @@ func TestSeveralGoroutines(t *testing.T) {
 				)
 				refs := s.Active()
 				_, bodyErr := s.Body(refs[i])
-				_, historyErr := s.History("", 5)
+				_, historyErr := s.History(Asked{Limit: 5})
 				if err = errors.Join(err, bodyErr, historyErr); err != nil {
 					t.Error(err)
 				}
@@ -466,7 +466,7 @@ func TestSeveralGoroutines(t *testing.T) {
 			t.Errorf("notifications up to %d count from %v: a confirmation is lost", seq, at)
 		}
 	}
-	history, err := s.History("", 0)
+	history, err := s.History(Asked{})
 	if len(history) != workers*rounds || err != nil {
 		t.Errorf("%d happenings, want %d; %v", len(history), workers*rounds, err)
 	}

@@ -1,5 +1,5 @@
-// Package subscribe knows what tells an agent about what: which path, directory or unit belongs to which vertex of the graph. It
-// turns what the kernel and systemd tell into a set of vertices to look at.
+// Package subscribe knows what tells an agent about what: which path, directory, list of the kernel's or unit belongs to which
+// vertex of the graph. It turns what the kernel and systemd tell into a set of vertices to look at.
 //
 //	watch, systemd -> news: a set, added to by the sources' goroutines, guarded by a mutex
 //	Wake           -> the loop takes the set and translates it: slot -> vertex, unit -> vertices

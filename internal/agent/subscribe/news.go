@@ -27,7 +27,7 @@ type mailbox struct {
 	news News
 }
 
-// filesChanged is the sink of the watcher of files.
+// filesChanged is the sink of the watchers of files and of the kernel's lists.
 func (s *Subscriptions) filesChanged(events []watch.Event) {
 	s.tell(func(n *News) {
 		for _, ev := range events {

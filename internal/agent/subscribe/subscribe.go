@@ -50,6 +50,8 @@ type Subscriptions struct {
 	files        *watch.Watcher
 	declarations *watch.Watcher // in a sandbox, which the declarations are outside of; otherwise files
 	above        *disk.Root     // of declarations, in a sandbox
+	polled       *watch.Polled  // for the kernel's own lists
+	pulse        *pulse         // for what nothing tells about
 	writers      *watch.Writers // nil where the kernel does not tell who wrote
 	bus          Units
 	wake         chan struct{} // has an item while there are news
@@ -74,7 +76,7 @@ func New(o Options) (*Subscriptions, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Subscriptions{lasting: o.Lasting, files: files, declarations: files, bus: o.Bus, wake: make(chan struct{}, 1),
+	s := &Subscriptions{lasting: o.Lasting, files: files, declarations: files, pulse: newPulse(), bus: o.Bus, wake: make(chan struct{}, 1),
 		slots: map[converge.Key]watch.ID{}, bySlot: []converge.ID{converge.None}, units: map[string][]converge.ID{}, dirs: map[string]int{}}
 	if o.Root.Path() != "/" && o.Lasting {
 		if s.above, err = disk.OpenRoot("/"); err != nil {
@@ -83,6 +85,9 @@ func New(o Options) (*Subscriptions, error) {
 		if s.declarations, err = watch.New(s.above); err != nil {
 			return nil, errors.Join(err, s.above.Close(), files.Close())
 		}
+	}
+	if s.polled, err = watch.NewPolled(); err != nil {
+		return nil, errors.Join(err, s.closeWatchers())
 	}
 	// Without the right to know who wrote, the agent goes on without.
 	if o.Lasting {
@@ -93,14 +98,18 @@ func New(o Options) (*Subscriptions, error) {
 
 // Close gives the descriptors back. Run must have returned.
 func (s *Subscriptions) Close() error {
-	errs := []error{s.files.Close()}
-	if s.declarations != s.files {
-		errs = append(errs, s.declarations.Close(), s.above.Close())
-	}
+	errs := []error{s.closeWatchers(), s.polled.Close()}
 	if s.writers != nil {
 		errs = append(errs, s.writers.Close())
 	}
 	return errors.Join(errs...)
+}
+
+func (s *Subscriptions) closeWatchers() error {
+	if s.declarations == s.files {
+		return s.files.Close()
+	}
+	return errors.Join(s.files.Close(), s.declarations.Close(), s.above.Close())
 }
 
 // Run listens until the context ends. A source that fails before that is told to trouble, from a goroutine of Run's, and the
@@ -116,9 +125,11 @@ func (s *Subscriptions) Run(ctx context.Context, trouble func(what string, err e
 		})
 	}
 	run("watch files", func() error { return s.files.Run(ctx, s.filesChanged) })
+	run("watch time", func() error { return s.pulse.run(ctx, s.filesChanged) })
 	if s.declarations != s.files {
 		run("watch declarations", func() error { return s.declarations.Run(ctx, s.filesChanged) })
 	}
+	run("watch the kernel's lists", func() error { return s.polled.Run(ctx, s.filesChanged) })
 	if s.writers != nil {
 		run("watch writers", func() error { return s.writers.Run(ctx) })
 	}
@@ -223,6 +234,12 @@ func (s *Subscriptions) watch(w host.Watch, slot watch.ID) {
 		s.remember(filepath.Dir(w.Name))
 	case host.WatchEntries:
 		s.limit(s.files.WatchDir(w.Name, slot))
+	case host.WatchNames:
+		s.limit(s.files.WatchNames(w.Name, slot))
+	case host.WatchPolled:
+		s.limit(s.polled.Watch(w.Name, slot))
+	case host.WatchTime:
+		s.pulse.watch(w.Name, slot)
 	case host.WatchUnit: // all units are told to the bus at once
 	}
 }
@@ -234,6 +251,12 @@ func (s *Subscriptions) unwatch(w host.Watch, slot watch.ID) {
 		s.forget(filepath.Dir(w.Name))
 	case host.WatchEntries:
 		s.files.UnwatchDir(w.Name, slot)
+	case host.WatchNames:
+		s.files.UnwatchNames(w.Name, slot)
+	case host.WatchPolled:
+		s.polled.Unwatch(w.Name, slot)
+	case host.WatchTime:
+		s.pulse.unwatch(w.Name, slot)
 	case host.WatchUnit:
 	}
 }
@@ -315,21 +338,30 @@ func (s *Subscriptions) WatchDeclarations(paths []string) {
 	}
 }
 
-// Writer says who changed what is watched last, where the kernel told and it was a path; empty where it did not.
-func (s *Subscriptions) Writer(watches []host.Watch) string {
+// Writer says who changed one of the paths that are watched last, of those who did after a time; empty where the kernel told of none.
+func (s *Subscriptions) Writer(watches []host.Watch, after time.Time) string {
 	if s.writers == nil {
 		return ""
 	}
+	by, known := newestWriter(s.writers.Last, watches, after)
+	if !known {
+		return ""
+	}
+	return writerText(by)
+}
+
+// newestWriter is the newest writer of paths after a time. What tells of a file's owner, such as /etc/group, was mostly written long before.
+func newestWriter(last func(dir, name string) (watch.Writer, bool), watches []host.Watch, after time.Time) (newest watch.Writer, known bool) {
 	for _, w := range watches {
 		if w.Kind != host.WatchPath {
 			continue
 		}
 		dir, name := filepath.Split(w.Name)
-		if by, known := s.writers.Last(strings.TrimSuffix(dir, "/"), name); known {
-			return writerText(by)
+		if by, ok := last(strings.TrimSuffix(dir, "/"), name); ok && by.At.After(after) && (!known || by.At.After(newest.At)) {
+			newest, known = by, true
 		}
 	}
-	return ""
+	return newest, known
 }
 
 // writerText names a writer for people. Of one that had ended before anybody could look, its number is all that is known.
@@ -340,12 +372,19 @@ func writerText(by watch.Writer) string {
 	return fmt.Sprintf("uid %d, pid %d (%s)", by.UID, by.PID, by.Comm)
 }
 
-// watchers lists the watchers, one or two.
-func (s *Subscriptions) watchers() []*watch.Watcher {
-	if s.declarations == s.files {
-		return []*watch.Watcher{s.files}
+// watcher is what the kernel may refuse to tell.
+type watcher interface {
+	Retry() []watch.ID
+	Unwatched() []watch.ID
+}
+
+// watchers lists the watchers.
+func (s *Subscriptions) watchers() []watcher {
+	all := []watcher{s.files, s.polled}
+	if s.declarations != s.files {
+		all = append(all, s.declarations)
 	}
-	return []*watch.Watcher{s.files, s.declarations}
+	return all
 }
 
 // Unheard is what the kernel does not tell about, after trying once more to make it.
@@ -386,7 +425,7 @@ func (s *Subscriptions) Unwatched() *reason.Error {
 // IsSlow reports whether a subscriber is to be checked slowly because the kernel does not tell about it.
 func (s *Subscriptions) IsSlow(key converge.Key) bool {
 	slot, known := s.slots[key]
-	return known && slices.Contains(s.files.Unwatched(), slot)
+	return known && (slices.Contains(s.files.Unwatched(), slot) || slices.Contains(s.polled.Unwatched(), slot))
 }
 
 // Counts returns how many directories are watched for subscribers, and how often the kernel lost events about them.

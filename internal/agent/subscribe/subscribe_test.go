@@ -33,7 +33,7 @@ func (m *member) Watches() []host.Watch { return m.watches }
 
 // on makes a member with watches: "path:/a", "entries:/d", "unit:x.service".
 func on(key string, watches ...string) Subscriber {
-	kinds := map[string]host.WatchKind{"path": host.WatchPath, "entries": host.WatchEntries, "unit": host.WatchUnit}
+	kinds := map[string]host.WatchKind{"path": host.WatchPath, "entries": host.WatchEntries, "unit": host.WatchUnit, "polled": host.WatchPolled}
 	m := &member{key: converge.Key(key)}
 	for _, w := range watches {
 		kind, name, _ := strings.Cut(w, ":")
@@ -155,6 +155,28 @@ func TestFilesAndUnitsFindTheirVertices(t *testing.T) {
 	s.filesChanged([]watch.Event{{Overflow: true}})
 	if n := s.Take(); !n.Everything || !n.Declarations || len(s.Touched(n)) != len(members) {
 		t.Errorf("lost events: %+v, touched %v", n, s.Touched(n))
+	}
+}
+
+// TestListsOfTheKernel: who waits for a list of the kernel's is told of it, and who waits for what cannot be waited for is looked after slowly.
+func TestListsOfTheKernel(t *testing.T) {
+	plain := filepath.Join(t.TempDir(), "plain")
+	must(t, os.WriteFile(plain, nil, 0o600))
+	s := subscribed(t, "/", nil)
+	must(t, s.Swap(t.Context(), []Subscriber{on("other"), on("mount", "polled:/proc/self/mountinfo"), on("deaf", "polled:"+plain)}))
+	if e := s.Unwatched(); e == nil || !s.IsSlow("deaf") || s.IsSlow("mount") || !slices.Equal(s.Touched(s.Unheard()), []converge.ID{2}) {
+		t.Errorf("unwatched: %v, slow: %v %v, unheard: %v", e, s.IsSlow("deaf"), s.IsSlow("mount"), s.Touched(s.Unheard()))
+	}
+	listen(t, s)
+	hear(t, s, func(n News, got []converge.ID) bool {
+		if n.replaced {
+			t.Error("a mount has the writers of all directories looked for again")
+		}
+		return slices.Equal(got, []converge.ID{1})
+	})
+	must(t, s.Swap(t.Context(), nil))
+	if e := s.Unwatched(); e != nil {
+		t.Errorf("unwatched in the end: %v", e)
 	}
 }
 

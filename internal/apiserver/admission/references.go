@@ -53,9 +53,9 @@ func references(o runtime.Object) map[reference]string {
 		}
 	}
 	for i := range resources {
-		if f := resources[i].File; f != nil && f.ContentFrom != nil {
-			add(resources[i].Name, "secrets", f.ContentFrom.Secret)
-			add(resources[i].Name, "configmaps", f.ContentFrom.ConfigMap)
+		if s := resources[i].Source(); s != nil {
+			add(resources[i].Name, "secrets", s.Secret)
+			add(resources[i].Name, "configmaps", s.ConfigMap)
 		}
 	}
 	return found

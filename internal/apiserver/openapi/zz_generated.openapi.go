@@ -159,6 +159,7 @@ func GetOpenAPIDefinitions(ref common.ReferenceCallback) map[string]common.OpenA
 		runtime.Unknown{}.OpenAPIModelName():                                   schema_k8sio_apimachinery_pkg_runtime_Unknown(ref),
 		intstr.IntOrString{}.OpenAPIModelName():                                schema_apimachinery_pkg_util_intstr_IntOrString(ref),
 		version.Info{}.OpenAPIModelName():                                      schema_k8sio_apimachinery_pkg_version_Info(ref),
+		v1alpha1.AgentUsage{}.OpenAPIModelName():                               schema_takodev_tako_api_v1alpha1_AgentUsage(ref),
 		v1alpha1.AppliedHead{}.OpenAPIModelName():                              schema_takodev_tako_api_v1alpha1_AppliedHead(ref),
 		v1alpha1.AssignedLayer{}.OpenAPIModelName():                            schema_takodev_tako_api_v1alpha1_AssignedLayer(ref),
 		v1alpha1.AssignedTry{}.OpenAPIModelName():                              schema_takodev_tako_api_v1alpha1_AssignedTry(ref),
@@ -215,18 +216,50 @@ func GetOpenAPIDefinitions(ref common.ReferenceCallback) map[string]common.OpenA
 		v1alpha1.UserToken{}.OpenAPIModelName():                                schema_takodev_tako_api_v1alpha1_UserToken(ref),
 		v1alpha1.Verdict{}.OpenAPIModelName():                                  schema_takodev_tako_api_v1alpha1_Verdict(ref),
 		v1alpha1.WrappedKey{}.OpenAPIModelName():                               schema_takodev_tako_api_v1alpha1_WrappedKey(ref),
+		declare.AptRepository{}.OpenAPIModelName():                             schema_takodev_tako_declare_AptRepository(ref),
+		declare.Archive{}.OpenAPIModelName():                                   schema_takodev_tako_declare_Archive(ref),
+		declare.ArchiveSource{}.OpenAPIModelName():                             schema_takodev_tako_declare_ArchiveSource(ref),
+		declare.AuthorizedKeys{}.OpenAPIModelName():                            schema_takodev_tako_declare_AuthorizedKeys(ref),
+		declare.BlockEdit{}.OpenAPIModelName():                                 schema_takodev_tako_declare_BlockEdit(ref),
 		declare.ContentSource{}.OpenAPIModelName():                             schema_takodev_tako_declare_ContentSource(ref),
 		declare.Directory{}.OpenAPIModelName():                                 schema_takodev_tako_declare_Directory(ref),
+		declare.DnfRepository{}.OpenAPIModelName():                             schema_takodev_tako_declare_DnfRepository(ref),
+		declare.Edit{}.OpenAPIModelName():                                      schema_takodev_tako_declare_Edit(ref),
+		declare.Endpoint{}.OpenAPIModelName():                                  schema_takodev_tako_declare_Endpoint(ref),
+		declare.EndpointHTTP{}.OpenAPIModelName():                              schema_takodev_tako_declare_EndpointHTTP(ref),
+		declare.Exec{}.OpenAPIModelName():                                      schema_takodev_tako_declare_Exec(ref),
 		declare.File{}.OpenAPIModelName():                                      schema_takodev_tako_declare_File(ref),
+		declare.Fragment{}.OpenAPIModelName():                                  schema_takodev_tako_declare_Fragment(ref),
+		declare.Group{}.OpenAPIModelName():                                     schema_takodev_tako_declare_Group(ref),
+		declare.HostEntry{}.OpenAPIModelName():                                 schema_takodev_tako_declare_HostEntry(ref),
+		declare.Hostname{}.OpenAPIModelName():                                  schema_takodev_tako_declare_Hostname(ref),
+		declare.IniEdit{}.OpenAPIModelName():                                   schema_takodev_tako_declare_IniEdit(ref),
+		declare.KernelModule{}.OpenAPIModelName():                              schema_takodev_tako_declare_KernelModule(ref),
 		declare.KeySelector{}.OpenAPIModelName():                               schema_takodev_tako_declare_KeySelector(ref),
+		declare.LineEdit{}.OpenAPIModelName():                                  schema_takodev_tako_declare_LineEdit(ref),
+		declare.Locale{}.OpenAPIModelName():                                    schema_takodev_tako_declare_Locale(ref),
+		declare.Mount{}.OpenAPIModelName():                                     schema_takodev_tako_declare_Mount(ref),
 		declare.NodeConfigSpec{}.OpenAPIModelName():                            schema_takodev_tako_declare_NodeConfigSpec(ref),
+		declare.ObjectReference{}.OpenAPIModelName():                           schema_takodev_tako_declare_ObjectReference(ref),
 		declare.Package{}.OpenAPIModelName():                                   schema_takodev_tako_declare_Package(ref),
+		declare.PackageOptions{}.OpenAPIModelName():                            schema_takodev_tako_declare_PackageOptions(ref),
+		declare.PointerEdit{}.OpenAPIModelName():                               schema_takodev_tako_declare_PointerEdit(ref),
+		declare.Recurse{}.OpenAPIModelName():                                   schema_takodev_tako_declare_Recurse(ref),
+		declare.Repository{}.OpenAPIModelName():                                schema_takodev_tako_declare_Repository(ref),
 		declare.Resource{}.OpenAPIModelName():                                  schema_takodev_tako_declare_Resource(ref),
 		declare.Rollout{}.OpenAPIModelName():                                   schema_takodev_tako_declare_Rollout(ref),
 		declare.Selector{}.OpenAPIModelName():                                  schema_takodev_tako_declare_Selector(ref),
 		declare.SelectorRequirement{}.OpenAPIModelName():                       schema_takodev_tako_declare_SelectorRequirement(ref),
 		declare.Service{}.OpenAPIModelName():                                   schema_takodev_tako_declare_Service(ref),
+		declare.Sudoers{}.OpenAPIModelName():                                   schema_takodev_tako_declare_Sudoers(ref),
+		declare.Swap{}.OpenAPIModelName():                                      schema_takodev_tako_declare_Swap(ref),
 		declare.Symlink{}.OpenAPIModelName():                                   schema_takodev_tako_declare_Symlink(ref),
+		declare.Sysctl{}.OpenAPIModelName():                                    schema_takodev_tako_declare_Sysctl(ref),
+		declare.Timer{}.OpenAPIModelName():                                     schema_takodev_tako_declare_Timer(ref),
+		declare.Timezone{}.OpenAPIModelName():                                  schema_takodev_tako_declare_Timezone(ref),
+		declare.Unit{}.OpenAPIModelName():                                      schema_takodev_tako_declare_Unit(ref),
+		declare.User{}.OpenAPIModelName():                                      schema_takodev_tako_declare_User(ref),
+		declare.Window{}.OpenAPIModelName():                                    schema_takodev_tako_declare_Window(ref),
 	}
 }
 
@@ -7019,6 +7052,52 @@ func schema_k8sio_apimachinery_pkg_version_Info(ref common.ReferenceCallback) co
 	}
 }
 
+func schema_takodev_tako_api_v1alpha1_AgentUsage(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "AgentUsage is what an agent takes of its host, and what the commands take that it runs.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"cpu": {
+						SchemaProps: spec.SchemaProps{
+							Description: "CPU is the processor time that the agent has taken since it started.",
+							Ref:         ref(metav1.Duration{}.OpenAPIModelName()),
+						},
+					},
+					"memory": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Memory is what of the host's memory the agent holds.",
+							Ref:         ref(resource.Quantity{}.OpenAPIModelName()),
+						},
+					},
+					"anonymousMemory": {
+						SchemaProps: spec.SchemaProps{
+							Description: "AnonymousMemory is the part of it that is no file's: what is free when the agent ends.",
+							Ref:         ref(resource.Quantity{}.OpenAPIModelName()),
+						},
+					},
+					"commandsCPU": {
+						SchemaProps: spec.SchemaProps{
+							Description: "CommandsCPU is the processor time of the commands that have ended since the agent started, with all that they ran.",
+							Ref:         ref(metav1.Duration{}.OpenAPIModelName()),
+						},
+					},
+					"commandsMemory": {
+						SchemaProps: spec.SchemaProps{
+							Description: "CommandsMemory is the most memory that one process of them has held.",
+							Ref:         ref(resource.Quantity{}.OpenAPIModelName()),
+						},
+					},
+				},
+				Required: []string{"cpu", "memory", "anonymousMemory", "commandsCPU", "commandsMemory"},
+			},
+		},
+		Dependencies: []string{
+			resource.Quantity{}.OpenAPIModelName(), metav1.Duration{}.OpenAPIModelName()},
+	}
+}
+
 func schema_takodev_tako_api_v1alpha1_AppliedHead(ref common.ReferenceCallback) common.OpenAPIDefinition {
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
@@ -7863,10 +7942,18 @@ func schema_takodev_tako_api_v1alpha1_NodeAgent(ref common.ReferenceCallback) co
 							Format:      "int64",
 						},
 					},
+					"usage": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Usage is what it takes of the host, as it was with its last report. Left out of agents that do not tell.",
+							Ref:         ref(v1alpha1.AgentUsage{}.OpenAPIModelName()),
+						},
+					},
 				},
 				Required: []string{"session", "starts"},
 			},
 		},
+		Dependencies: []string{
+			v1alpha1.AgentUsage{}.OpenAPIModelName()},
 	}
 }
 
@@ -10213,30 +10300,357 @@ func schema_takodev_tako_api_v1alpha1_WrappedKey(ref common.ReferenceCallback) c
 	}
 }
 
-func schema_takodev_tako_declare_ContentSource(ref common.ReferenceCallback) common.OpenAPIDefinition {
+func schema_takodev_tako_declare_AptRepository(ref common.ReferenceCallback) common.OpenAPIDefinition {
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "ContentSource is where the content of a file comes from. Exactly one of the fields is set.",
+				Description: "AptRepository is a repository for apt.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
-					"secret": {
+					"uris": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
 						SchemaProps: spec.SchemaProps{
-							Description: "Secret makes the content a value of a Secret. The file is private then, whatever its mode says, and nothing is expanded in it.",
-							Ref:         ref(declare.KeySelector{}.OpenAPIModelName()),
+							Description: "Uris are where it is.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Type:   []string{"string"},
+										Format: "",
+									},
+								},
+							},
 						},
 					},
-					"configMap": {
+					"suites": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
 						SchemaProps: spec.SchemaProps{
-							Description: "ConfigMap makes the content a value of a ConfigMap.",
-							Ref:         ref(declare.KeySelector{}.OpenAPIModelName()),
+							Description: "Suites are its parts by release: \"bookworm\", or a path that ends with a slash.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Type:   []string{"string"},
+										Format: "",
+									},
+								},
+							},
+						},
+					},
+					"components": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "Components are its parts by topic: \"main\". None where a suite is a path.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Type:   []string{"string"},
+										Format: "",
+									},
+								},
+							},
+						},
+					},
+					"architectures": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "Architectures are those that are read. Default the host's.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Type:   []string{"string"},
+										Format: "",
+									},
+								},
+							},
+						},
+					},
+					"key": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Key is the OpenPGP keys of which one must have signed it, armored. Default those that the host trusts.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"source": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Source says whether source packages are listed too.",
+							Type:        []string{"boolean"},
+							Format:      "",
+						},
+					},
+					"options": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Options are further fields of the file.",
+							Type:        []string{"object"},
+							AdditionalProperties: &spec.SchemaOrBool{
+								Allows: true,
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Type:   []string{"string"},
+										Format: "",
+									},
+								},
+							},
+						},
+					},
+				},
+			},
+		},
+	}
+}
+
+func schema_takodev_tako_declare_Archive(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "Archive is a directory with what an archive holds: tar, tar.gz, tar.bz2 or zip, known by its content. All of the directory is the archive's: it is replaced as a whole, with everything that others have put there.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"path": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Path is the directory, absolute, clean, and not /.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"from": {
+						SchemaProps: spec.SchemaProps{
+							Description: "From is where the archive is.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(declare.ArchiveSource{}.OpenAPIModelName()),
+						},
+					},
+					"strip": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Strip is how many leading parts of the names in the archive are left out, 0 to 64. What has no more parts than that is left out.",
+							Type:        []string{"integer"},
+							Format:      "int32",
+						},
+					},
+					"owner": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Owner is the user's name or number that everything belongs to, whatever the archive says. Default root; without root rights, the caller.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"group": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Group is the group's name or number that everything belongs to. Default root; without root rights, the caller's.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"umask": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Umask is what is taken away of the modes in the archive, octal text. Default \"0022\".",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"sizeBytesMax": {
+						SchemaProps: spec.SchemaProps{
+							Description: "SizeBytesMax is how many bytes may come out of it, up to 64 GiB. Default 4 GiB.",
+							Type:        []string{"integer"},
+							Format:      "int64",
+						},
+					},
+					"force": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Force allows to replace a directory with entries that this resource has not made, which are lost; and something of another type.",
+							Type:        []string{"boolean"},
+							Format:      "",
+						},
+					},
+				},
+				Required: []string{"path", "from"},
+			},
+		},
+		Dependencies: []string{
+			declare.ArchiveSource{}.OpenAPIModelName()},
+	}
+}
+
+func schema_takodev_tako_declare_ArchiveSource(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "ArchiveSource is where an archive is. Exactly one of the fields is set.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"object": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Object is what was put on the servers by `tako content put`.",
+							Ref:         ref(declare.ObjectReference{}.OpenAPIModelName()),
+						},
+					},
+					"path": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Path is a file of the host. Nobody but root and the agent's user may be able to change it.",
+							Type:        []string{"string"},
+							Format:      "",
 						},
 					},
 				},
 			},
 		},
 		Dependencies: []string{
-			declare.KeySelector{}.OpenAPIModelName()},
+			declare.ObjectReference{}.OpenAPIModelName()},
+	}
+}
+
+func schema_takodev_tako_declare_AuthorizedKeys(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "AuthorizedKeys is the file of the ssh keys with which a user may log in.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"user": {
+						SchemaProps: spec.SchemaProps{
+							Description: "User is whose keys they are. Default the resource's name.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"keys": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "Keys are lines as in sshd(8), AUTHORIZED_KEYS FILE FORMAT: options, type, key, comment.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Type:   []string{"string"},
+										Format: "",
+									},
+								},
+							},
+						},
+					},
+					"membership": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Membership says whether keys are all that are in the file (exact, the default), or the least (minimal).\n\nPossible enum values:\n - `\"exact\"` means these and no others.\n - `\"minimal\"` means at least these.",
+							Type:        []string{"string"},
+							Format:      "",
+							Enum:        []interface{}{"exact", "minimal"},
+						},
+					},
+					"path": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Path is the file, absolute. Default .ssh/authorized_keys in the user's home directory, which sshd looks at unless it is told otherwise; only there the directory is made where it is missing.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+				},
+			},
+		},
+	}
+}
+
+func schema_takodev_tako_declare_BlockEdit(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "BlockEdit is some lines of a file between two marks, which are comments.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"content": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Content are the lines.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"mark": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Mark names the block in its marks. Default the resource's name.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"comment": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Comment begins a comment in this kind of file. Default \"#\".",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"after": {
+						SchemaProps: spec.SchemaProps{
+							Description: "After is a regular expression for the line that a new block is put after, the last one. Default the end of the file.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+				},
+			},
+		},
+	}
+}
+
+func schema_takodev_tako_declare_ContentSource(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "ContentSource is where a text of a resource comes from, such as the content of a file. Exactly one of the fields is set; object and path are for files only.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"secret": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Secret makes the text a value of a Secret. It is private then, and nothing is expanded in it.",
+							Ref:         ref(declare.KeySelector{}.OpenAPIModelName()),
+						},
+					},
+					"configMap": {
+						SchemaProps: spec.SchemaProps{
+							Description: "ConfigMap makes the text a value of a ConfigMap.",
+							Ref:         ref(declare.KeySelector{}.OpenAPIModelName()),
+						},
+					},
+					"object": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Object makes the content what was put on the servers by `tako content put`: any bytes, of any size up to 1 GiB.",
+							Ref:         ref(declare.ObjectReference{}.OpenAPIModelName()),
+						},
+					},
+					"path": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Path makes the content that of another file of the host. Nobody but root and the agent's user may be able to change that one.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+				},
+			},
+		},
+		Dependencies: []string{
+			declare.KeySelector{}.OpenAPIModelName(), declare.ObjectReference{}.OpenAPIModelName()},
 	}
 }
 
@@ -10244,7 +10658,7 @@ func schema_takodev_tako_declare_Directory(ref common.ReferenceCallback) common.
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "Directory is a directory itself, not its content.",
+				Description: "Directory is a directory: itself, and with recurse or purge also what is below it.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"path": {
@@ -10271,7 +10685,7 @@ func schema_takodev_tako_declare_Directory(ref common.ReferenceCallback) common.
 					},
 					"mode": {
 						SchemaProps: spec.SchemaProps{
-							Description: "Mode is octal text. Default \"0755\".",
+							Description: "Mode is octal text, or in the symbols of chmod(1) with who before each change. Default \"0755\".",
 							Type:        []string{"string"},
 							Format:      "",
 						},
@@ -10283,10 +10697,540 @@ func schema_takodev_tako_declare_Directory(ref common.ReferenceCallback) common.
 							Format:      "",
 						},
 					},
+					"xattrs": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Xattrs are extended attributes by name, such as user.origin; attributes that are not named are left as they are. A value that begins with 0x is hexadecimal, with 0s base64, as setfattr(1) has them.",
+							Type:        []string{"object"},
+							AdditionalProperties: &spec.SchemaOrBool{
+								Allows: true,
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Type:   []string{"string"},
+										Format: "",
+									},
+								},
+							},
+						},
+					},
+					"acl": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "ACL is the access list beside owner, group and others, whose rights are the mode's: \"u:www-data:r\", \"g:adm:rw\", \"m::rw\"; \"d:\" before an entry makes it one of the default list, for what is made in the directory. The one entry \"none\" says that there is no list. Left out, the list is left as it is.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Type:   []string{"string"},
+										Format: "",
+									},
+								},
+							},
+						},
+					},
+					"selinux": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Selinux is the label, \"system_u:object_r:etc_t:s0\". Left out, it is left as it is.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"recurse": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Recurse is what everything below is to have. What others declare below is theirs, a directory there that has recurse or purge itself with everything below it. Symlinks are not followed, and no mount point is entered.",
+							Ref:         ref(declare.Recurse{}.OpenAPIModelName()),
+						},
+					},
+					"purge": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Purge removes everything below that nothing declares. Default false.",
+							Type:        []string{"boolean"},
+							Format:      "",
+						},
+					},
+					"ignore": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "Ignore are patterns for paths below the directory, which recurse and purge leave alone with all that is below them: *.bak, cache/**, **/*.log.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Type:   []string{"string"},
+										Format: "",
+									},
+								},
+							},
+						},
+					},
+					"limit": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Limit is how many entries purge may remove at once. More are refused, and none is removed. Default 100, or a tenth of the entries if that is more.",
+							Type:        []string{"integer"},
+							Format:      "int32",
+						},
+					},
+					"depth": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Depth is how many levels below the directory recurse and purge are about; 1 is what is right in it. Default 100.",
+							Type:        []string{"integer"},
+							Format:      "int32",
+						},
+					},
 				},
 				Required: []string{"path"},
 			},
 		},
+		Dependencies: []string{
+			declare.Recurse{}.OpenAPIModelName()},
+	}
+}
+
+func schema_takodev_tako_declare_DnfRepository(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "DnfRepository is a repository for dnf.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"baseURL": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "BaseURL is where it is.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Type:   []string{"string"},
+										Format: "",
+									},
+								},
+							},
+						},
+					},
+					"mirrorlist": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Mirrorlist is where it is found out where it is; exactly one of the two is set.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"title": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Title is its name for people. Default the repository's name.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"key": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Key is the OpenPGP keys of which one must have signed its packages, armored. Instead options may have gpgkey, a file of the host, or gpgcheck: \"0\", with which nothing of it is checked.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"options": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Options are further fields of the file.",
+							Type:        []string{"object"},
+							AdditionalProperties: &spec.SchemaOrBool{
+								Allows: true,
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Type:   []string{"string"},
+										Format: "",
+									},
+								},
+							},
+						},
+					},
+				},
+			},
+		},
+	}
+}
+
+func schema_takodev_tako_declare_Edit(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "Edit keeps a part of a text file as declared, and leaves the rest to others. Exactly one of line, block, ini, json and yaml is set.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"path": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Path is the file: absolute, clean, and not /.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"line": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Line is one line of the file.",
+							Ref:         ref(declare.LineEdit{}.OpenAPIModelName()),
+						},
+					},
+					"block": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Block is some lines between two marks.",
+							Ref:         ref(declare.BlockEdit{}.OpenAPIModelName()),
+						},
+					},
+					"ini": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Ini is the value of a key, in a file of sections and KEY=VALUE lines, or of such lines alone.",
+							Ref:         ref(declare.IniEdit{}.OpenAPIModelName()),
+						},
+					},
+					"json": {
+						SchemaProps: spec.SchemaProps{
+							Description: "JSON is a value in a JSON document.",
+							Ref:         ref(declare.PointerEdit{}.OpenAPIModelName()),
+						},
+					},
+					"yaml": {
+						SchemaProps: spec.SchemaProps{
+							Description: "YAML is a value in a YAML document. Comments and the order of keys stay.",
+							Ref:         ref(declare.PointerEdit{}.OpenAPIModelName()),
+						},
+					},
+					"state": {
+						SchemaProps: spec.SchemaProps{
+							Description: "State is present (the default) or absent: whether that part is wanted.\n\nPossible enum values:\n - `\"absent\"`\n - `\"present\"`",
+							Type:        []string{"string"},
+							Format:      "",
+							Enum:        []interface{}{"absent", "present"},
+						},
+					},
+					"create": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Create makes the file where it is missing, as root's with the mode 0644. Otherwise a missing file is a failure.",
+							Type:        []string{"boolean"},
+							Format:      "",
+						},
+					},
+					"check": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "Check is a command, without a shell, that must accept the new content before it replaces the old. {} in its arguments is the path of the new content; one argument must hold it.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Type:   []string{"string"},
+										Format: "",
+									},
+								},
+							},
+						},
+					},
+				},
+				Required: []string{"path"},
+			},
+		},
+		Dependencies: []string{
+			declare.BlockEdit{}.OpenAPIModelName(), declare.IniEdit{}.OpenAPIModelName(), declare.LineEdit{}.OpenAPIModelName(), declare.PointerEdit{}.OpenAPIModelName()},
+	}
+}
+
+func schema_takodev_tako_declare_Endpoint(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "Endpoint is a service of somebody else that this host needs: it is as declared while it answers. Nothing is changed for that; what requires it waits.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"host": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Host is the name or address at which it answers. Exactly one of host and service is given.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"port": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Port is its TCP port, 1 to 65535. With host only, and required there.",
+							Type:        []string{"integer"},
+							Format:      "int32",
+						},
+					},
+					"service": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Service is the name of an SRV record that says where it is, \"_postgresql._tcp.db.example.com\": one of those that it names must answer.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"tls": {
+						SchemaProps: spec.SchemaProps{
+							Description: "TLS asks for a certificate of that name which an authority of this host, or ca, has signed.",
+							Type:        []string{"boolean"},
+							Format:      "",
+						},
+					},
+					"serverName": {
+						SchemaProps: spec.SchemaProps{
+							Description: "ServerName is the name that the certificate must have. Default host, or what the SRV record names.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"ca": {
+						SchemaProps: spec.SchemaProps{
+							Description: "CA are the certificates of the authorities that are believed, PEM. Default those of the host.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"http": {
+						SchemaProps: spec.SchemaProps{
+							Description: "HTTP asks for a page, too. Left out, it is enough that a connection comes about.",
+							Ref:         ref(declare.EndpointHTTP{}.OpenAPIModelName()),
+						},
+					},
+					"timeout": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Timeout bounds one attempt: \"5s\", 1 second to a minute. Default 5s.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"every": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Every is how often it is asked while it answers: \"30s\", 1 second to an hour. Default 30s. While it does not, it is asked every five seconds, or as often where that is more often.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+				},
+			},
+		},
+		Dependencies: []string{
+			declare.EndpointHTTP{}.OpenAPIModelName()},
+	}
+}
+
+func schema_takodev_tako_declare_EndpointHTTP(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "EndpointHTTP is a page that must be there.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"path": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Path is that of the request, with its query. Default /.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"status": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "Status are the codes that are good. Default 200 to 299. Where a redirection leads is not looked at.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Type:   []string{"integer"},
+										Format: "int32",
+									},
+								},
+							},
+						},
+					},
+					"contains": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Contains is a text that must be within the first 64 KiB of the page.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+				},
+			},
+		},
+	}
+}
+
+func schema_takodev_tako_declare_Exec(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "Exec is a command that is run where it is needed. What a host must be like is better said by another type: of a command nobody can tell beforehand what it changes.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"command": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "Command is the program and its arguments, without a shell. The program is absolute, or looked for in the usual directories.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Type:   []string{"string"},
+										Format: "",
+									},
+								},
+							},
+						},
+					},
+					"creates": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Creates is a path: while something is there the command has nothing to do.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"unless": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "Unless is a command: when it succeeds the command has nothing to do. It may change nothing.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Type:   []string{"string"},
+										Format: "",
+									},
+								},
+							},
+						},
+					},
+					"onlyIf": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "OnlyIf is a command: when it does not succeed the command has nothing to do. It may change nothing.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Type:   []string{"string"},
+										Format: "",
+									},
+								},
+							},
+						},
+					},
+					"refreshOnly": {
+						SchemaProps: spec.SchemaProps{
+							Description: "RefreshOnly runs the command only when it is notified.",
+							Type:        []string{"boolean"},
+							Format:      "",
+						},
+					},
+					"timeout": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Timeout ends the command with all that it has started: \"30s\", \"10m\"; one second to a day. Default 5m.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"user": {
+						SchemaProps: spec.SchemaProps{
+							Description: "User is who runs it, a name or a number in quotes. Default root; without root rights, the caller.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"group": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Group is the group in which it runs. Default the user's primary one.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"directory": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Directory is where it runs, absolute. Default /.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"environment": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Environment is added to PATH, HOME, USER, LOGNAME, SHELL and LANG=C.UTF-8, which are all that it has.",
+							Type:        []string{"object"},
+							AdditionalProperties: &spec.SchemaOrBool{
+								Allows: true,
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Type:   []string{"string"},
+										Format: "",
+									},
+								},
+							},
+						},
+					},
+					"environmentFrom": {
+						SchemaProps: spec.SchemaProps{
+							Description: "EnvironmentFrom takes further variables from a Secret or a ConfigMap: a value of lines NAME=VALUE, of which empty ones and those that begin with # say nothing. What environment says of the same name counts.",
+							Ref:         ref(declare.ContentSource{}.OpenAPIModelName()),
+						},
+					},
+					"umask": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Umask is octal text. Default \"0022\".",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"exitCodes": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "ExitCodes are those that mean success. Default 0 alone.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Type:   []string{"integer"},
+										Format: "int32",
+									},
+								},
+							},
+						},
+					},
+				},
+				Required: []string{"command"},
+			},
+		},
+		Dependencies: []string{
+			declare.ContentSource{}.OpenAPIModelName()},
 	}
 }
 
@@ -10314,7 +11258,7 @@ func schema_takodev_tako_declare_File(ref common.ReferenceCallback) common.OpenA
 					},
 					"contentFrom": {
 						SchemaProps: spec.SchemaProps{
-							Description: "ContentFrom takes the content from a Secret or a ConfigMap instead. Alone, without a server, there is nothing to take it from.",
+							Description: "ContentFrom takes the content from a Secret, a ConfigMap, an object or another file instead. Alone, without a server, a host has files only, and the objects that it got before.",
 							Ref:         ref(declare.ContentSource{}.OpenAPIModelName()),
 						},
 					},
@@ -10334,8 +11278,22 @@ func schema_takodev_tako_declare_File(ref common.ReferenceCallback) common.OpenA
 					},
 					"mode": {
 						SchemaProps: spec.SchemaProps{
-							Description: "Mode is octal text. Default \"0644\", and \"0600\" with content from a Secret. A file that only its owner may read (no bit of 0077 set) is private: its content appears in no diff, log or history.",
+							Description: "Mode is octal text, or in the symbols of chmod(1) with who before each change: \"u=rw,g=r,o=\", \"o-rwx\", which leaves the other bits as they are. Default \"0644\", and \"0600\" with content from a Secret. A file that only its owner may read (no bit of 0077 may be set) is private: its content appears in no diff, log or history.",
 							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"replace": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Replace false makes the file only where nothing is, and leaves the content of one that is there to others; owner, group, mode and attributes are still kept. Default true.",
+							Type:        []string{"boolean"},
+							Format:      "",
+						},
+					},
+					"fragments": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Fragments says that the file is made of pieces, which resources of the type fragment declare; Content stands before them.",
+							Type:        []string{"boolean"},
 							Format:      "",
 						},
 					},
@@ -10372,12 +11330,315 @@ func schema_takodev_tako_declare_File(ref common.ReferenceCallback) common.OpenA
 							Format:      "",
 						},
 					},
+					"xattrs": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Xattrs are extended attributes by name, such as user.origin; attributes that are not named are left as they are. A value that begins with 0x is hexadecimal, with 0s base64, as setfattr(1) has them.",
+							Type:        []string{"object"},
+							AdditionalProperties: &spec.SchemaOrBool{
+								Allows: true,
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Type:   []string{"string"},
+										Format: "",
+									},
+								},
+							},
+						},
+					},
+					"acl": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "ACL is the access list beside owner, group and others, whose rights are the mode's: \"u:www-data:r\", \"g:adm:rw\", \"m::rw\". The one entry \"none\" says that there is no list. Left out, the list is left as it is.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Type:   []string{"string"},
+										Format: "",
+									},
+								},
+							},
+						},
+					},
+					"selinux": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Selinux is the label, \"system_u:object_r:etc_t:s0\". Left out, it is left as it is.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
 				},
 				Required: []string{"path"},
 			},
 		},
 		Dependencies: []string{
 			declare.ContentSource{}.OpenAPIModelName()},
+	}
+}
+
+func schema_takodev_tako_declare_Fragment(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "Fragment is a piece of a file that is made of pieces, of this config and of others.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"path": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Path is the file, which a resource declares with fragments: true.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"order": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Order says where in the file the piece stands, -9999 to 9999: smaller comes first, and of one order in that of the names. Default 0.",
+							Type:        []string{"integer"},
+							Format:      "int32",
+						},
+					},
+					"content": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Content is the piece, UTF-8. Where it does not end with a line, the end of the line is added.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+				},
+				Required: []string{"path"},
+			},
+		},
+	}
+}
+
+func schema_takodev_tako_declare_Group(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "Group is a group of the host's own group file.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"group": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Group is its name. Default the resource's name.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"state": {
+						SchemaProps: spec.SchemaProps{
+							Description: "State is present (the default) or absent.\n\nPossible enum values:\n - `\"absent\"`\n - `\"present\"`",
+							Type:        []string{"string"},
+							Format:      "",
+							Enum:        []interface{}{"absent", "present"},
+						},
+					},
+					"gid": {
+						SchemaProps: spec.SchemaProps{
+							Description: "GID is the group's number, 0 to 4294967294; 0 is root's alone. Left out, a new group gets a free one, and that of one that is there is not managed.",
+							Type:        []string{"integer"},
+							Format:      "int64",
+						},
+					},
+					"system": {
+						SchemaProps: spec.SchemaProps{
+							Description: "System gives a new group a number of the system's range.",
+							Type:        []string{"boolean"},
+							Format:      "",
+						},
+					},
+					"members": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "Members are the users in the group, by name. Left out, they are not managed here; with membership exact, there are none.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Type:   []string{"string"},
+										Format: "",
+									},
+								},
+							},
+						},
+					},
+					"membership": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Membership says whether members are all that are in the group (exact), or the least (minimal, the default).\n\nPossible enum values:\n - `\"exact\"` means these and no others.\n - `\"minimal\"` means at least these.",
+							Type:        []string{"string"},
+							Format:      "",
+							Enum:        []interface{}{"exact", "minimal"},
+						},
+					},
+				},
+			},
+		},
+	}
+}
+
+func schema_takodev_tako_declare_HostEntry(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "HostEntry is what /etc/hosts says of an address.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"address": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Address is an IPv4 or IPv6 address.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"names": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "Names lead to it; the first one is its canonical name. Default the resource's name alone.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Type:   []string{"string"},
+										Format: "",
+									},
+								},
+							},
+						},
+					},
+					"state": {
+						SchemaProps: spec.SchemaProps{
+							Description: "State is present (the default) or absent.\n\nPossible enum values:\n - `\"absent\"`\n - `\"present\"`",
+							Type:        []string{"string"},
+							Format:      "",
+							Enum:        []interface{}{"absent", "present"},
+						},
+					},
+				},
+				Required: []string{"address"},
+			},
+		},
+	}
+}
+
+func schema_takodev_tako_declare_Hostname(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "Hostname is the host's name.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"name": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Name is it: up to 64 of letters, digits, - and dots.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+				},
+				Required: []string{"name"},
+			},
+		},
+	}
+}
+
+func schema_takodev_tako_declare_IniEdit(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "IniEdit is the value of a key.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"section": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Section is the name in brackets. Left out, the key stands before the first section.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"key": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Key is the key.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"value": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Value is its value, all that stands behind the separator: with the quotes, where there are any. Left out, the key stands alone.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"separator": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Separator stands between a new key and its value, with the blanks around it. Default what the file's other keys have, else \"=\".",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+				},
+				Required: []string{"key"},
+			},
+		},
+	}
+}
+
+func schema_takodev_tako_declare_KernelModule(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "KernelModule is a module of the kernel, now and after each boot.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"module": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Module is its name. Default the resource's name.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"state": {
+						SchemaProps: spec.SchemaProps{
+							Description: "State is loaded (the default), unloaded, or blocked, which is unloaded and refused to whoever wants to load it.\n\nPossible enum values:\n - `\"blocked\"`\n - `\"loaded\"`\n - `\"unloaded\"`",
+							Type:        []string{"string"},
+							Format:      "",
+							Enum:        []interface{}{"blocked", "loaded", "unloaded"},
+						},
+					},
+					"options": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Options are its parameters, which count when it is loaded. One that is loaded with others is not loaded anew; that is told.",
+							Type:        []string{"object"},
+							AdditionalProperties: &spec.SchemaOrBool{
+								Allows: true,
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Type:   []string{"string"},
+										Format: "",
+									},
+								},
+							},
+						},
+					},
+				},
+			},
+		},
 	}
 }
 
@@ -10418,6 +11679,171 @@ func schema_takodev_tako_declare_KeySelector(ref common.ReferenceCallback) commo
 	}
 }
 
+func schema_takodev_tako_declare_LineEdit(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "LineEdit is one line of a file.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"text": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Text is the line, without its end. With state absent it may be left out where match is given; all lines that are text go then.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"match": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Match is a regular expression (RE2) for the line that text takes the place of: the last one that it matches. Left out, text itself is looked for, and so first of all where match does not match text. With state absent, all lines that it matches go.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"after": {
+						SchemaProps: spec.SchemaProps{
+							Description: "After is a regular expression for the line that a new line is put after, the last one. Left out, or where it matches nothing, a new line goes to the end.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"before": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Before is a regular expression for the line that a new line is put before, the first one. At most one of after and before is given.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+				},
+			},
+		},
+	}
+}
+
+func schema_takodev_tako_declare_Locale(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "Locale is the host's language.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"lang": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Lang is LANG for the whole host: C.UTF-8, de_DE.UTF-8. Left out, that is not managed.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"variables": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Variables are further ones of locale(7): LC_TIME, LANGUAGE. Others are left as they are.",
+							Type:        []string{"object"},
+							AdditionalProperties: &spec.SchemaOrBool{
+								Allows: true,
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Type:   []string{"string"},
+										Format: "",
+									},
+								},
+							},
+						},
+					},
+					"generate": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "Generate are locales that the host must have, where the distribution compiles them: \"de_DE.UTF-8\".",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Type:   []string{"string"},
+										Format: "",
+									},
+								},
+							},
+						},
+					},
+				},
+			},
+		},
+	}
+}
+
+func schema_takodev_tako_declare_Mount(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "Mount is a file system at a directory, now and after each boot.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"path": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Path is where: absolute, clean, and not /.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"source": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Source is what: a device, UUID=..., LABEL=..., HOST:/EXPORT, a directory or file to bind, an image, or a word such as tmpfs.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"type": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Type is the kind of file system: ext4, xfs, nfs4, tmpfs. Default none with the option bind, otherwise auto, which is for what is on a device.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"options": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "Options are those of mount(8) and fstab(5). Default defaults.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Type:   []string{"string"},
+										Format: "",
+									},
+								},
+							},
+						},
+					},
+					"state": {
+						SchemaProps: spec.SchemaProps{
+							Description: "State is mounted (the default), unmounted, which is in fstab and not mounted, or absent, which is neither.\n\nPossible enum values:\n - `\"absent\"`\n - `\"mounted\"`\n - `\"unmounted\"`",
+							Type:        []string{"string"},
+							Format:      "",
+							Enum:        []interface{}{"absent", "mounted", "unmounted"},
+						},
+					},
+					"pass": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Pass is the order of checks at boot, fstab(5). Default 0.",
+							Type:        []string{"integer"},
+							Format:      "int32",
+						},
+					},
+				},
+				Required: []string{"path"},
+			},
+		},
+	}
+}
+
 func schema_takodev_tako_declare_NodeConfigSpec(ref common.ReferenceCallback) common.OpenAPIDefinition {
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
@@ -10444,6 +11870,40 @@ func schema_takodev_tako_declare_NodeConfigSpec(ref common.ReferenceCallback) co
 							Description: "Rollout paces the way of a new revision over the nodes. Alone it has no effect.",
 							Default:     map[string]interface{}{},
 							Ref:         ref(declare.Rollout{}.OpenAPIModelName()),
+						},
+					},
+					"drift": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Drift says what becomes of resources that others have changed, where they do not say it themselves: revert (the default) or observe.\n\nPossible enum values:\n - `\"observe\"` tells it, and leaves it as it is. What the declaration changes is applied all the same.\n - `\"revert\"` puts it back.",
+							Type:        []string{"string"},
+							Format:      "",
+							Enum:        []interface{}{"observe", "revert"},
+						},
+					},
+					"windows": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "Windows are when things may be done that WindowFor names, where a resource has no windows of its own. Without any, always.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(declare.Window{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+					"windowFor": {
+						SchemaProps: spec.SchemaProps{
+							Description: "WindowFor says what waits for the windows: restarts (the default) or changes.\n\nPossible enum values:\n - `\"changes\"` is everything that changes the host.\n - `\"nothing\"` is nothing: the resource goes without the windows of its config.\n - `\"restarts\"` are notifications: services that restart or reload, commands that run again.",
+							Type:        []string{"string"},
+							Format:      "",
+							Enum:        []interface{}{"changes", "nothing", "restarts"},
 						},
 					},
 					"resources": {
@@ -10474,7 +11934,36 @@ func schema_takodev_tako_declare_NodeConfigSpec(ref common.ReferenceCallback) co
 			},
 		},
 		Dependencies: []string{
-			declare.Resource{}.OpenAPIModelName(), declare.Rollout{}.OpenAPIModelName(), declare.Selector{}.OpenAPIModelName()},
+			declare.Resource{}.OpenAPIModelName(), declare.Rollout{}.OpenAPIModelName(), declare.Selector{}.OpenAPIModelName(), declare.Window{}.OpenAPIModelName()},
+	}
+}
+
+func schema_takodev_tako_declare_ObjectReference(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "ObjectReference names bytes by what they are. `tako content put FILE` stores them on a server, and prints it.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"digest": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Digest is \"sha256:\" and 64 hexadecimal digits in small letters.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"sizeBytes": {
+						SchemaProps: spec.SchemaProps{
+							Description: "SizeBytes is how many bytes there are, up to 1 GiB.",
+							Type:        []string{"integer"},
+							Format:      "int64",
+						},
+					},
+				},
+				Required: []string{"digest", "sizeBytes"},
+			},
+		},
 	}
 }
 
@@ -10482,7 +11971,7 @@ func schema_takodev_tako_declare_Package(ref common.ReferenceCallback) common.Op
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "Package is a package of the host's package manager.",
+				Description: "Package is a package of the host's package manager: apt, or dnf.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"package": {
@@ -10494,15 +11983,155 @@ func schema_takodev_tako_declare_Package(ref common.ReferenceCallback) common.Op
 					},
 					"state": {
 						SchemaProps: spec.SchemaProps{
-							Description: "State is present (the default) or absent.\n\nPossible enum values:\n - `\"absent\"`\n - `\"present\"`",
+							Description: "State is present (the default), latest, absent or purged.\n\nPossible enum values:\n - `\"absent\"`\n - `\"latest\"` is the newest that the lists on the host have, within version.\n - `\"present\"`\n - `\"purged\"` is absent, with its configuration.",
 							Type:        []string{"string"},
 							Format:      "",
-							Enum:        []interface{}{"absent", "present"},
+							Enum:        []interface{}{"absent", "latest", "present", "purged"},
 						},
 					},
 					"version": {
 						SchemaProps: spec.SchemaProps{
-							Description: "Version pins one exact version; empty takes any. Only with state present.",
+							Description: "Version is one exact version, or a range such as \">=1.2 <2\". Empty takes any. Only with state present and latest.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"hold": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Hold says whether the package is marked so that nobody else changes it. Left out, that is not managed, and a mark of somebody else is respected. Only with state present and latest.",
+							Type:        []string{"boolean"},
+							Format:      "",
+						},
+					},
+					"options": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Options are for how it is installed.",
+							Ref:         ref(declare.PackageOptions{}.OpenAPIModelName()),
+						},
+					},
+					"conffiles": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Conffiles says whose configuration files count when the package is installed or changed: keep (the default) or replace.\n\nPossible enum values:\n - `\"keep\"` leaves it as it is.\n - `\"replace\"` takes the package's, and keeps the other one beside it.",
+							Type:        []string{"string"},
+							Format:      "",
+							Enum:        []interface{}{"keep", "replace"},
+						},
+					},
+					"preseed": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Preseed answers the questions that the package asks when it is installed: lines of owner, question, type and value, as debconf-get-selections prints them. They are noted before each change of the package, and shown nowhere.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"preseedFrom": {
+						SchemaProps: spec.SchemaProps{
+							Description: "PreseedFrom takes the answers from a Secret or a ConfigMap instead. Alone, without a server, there is nothing to take them from.",
+							Ref:         ref(declare.ContentSource{}.OpenAPIModelName()),
+						},
+					},
+				},
+			},
+		},
+		Dependencies: []string{
+			declare.ContentSource{}.OpenAPIModelName(), declare.PackageOptions{}.OpenAPIModelName()},
+	}
+}
+
+func schema_takodev_tako_declare_PackageOptions(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "PackageOptions are for how a package is installed.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"recommends": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Recommends says whether what the package recommends comes with it. Left out, as the host is configured.",
+							Type:        []string{"boolean"},
+							Format:      "",
+						},
+					},
+					"allowDowngrade": {
+						SchemaProps: spec.SchemaProps{
+							Description: "AllowDowngrade lets an older version take the place of a newer one. Default false.",
+							Type:        []string{"boolean"},
+							Format:      "",
+						},
+					},
+				},
+			},
+		},
+	}
+}
+
+func schema_takodev_tako_declare_PointerEdit(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "PointerEdit is a value in a document of values. Exactly one of value and json is set. With state absent none is, except where the pointer ends with \"-\": then it says which items of the list go.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"pointer": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Pointer says where, RFC 6901: \"/log/level\"; \"-\" as its last part adds to a list what is not in it.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"value": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Value is the value as a text.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"json": {
+						SchemaProps: spec.SchemaProps{
+							Description: "JSON is the value in JSON, whatever it is: \"8080\", \"true\", \"[1, 2]\".",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+				},
+				Required: []string{"pointer"},
+			},
+		},
+	}
+}
+
+func schema_takodev_tako_declare_Recurse(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "Recurse is what everything below a directory is to have. What is left out stays as it is.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"owner": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Owner is a user's name or number.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"group": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Group is a group's name or number.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"fileMode": {
+						SchemaProps: spec.SchemaProps{
+							Description: "FileMode is the mode of the files, octal or in symbols.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"directoryMode": {
+						SchemaProps: spec.SchemaProps{
+							Description: "DirectoryMode is the mode of the directories, octal or in symbols.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
@@ -10510,6 +12139,48 @@ func schema_takodev_tako_declare_Package(ref common.ReferenceCallback) common.Op
 				},
 			},
 		},
+	}
+}
+
+func schema_takodev_tako_declare_Repository(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "Repository is where a package manager gets packages from. Exactly one of apt and dnf is set.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"repository": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Repository is its name: that of its file. Default the resource's name.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"state": {
+						SchemaProps: spec.SchemaProps{
+							Description: "State is present (the default) or absent. Of one that must be absent, apt or dnf is empty: it says which of the two.\n\nPossible enum values:\n - `\"absent\"`\n - `\"present\"`",
+							Type:        []string{"string"},
+							Format:      "",
+							Enum:        []interface{}{"absent", "present"},
+						},
+					},
+					"apt": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Apt is one of Debian and its like, deb822: sources.list(5).",
+							Ref:         ref(declare.AptRepository{}.OpenAPIModelName()),
+						},
+					},
+					"dnf": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Dnf is one of Fedora and its like, dnf.conf(5).",
+							Ref:         ref(declare.DnfRepository{}.OpenAPIModelName()),
+						},
+					},
+				},
+			},
+		},
+		Dependencies: []string{
+			declare.AptRepository{}.OpenAPIModelName(), declare.DnfRepository{}.OpenAPIModelName()},
 	}
 }
 
@@ -10558,6 +12229,126 @@ func schema_takodev_tako_declare_Resource(ref common.ReferenceCallback) common.O
 							Ref:         ref(declare.Service{}.OpenAPIModelName()),
 						},
 					},
+					"user": {
+						SchemaProps: spec.SchemaProps{
+							Description: "User makes the resource a user.",
+							Ref:         ref(declare.User{}.OpenAPIModelName()),
+						},
+					},
+					"group": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Group makes the resource a group.",
+							Ref:         ref(declare.Group{}.OpenAPIModelName()),
+						},
+					},
+					"authorizedKeys": {
+						SchemaProps: spec.SchemaProps{
+							Description: "AuthorizedKeys makes the resource the ssh keys with which a user may log in.",
+							Ref:         ref(declare.AuthorizedKeys{}.OpenAPIModelName()),
+						},
+					},
+					"exec": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Exec makes the resource a command.",
+							Ref:         ref(declare.Exec{}.OpenAPIModelName()),
+						},
+					},
+					"endpoint": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Endpoint makes the resource a service of somebody else that this host needs.",
+							Ref:         ref(declare.Endpoint{}.OpenAPIModelName()),
+						},
+					},
+					"unit": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Unit makes the resource a unit file.",
+							Ref:         ref(declare.Unit{}.OpenAPIModelName()),
+						},
+					},
+					"timer": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Timer makes the resource a timer.",
+							Ref:         ref(declare.Timer{}.OpenAPIModelName()),
+						},
+					},
+					"edit": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Edit makes the resource a part of a text file.",
+							Ref:         ref(declare.Edit{}.OpenAPIModelName()),
+						},
+					},
+					"sysctl": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Sysctl makes the resource a parameter of the kernel.",
+							Ref:         ref(declare.Sysctl{}.OpenAPIModelName()),
+						},
+					},
+					"kernelModule": {
+						SchemaProps: spec.SchemaProps{
+							Description: "KernelModule makes the resource a module of the kernel.",
+							Ref:         ref(declare.KernelModule{}.OpenAPIModelName()),
+						},
+					},
+					"hostname": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Hostname makes the resource the host's name.",
+							Ref:         ref(declare.Hostname{}.OpenAPIModelName()),
+						},
+					},
+					"hostEntry": {
+						SchemaProps: spec.SchemaProps{
+							Description: "HostEntry makes the resource an entry of /etc/hosts.",
+							Ref:         ref(declare.HostEntry{}.OpenAPIModelName()),
+						},
+					},
+					"timezone": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Timezone makes the resource the host's time zone.",
+							Ref:         ref(declare.Timezone{}.OpenAPIModelName()),
+						},
+					},
+					"locale": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Locale makes the resource the host's language.",
+							Ref:         ref(declare.Locale{}.OpenAPIModelName()),
+						},
+					},
+					"mount": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Mount makes the resource a mounted file system.",
+							Ref:         ref(declare.Mount{}.OpenAPIModelName()),
+						},
+					},
+					"swap": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Swap makes the resource something that is swapped to.",
+							Ref:         ref(declare.Swap{}.OpenAPIModelName()),
+						},
+					},
+					"repository": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Repository makes the resource a repository of packages.",
+							Ref:         ref(declare.Repository{}.OpenAPIModelName()),
+						},
+					},
+					"fragment": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Fragment makes the resource a piece of a file.",
+							Ref:         ref(declare.Fragment{}.OpenAPIModelName()),
+						},
+					},
+					"sudoers": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Sudoers makes the resource rules of sudo.",
+							Ref:         ref(declare.Sudoers{}.OpenAPIModelName()),
+						},
+					},
+					"archive": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Archive makes the resource a directory that an archive is unpacked into.",
+							Ref:         ref(declare.Archive{}.OpenAPIModelName()),
+						},
+					},
 					"require": {
 						VendorExtensible: spec.VendorExtensible{
 							Extensions: spec.Extensions{
@@ -10596,6 +12387,63 @@ func schema_takodev_tako_declare_Resource(ref common.ReferenceCallback) common.O
 							},
 						},
 					},
+					"before": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "Before names resources of this config that come after this one as if they required it.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Type:   []string{"string"},
+										Format: "",
+									},
+								},
+							},
+						},
+					},
+					"subscribe": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "Subscribe names resources of this config that tell this one when they have changed, as if they notified it.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Type:   []string{"string"},
+										Format: "",
+									},
+								},
+							},
+						},
+					},
+					"onFailure": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "OnFailure names resources of this config that are for the case that this one has failed. While it has not, nothing is wanted of them: they are notApplicable, and stay as they are.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Type:   []string{"string"},
+										Format: "",
+									},
+								},
+							},
+						},
+					},
 					"when": {
 						SchemaProps: spec.SchemaProps{
 							Description: "When is a condition over facts and labels; while it is false the resource is notApplicable. Empty is true.",
@@ -10608,6 +12456,59 @@ func schema_takodev_tako_declare_Resource(ref common.ReferenceCallback) common.O
 							Description: "Expand fills $(name) in the resource's strings on the host; $$( stands for a literal $(.",
 							Type:        []string{"boolean"},
 							Format:      "",
+						},
+					},
+					"drift": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Drift says what becomes of it when others change it: revert (the default) or observe. Left out, what the config says.\n\nPossible enum values:\n - `\"observe\"` tells it, and leaves it as it is. What the declaration changes is applied all the same.\n - `\"revert\"` puts it back.",
+							Type:        []string{"string"},
+							Format:      "",
+							Enum:        []interface{}{"observe", "revert"},
+						},
+					},
+					"ignore": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "Ignore names fields that are as declared when the resource is made, and anybody's afterwards: they are not compared any more.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Type:   []string{"string"},
+										Format: "",
+									},
+								},
+							},
+						},
+					},
+					"windows": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "Windows are when things may be done to it that WindowFor names. Left out, those of the config.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(declare.Window{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+					"windowFor": {
+						SchemaProps: spec.SchemaProps{
+							Description: "WindowFor says what waits for the windows: restarts (notifications), changes (everything) or nothing. Left out, what the config says.\n\nPossible enum values:\n - `\"changes\"` is everything that changes the host.\n - `\"nothing\"` is nothing: the resource goes without the windows of its config.\n - `\"restarts\"` are notifications: services that restart or reload, commands that run again.",
+							Type:        []string{"string"},
+							Format:      "",
+							Enum:        []interface{}{"changes", "nothing", "restarts"},
 						},
 					},
 					"onRemove": {
@@ -10623,7 +12524,7 @@ func schema_takodev_tako_declare_Resource(ref common.ReferenceCallback) common.O
 			},
 		},
 		Dependencies: []string{
-			declare.Directory{}.OpenAPIModelName(), declare.File{}.OpenAPIModelName(), declare.Package{}.OpenAPIModelName(), declare.Service{}.OpenAPIModelName(), declare.Symlink{}.OpenAPIModelName()},
+			declare.Archive{}.OpenAPIModelName(), declare.AuthorizedKeys{}.OpenAPIModelName(), declare.Directory{}.OpenAPIModelName(), declare.Edit{}.OpenAPIModelName(), declare.Endpoint{}.OpenAPIModelName(), declare.Exec{}.OpenAPIModelName(), declare.File{}.OpenAPIModelName(), declare.Fragment{}.OpenAPIModelName(), declare.Group{}.OpenAPIModelName(), declare.HostEntry{}.OpenAPIModelName(), declare.Hostname{}.OpenAPIModelName(), declare.KernelModule{}.OpenAPIModelName(), declare.Locale{}.OpenAPIModelName(), declare.Mount{}.OpenAPIModelName(), declare.Package{}.OpenAPIModelName(), declare.Repository{}.OpenAPIModelName(), declare.Service{}.OpenAPIModelName(), declare.Sudoers{}.OpenAPIModelName(), declare.Swap{}.OpenAPIModelName(), declare.Symlink{}.OpenAPIModelName(), declare.Sysctl{}.OpenAPIModelName(), declare.Timer{}.OpenAPIModelName(), declare.Timezone{}.OpenAPIModelName(), declare.Unit{}.OpenAPIModelName(), declare.User{}.OpenAPIModelName(), declare.Window{}.OpenAPIModelName()},
 	}
 }
 
@@ -10807,7 +12708,7 @@ func schema_takodev_tako_declare_Service(ref common.ReferenceCallback) common.Op
 					},
 					"state": {
 						SchemaProps: spec.SchemaProps{
-							Description: "State is running (the default) or stopped.\n\nPossible enum values:\n - `\"running\"`\n - `\"stopped\"`",
+							Description: "State is running (the default) or stopped. One that is masked is stopped.\n\nPossible enum values:\n - `\"running\"`\n - `\"stopped\"`",
 							Type:        []string{"string"},
 							Format:      "",
 							Enum:        []interface{}{"running", "stopped"},
@@ -10816,6 +12717,13 @@ func schema_takodev_tako_declare_Service(ref common.ReferenceCallback) common.Op
 					"enabled": {
 						SchemaProps: spec.SchemaProps{
 							Description: "Enabled says whether it starts at boot; left out, that is not managed.",
+							Type:        []string{"boolean"},
+							Format:      "",
+						},
+					},
+					"masked": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Masked says whether it is kept from being started at all, by anybody and anything, also after a reboot. Left out, that is not managed: what others have masked stays masked.",
 							Type:        []string{"boolean"},
 							Format:      "",
 						},
@@ -10829,6 +12737,96 @@ func schema_takodev_tako_declare_Service(ref common.ReferenceCallback) common.Op
 						},
 					},
 				},
+			},
+		},
+	}
+}
+
+func schema_takodev_tako_declare_Sudoers(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "Sudoers is a file of rules of sudo, /etc/sudoers.d/NAME, which visudo has to accept before it counts. Exactly one of content and rules is set.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"file": {
+						SchemaProps: spec.SchemaProps{
+							Description: "File is the file's name below /etc/sudoers.d: letters, digits, _ and -, because sudo ignores names with a dot. Default the resource's name.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"rules": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "Rules are lines of sudoers(5).",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Type:   []string{"string"},
+										Format: "",
+									},
+								},
+							},
+						},
+					},
+					"content": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Content is the whole content of the file instead.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+				},
+			},
+		},
+	}
+}
+
+func schema_takodev_tako_declare_Swap(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "Swap is a device or a file that is swapped to, now and after each boot.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"path": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Path is the device or file: absolute, clean, and not /.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"state": {
+						SchemaProps: spec.SchemaProps{
+							Description: "State is on (the default) or absent, which is off and not in fstab.\n\nPossible enum values:\n - `\"absent\"`\n - `\"on\"`",
+							Type:        []string{"string"},
+							Format:      "",
+							Enum:        []interface{}{"absent", "on"},
+						},
+					},
+					"size": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Size is that of a file that is missing, which is made: a quantity of bytes, \"2Gi\". Left out, it must be there.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"priority": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Priority is that of swapon(8), 0 to 32767. Left out, the kernel decides.",
+							Type:        []string{"integer"},
+							Format:      "int32",
+						},
+					},
+				},
+				Required: []string{"path"},
 			},
 		},
 	}
@@ -10880,6 +12878,386 @@ func schema_takodev_tako_declare_Symlink(ref common.ReferenceCallback) common.Op
 					},
 				},
 				Required: []string{"path", "target"},
+			},
+		},
+	}
+}
+
+func schema_takodev_tako_declare_Sysctl(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "Sysctl is a parameter of the kernel, now and after each boot.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"key": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Key is its name with dots: net.ipv4.ip_forward. A dot within a part is written as a slash. Default the resource's name.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"value": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Value is its value, with one blank between several.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+				},
+				Required: []string{"value"},
+			},
+		},
+	}
+}
+
+func schema_takodev_tako_declare_Timer(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "Timer runs a command or starts a unit by the calendar, as a timer and a service of systemd.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"timer": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Timer is the name of both, without suffix. Default the resource's name.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"calendar": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "Calendar says when, systemd.time(7): \"daily\", \"Mon..Fri 02:00\", \"*-*-01 04:00:00\". Whichever comes next counts.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Type:   []string{"string"},
+										Format: "",
+									},
+								},
+							},
+						},
+					},
+					"command": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "Command is what runs: the program and its arguments, without a shell. Exactly one of command and unit is set.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Type:   []string{"string"},
+										Format: "",
+									},
+								},
+							},
+						},
+					},
+					"unit": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Unit is what starts instead.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"user": {
+						SchemaProps: spec.SchemaProps{
+							Description: "User is who runs the command, a name or a number in quotes. Default root.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"directory": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Directory is where it runs, absolute. Default /.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"environment": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Environment is added to that of services. Who may log in to the host can read it.",
+							Type:        []string{"object"},
+							AdditionalProperties: &spec.SchemaOrBool{
+								Allows: true,
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Type:   []string{"string"},
+										Format: "",
+									},
+								},
+							},
+						},
+					},
+					"jitter": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Jitter is the most by which it is late, by chance: \"15m\", whole seconds up to a week. Default none.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"catchUp": {
+						SchemaProps: spec.SchemaProps{
+							Description: "CatchUp says whether a run that was missed while the host was off is made at its next start. Default true.",
+							Type:        []string{"boolean"},
+							Format:      "",
+						},
+					},
+					"timeout": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Timeout ends the command: \"1h\", whole seconds up to a week. Default none.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"state": {
+						SchemaProps: spec.SchemaProps{
+							Description: "State is present (the default) or absent.\n\nPossible enum values:\n - `\"absent\"`\n - `\"present\"`",
+							Type:        []string{"string"},
+							Format:      "",
+							Enum:        []interface{}{"absent", "present"},
+						},
+					},
+				},
+			},
+		},
+	}
+}
+
+func schema_takodev_tako_declare_Timezone(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "Timezone is the host's time zone.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"zone": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Zone is its name in the zone database: Europe/Berlin, UTC.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+				},
+				Required: []string{"zone"},
+			},
+		},
+	}
+}
+
+func schema_takodev_tako_declare_Unit(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "Unit is a unit file, or a drop-in of one, and that systemd has read it. Whether the unit runs is for a service to say.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"unit": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Unit is the unit's full name, of any type; a template too. Default the resource's name, with .service where it has no unit suffix.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"dropIn": {
+						SchemaProps: spec.SchemaProps{
+							Description: "DropIn makes it a drop-in of that name, UNIT.d/NAME.conf, and leaves the unit file to others.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"content": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Content is the file, as in systemd.syntax(7). systemd-analyze verify must accept it.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+				},
+				Required: []string{"content"},
+			},
+		},
+	}
+}
+
+func schema_takodev_tako_declare_User(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "User is an account of the host's own passwd and shadow files.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"user": {
+						SchemaProps: spec.SchemaProps{
+							Description: "User is the login name. Default the resource's name.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"state": {
+						SchemaProps: spec.SchemaProps{
+							Description: "State is present (the default) or absent.\n\nPossible enum values:\n - `\"absent\"`\n - `\"present\"`",
+							Type:        []string{"string"},
+							Format:      "",
+							Enum:        []interface{}{"absent", "present"},
+						},
+					},
+					"uid": {
+						SchemaProps: spec.SchemaProps{
+							Description: "UID is the account's number, 0 to 4294967294; 0 is root's alone. Left out, a new account gets a free one, and that of one that is there is not managed.",
+							Type:        []string{"integer"},
+							Format:      "int64",
+						},
+					},
+					"group": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Group is the primary group, a name or a number in quotes. Left out, a new account gets a group of its own name, and that of one that is there is not managed.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"groups": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "Groups are the supplementary groups, by name. Left out, none are managed; with membership exact, the account is in none.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Type:   []string{"string"},
+										Format: "",
+									},
+								},
+							},
+						},
+					},
+					"membership": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Membership says whether groups are all that the account is in (exact), or the least (minimal, the default).\n\nPossible enum values:\n - `\"exact\"` means these and no others.\n - `\"minimal\"` means at least these.",
+							Type:        []string{"string"},
+							Format:      "",
+							Enum:        []interface{}{"exact", "minimal"},
+						},
+					},
+					"comment": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Comment is the GECOS field. Left out, that of an account that is there is not managed.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"home": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Home is the home directory, absolute. Left out, a new account gets /home/USER, a system account /nonexistent, and that of one that is there is not managed. When it changes, what is in the old one stays there.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"createHome": {
+						SchemaProps: spec.SchemaProps{
+							Description: "CreateHome says whether a home directory that is missing is made, from /etc/skel, mode 0700, whenever it is missing. Default true; false of a system account: one with system, or with a number below 1000.",
+							Type:        []string{"boolean"},
+							Format:      "",
+						},
+					},
+					"shell": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Shell is the login shell, absolute. Left out, a new account gets /bin/bash, a system account /usr/sbin/nologin, and that of one that is there is not managed.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"system": {
+						SchemaProps: spec.SchemaProps{
+							Description: "System makes a new account one of the system: a number of its range, no home directory, no shell, no ageing.",
+							Type:        []string{"boolean"},
+							Format:      "",
+						},
+					},
+					"passwordHash": {
+						SchemaProps: spec.SchemaProps{
+							Description: "PasswordHash is what stands in the shadow file: a crypt(5) hash that begins with $, or \"!\" or \"*\" for no password. Left out, a new account has no password, and that of one that is there is not managed. It is shown nowhere.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"passwordHashFrom": {
+						SchemaProps: spec.SchemaProps{
+							Description: "PasswordHashFrom takes the hash from a Secret or a ConfigMap instead. Alone, without a server, there is nothing to take it from.",
+							Ref:         ref(declare.ContentSource{}.OpenAPIModelName()),
+						},
+					},
+					"locked": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Locked says whether the password is locked, with an exclamation mark in front of its hash. Left out, that is not managed.",
+							Type:        []string{"boolean"},
+							Format:      "",
+						},
+					},
+					"expires": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Expires is the day on which the account ends, as \"2027-01-31\", or \"never\". Left out, that is not managed.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"removeHome": {
+						SchemaProps: spec.SchemaProps{
+							Description: "RemoveHome says that with state absent, or onRemove: delete, the home directory goes too, if it is the account's own. Default false.",
+							Type:        []string{"boolean"},
+							Format:      "",
+						},
+					},
+				},
+			},
+		},
+		Dependencies: []string{
+			declare.ContentSource{}.OpenAPIModelName()},
+	}
+}
+
+func schema_takodev_tako_declare_Window(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "Window is a time in which something may be done: it opens whenever its calendar expression elapses, and stays open for a while.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"opens": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Opens says when, systemd.time(7): \"Sun 02:00\", \"Mon..Fri 22:00 Europe/Berlin\". Without a time zone it is the host's.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"duration": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Duration is how long it stays open: \"2h\", whole minutes up to a week.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+				},
+				Required: []string{"opens", "duration"},
 			},
 		},
 	}

@@ -43,6 +43,7 @@ func questions() map[string]string {
 		v1alpha1.NodeLogs:     "text/plain; charset=utf-8",
 		v1alpha1.NodeEvidence: "application/json",
 		v1alpha1.NodeUsage:    "application/json",
+		v1alpha1.NodeGraph:    "application/json",
 	}
 }
 
@@ -88,7 +89,7 @@ func (a *answers) Connect(ctx context.Context, name string, _ runtime.Object, re
 	}), nil
 }
 
-// readQuestion reads the parameters of a question: subject, lines, since.
+// readQuestion reads the parameters of a question: subject, lines, since, until.
 func readQuestion(what string, query url.Values, now time.Time) (wire.Question, error) {
 	q := wire.Question{What: what, Subject: query.Get("subject"), Seconds: uint32(askMax / time.Second)}
 	if len(q.Subject) > declare.ClaimBytesMax {
@@ -104,18 +105,26 @@ func readQuestion(what string, query url.Values, now time.Time) (wire.Question, 
 		}
 		q.Lines = uint32(n)
 	}
-	text := query.Get("since")
+	var err error
+	if q.Since, err = readMoment("since", query, now); err == nil {
+		q.Until, err = readMoment("until", query, now)
+	}
+	return q, err
+}
+
+// readMoment reads a parameter that is a time, in seconds since 1970; 0 where it is not given.
+func readMoment(name string, query url.Values, now time.Time) (int64, error) {
+	text := query.Get(name)
 	if text == "" {
-		return q, nil
+		return 0, nil
 	}
 	if at, err := time.Parse(time.RFC3339, text); err == nil && at.Unix() > 0 {
-		q.Since = at.Unix()
-	} else if d, err := time.ParseDuration(text); err == nil && d > 0 && d < now.Sub(time.Unix(0, 0)) {
-		q.Since = now.Add(-d).Unix()
-	} else {
-		return q, fmt.Errorf("since is %q, must be how long ago, such as 10m, or a time, such as 2026-01-31T12:00:00Z", text)
+		return at.Unix(), nil
 	}
-	return q, nil
+	if d, err := time.ParseDuration(text); err == nil && d > 0 && d < now.Sub(time.Unix(0, 0)) {
+		return now.Add(-d).Unix(), nil
+	}
+	return 0, fmt.Errorf("%s is %q, must be how long ago, such as 10m, or a time, such as 2026-01-31T12:00:00Z", name, text)
 }
 
 // ask sends the answer of a host as it comes. The error is one of the API; after the first byte there is no other way left to tell of

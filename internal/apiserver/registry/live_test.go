@@ -267,8 +267,9 @@ func aborted(f func()) (is bool) {
 func TestReadQuestion(t *testing.T) {
 	now := time.Unix(10_000, 0)
 	for query, want := range map[string]wire.Question{
-		"":          {What: "history", Seconds: 30},
-		"since=10m": {What: "history", Since: 9_400, Seconds: 30},
+		"":                   {What: "history", Seconds: 30},
+		"since=10m":          {What: "history", Since: 9_400, Seconds: 30},
+		"since=10m&until=5m": {What: "history", Since: 9_400, Until: 9_700, Seconds: 30},
 		"since=1970-01-01T01:00:00%2B00:00&lines=100000": {What: "history", Since: 3600, Lines: 100_000, Seconds: 30},
 		"subject=file/motd&pretty=true":                  {What: "history", Subject: "file/motd", Seconds: 30},
 	} {
@@ -280,7 +281,7 @@ func TestReadQuestion(t *testing.T) {
 			t.Errorf("%s: %+v, %v", query, got, err)
 		}
 	}
-	for _, query := range []string{"lines=-1", "lines=x", "lines=100001", "since=yesterday", "since=-1m", "since=0s", "since=3h", "since=1969-01-01T00:00:00Z", "subject=" + strings.Repeat("x", 4097)} {
+	for _, query := range []string{"lines=-1", "lines=x", "lines=100001", "since=yesterday", "since=-1m", "since=0s", "since=3h", "until=x", "until=0s", "since=1969-01-01T00:00:00Z", "subject=" + strings.Repeat("x", 4097)} {
 		values, err := url.ParseQuery(query)
 		if err != nil {
 			t.Fatal(err)

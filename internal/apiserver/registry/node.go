@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"tako.dev/tako/api/v1alpha1"
+	"tako.dev/tako/internal/present"
 )
 
 func nodes() *Kind {
@@ -68,7 +69,22 @@ func nodeColumns(node func(runtime.Object) *v1alpha1.Node) []Column {
 			}
 			return ""
 		}},
+		{Name: "Takes", Type: "string", Wide: true, Description: "memory and processor time of tako-agent since it started, and with + those of what it ran", Value: func(o runtime.Object) any {
+			if a := node(o).Status.Agent; a != nil && a.Usage != nil {
+				return usageText(a.Usage)
+			}
+			return ""
+		}},
 	}
+}
+
+// usageText is what an agent takes, for a column.
+func usageText(u *v1alpha1.AgentUsage) string {
+	text := fmt.Sprintf("%s, %s", present.Bytes(u.Memory.Value()), u.CPU.Round(10*time.Millisecond))
+	if u.CommandsCPU.Duration > 0 {
+		text += fmt.Sprintf(" + %s", u.CommandsCPU.Round(10*time.Millisecond))
+	}
+	return text
 }
 
 // headText is the state that a host enforces, and how far it is behind.

@@ -33,13 +33,16 @@ func (a *Answer) Adopt(config *unstructured.Unstructured) (fields []string, err 
 	}
 	for i := range a.Differs {
 		d := &a.Differs[i]
-		if d.Field == "check" || d.Field == "links" {
-			continue // what making it so needs, and nothing that is declared
+		if beside(kind, d.Field) {
+			continue
 		}
 		if err := d.adopt(kind, resource); err != nil {
 			return nil, err
 		}
 		fields = append(fields, d.Field)
+	}
+	if len(fields) == 0 && len(a.Differs) > 0 {
+		return nil, refused("declare it as it is to be: tako edit", "its %s cannot be declared", a.Differs[0].Field)
 	}
 	if err := unstructured.SetNestedSlice(config.Object, list, "spec", "resources"); err != nil {
 		return nil, refused("", "%s", err)
@@ -51,7 +54,7 @@ func (a *Answer) Adopt(config *unstructured.Unstructured) (fields []string, err 
 func (a *Answer) declared(list []any) (kind string, resource map[string]any, err error) {
 	kind, name, _ := strings.Cut(a.Resource.Title, "/")
 	switch kind {
-	case "file", "directory", "symlink":
+	case "file", "directory", "symlink", "service", "user", "sysctl", "hostname", "timezone":
 	default:
 		return "", nil, refused("declare it as it is to be: tako edit", "of a %s only the host itself knows how it came to be so", kind)
 	}
@@ -67,6 +70,21 @@ func (a *Answer) declared(list []any) (kind string, resource map[string]any, err
 // adopt sets one field of a resource to what is there.
 func (d *Difference) adopt(kind string, resource map[string]any) error {
 	fields := resource[kind].(map[string]any) // declared has looked
+	switch kind + "." + d.Field {
+	case "service.state", "service.enabled", "service.masked":
+		return d.adoptService(fields)
+	case "user.comment", "user.home", "user.shell", "sysctl.value", "hostname.name", "timezone.zone":
+		if d.Have == "" || strings.HasPrefix(d.Have, `"`) {
+			return refused("declare it as it is to be: tako edit", "its %s is not told in full", d.Field)
+		}
+		return d.setText(fields, d.Have, resource["expand"] == true)
+	}
+	if kind != "file" && kind != "directory" && kind != "symlink" {
+		if d.Field == "state" || d.Field == "" {
+			return refused("take it out of the config to have it nowhere", "there is nothing on the host")
+		}
+		return refused("", "its %s cannot be declared", d.Field)
+	}
 	switch d.Field {
 	case "content":
 		return d.adoptContent(fields, resource["expand"] == true)
@@ -81,6 +99,36 @@ func (d *Difference) adopt(kind string, resource map[string]any) error {
 		return refused("move it away on the host, or declare what it is to be", "there is a %s on the host, where a %s is declared", d.Have, kind)
 	}
 	return refused("", "its %s cannot be declared", d.Field)
+}
+
+// beside reports whether a difference is what making a resource so needs, and nothing that is declared, or follows from another one.
+func beside(kind, field string) bool {
+	switch kind {
+	case "service":
+		return field == "daemon-reload"
+	case "sysctl", "hostname":
+		return field == "at boot"
+	case "timezone":
+		return field != "zone"
+	}
+	return field == "check" || field == "links"
+}
+
+// adoptService sets a field of a service by the words for it.
+func (d *Difference) adoptService(fields map[string]any) error {
+	switch have, _, _ := strings.Cut(d.Have, " ("); have {
+	case "running":
+		fields["state"] = have
+	case "stopped", "failed":
+		fields["state"] = "stopped"
+	case "enabled", "disabled":
+		fields["enabled"] = have == "enabled"
+	case "masked", "not masked":
+		fields["masked"] = have == "masked"
+	default:
+		return refused("declare it as it is to be: tako edit", "it is %s, which cannot be declared", d.Have)
+	}
+	return nil
 }
 
 func (d *Difference) adoptContent(fields map[string]any, expand bool) error {

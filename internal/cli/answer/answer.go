@@ -2,6 +2,7 @@
 //
 //	history   Happening   what happened there, one line each
 //	logs      LogLine     what a unit has said
+//	graph     Graph       what waits for what there
 //	evidence  Answer      why a resource is as it is; Adopt makes what stands there the declaration
 //
 // It knows no server. It owns no goroutine.
@@ -120,8 +121,12 @@ func (r *Resource) text(indent string, now time.Time, style present.Style) strin
 	if !r.Since.IsZero() {
 		text += "  " + present.Ago(r.Since, now)
 	}
-	if !r.RetryAt.IsZero() {
-		text += fmt.Sprintf("  (attempt %d, next in %s)", r.Attempts, present.Duration(r.RetryAt.Sub(now)))
+	switch wait := present.Duration(r.RetryAt.Sub(now)); {
+	case r.RetryAt.IsZero():
+	case r.Attempts > 0:
+		text += fmt.Sprintf("  (attempt %d, next in %s)", r.Attempts, wait)
+	default:
+		text += fmt.Sprintf("  (next in %s)", wait)
 	}
 	text += "\n"
 	if r.Problem == nil {

@@ -67,6 +67,12 @@ spec:
     file: {path: /plain, content: "ours\n"}
   - name: taken
     file: {path: /taken, contentFrom: {configMap: {name: settings, key: a}}}
+  - name: nginx
+    service: {enabled: true, masked: true}
+  - name: forward
+    sysctl: {key: net.ipv4.ip_forward, value: "0"}
+  - name: ann
+    user: {}
 `
 
 func config(t *testing.T) *unstructured.Unstructured {
@@ -110,7 +116,16 @@ func TestAdopt(t *testing.T) {
 		{name: "another type", title: "file/motd", differs: `[{"field": "type", "have": "directory"}]`, says: "a directory on the host, where a file"},
 		{name: "not looked at", title: "file/motd", unlooked: "TK0512: x", differs: `[]`, says: "TK0512: x"},
 		{name: "gone from the config", title: "file/other", differs: `[]`, says: "any more"},
-		{name: "a service", title: "service/nginx", differs: `[]`, says: "of a service", hint: "tako edit"},
+		{name: "a package", title: "package/vim", differs: `[]`, says: "of a package", hint: "tako edit"},
+		{name: "a service", title: "service/nginx", differs: `[{"field": "daemon-reload", "have": "unit files changed"}, {"field": "masked", "have": "not masked"}, {"field": "enabled", "have": "disabled"}, {"field": "state", "have": "failed (exit-code)"}]`,
+			index: 5, fields: "masked enabled state", want: `{name: nginx, service: {enabled: false, masked: false, state: stopped}}`},
+		{name: "a service on its way", title: "service/nginx", differs: `[{"field": "state", "have": "activating"}]`, says: "it is activating"},
+		{name: "a parameter", title: "sysctl/forward", differs: `[{"field": "value", "have": "1"}, {"field": "at boot", "have": "1"}]`, index: 6, fields: "value",
+			want: `{name: forward, sysctl: {key: net.ipv4.ip_forward, value: "1"}}`},
+		{name: "a parameter at boot only", title: "sysctl/forward", differs: `[{"field": "at boot", "have": "1"}]`, says: "at boot cannot be declared"},
+		{name: "a user", title: "user/ann", differs: `[{"field": "shell", "have": "/bin/zsh"}]`, index: 7, fields: "shell", want: `{name: ann, user: {shell: /bin/zsh}}`},
+		{name: "a password", title: "user/ann", differs: `[{"field": "password", "have": "another, not shown"}]`, says: "its password"},
+		{name: "no user", title: "user/ann", differs: `[{"field": "state", "have": "absent"}]`, says: "nothing on the host"},
 		{name: "what nobody knows", title: "file/motd", differs: `[{"field": "color", "have": "red"}]`, says: "its color"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

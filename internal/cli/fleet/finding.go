@@ -15,6 +15,7 @@ import (
 	"tako.dev/tako/internal/cli/remote"
 	"tako.dev/tako/internal/fleet/node"
 	"tako.dev/tako/internal/fleet/rollout"
+	"tako.dev/tako/internal/present"
 	"tako.dev/tako/internal/reason"
 )
 
@@ -333,7 +334,19 @@ func (f *Fleet) NodeTitle(n *v1alpha1.Node) string {
 	if n.Status.LastHeard == nil {
 		return strings.Join(append(parts, "never heard"), "  ")
 	}
+	if a := n.Status.Agent; a != nil && a.Usage != nil {
+		parts = append(parts, "agent takes "+takes(a.Usage))
+	}
 	return strings.Join(append(parts, "last heard "+n.Status.LastHeard.UTC().Format(time.RFC3339)), "  ")
+}
+
+// takes is what an agent takes of its host: memory, processor time, and what its commands took beside that.
+func takes(u *v1alpha1.AgentUsage) string {
+	text := fmt.Sprintf("%s, %s of processor time", present.Bytes(u.Memory.Value()), u.CPU.Round(10*time.Millisecond))
+	if u.CommandsCPU.Duration > 0 {
+		text += fmt.Sprintf(" and %s in commands", u.CommandsCPU.Round(10*time.Millisecond))
+	}
+	return text
 }
 
 // OfRevision is where a revision is, and where its config has something else. The title is empty where no config has it.

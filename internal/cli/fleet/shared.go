@@ -79,7 +79,7 @@ func (c *Config) alsoIn(other *Config) (same, instead []*declare.Resource) {
 	for i := range c.Spec.Resources {
 		mine := &c.Spec.Resources[i]
 		its := theirs[mine.Claim()]
-		if its == nil {
+		if its == nil || mine.Claim().Kind.Own() {
 			continue
 		}
 		difference, err := assign.DifferenceOf(*mine, *its)
@@ -129,7 +129,7 @@ func (f *Fleet) heldOf(c *Config) []Finding {
 
 // declares reports whether a claim is one of the config's.
 func (c *Config) declares(claim string) bool {
-	return slices.ContainsFunc(c.Spec.Resources, func(r declare.Resource) bool { return r.Claim().String() == claim })
+	return slices.ContainsFunc(c.Spec.Resources, func(r declare.Resource) bool { return r.Claim().Of(c.ID).String() == claim })
 }
 
 func titles(list []*declare.Resource) []string {
@@ -142,5 +142,5 @@ func titles(list []*declare.Resource) []string {
 
 // IsResource reports whether a word is a type of resources.
 func IsResource(word string) bool {
-	return slices.Contains([]declare.ResourceType{declare.TypeFile, declare.TypeDirectory, declare.TypeSymlink, declare.TypePackage, declare.TypeService}, declare.ResourceType(word))
+	return slices.Contains(declare.ResourceTypes(), declare.ResourceType(word))
 }

@@ -40,11 +40,11 @@ func ofOtherValue(r *v1alpha1.RolloutStatus) bool {
 func (c *Config) takes() []value {
 	var all []value
 	for i := range c.Spec.Resources {
-		file := c.Spec.Resources[i].File
-		if file == nil || file.ContentFrom == nil {
+		source := c.Spec.Resources[i].Source()
+		if source == nil {
 			continue
 		}
-		for resource, from := range map[string]*declare.KeySelector{"configmaps": file.ContentFrom.ConfigMap, "secrets": file.ContentFrom.Secret} {
+		for resource, from := range map[string]*declare.KeySelector{"configmaps": source.ConfigMap, "secrets": source.Secret} {
 			if from == nil {
 				continue
 			}

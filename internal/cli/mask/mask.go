@@ -1,5 +1,5 @@
-// Package mask takes out of objects what is shown to nobody: the data of Secrets, and the content of files that only their
-// owner may read. It is pure.
+// Package mask takes out of objects what is shown to nobody: the data of Secrets, the content of files that only their
+// owner may read, and the hashes of passwords. It is pure.
 package mask
 
 import (
@@ -18,7 +18,7 @@ func Secrets(before, after *unstructured.Unstructured) (*unstructured.Unstructur
 	before, after = copyOf(before), copyOf(after)
 	private := map[string]bool{}
 	for _, object := range []*unstructured.Unstructured{before, after} {
-		for name, file := range filesOf(object) {
+		for name, file := range bodiesOf(object, declare.TypeFile) {
 			mode, _ := file["mode"].(string)
 			private[name] = private[name] || (&declare.File{Mode: declare.Mode(mode)}).Private()
 		}
@@ -67,8 +67,8 @@ type secret struct {
 	set   func(words string)
 }
 
-// secretsOf finds the values of an object that are shown nowhere: the data of a Secret, and the content of files that only
-// their owner may read, by a name that is the same in every state of the object.
+// secretsOf finds the values of an object that are shown nowhere: the data of a Secret, the content of files that only
+// their owner may read, and hashes of passwords, by a name that is the same in every state of the object.
 func secretsOf(object *unstructured.Unstructured, private map[string]bool) map[string]secret {
 	found := map[string]secret{}
 	if object == nil {
@@ -86,28 +86,33 @@ func secretsOf(object *unstructured.Unstructured, private map[string]bool) map[s
 			}
 		}
 	}
-	for name, file := range filesOf(object) {
+	for name, file := range bodiesOf(object, declare.TypeFile) {
 		if private[name] && file["content"] != nil {
 			add(name, file, "content")
+		}
+	}
+	for name, user := range bodiesOf(object, declare.TypeUser) {
+		if user["passwordHash"] != nil {
+			add(name, user, "passwordHash")
 		}
 	}
 	return found
 }
 
-// filesOf are the files of a config, or of a revision of one, by the names of their resources.
-func filesOf(object *unstructured.Unstructured) map[string]map[string]any {
-	files := map[string]map[string]any{}
+// bodiesOf are the resources of a type of a config, or of a revision of one, by their names.
+func bodiesOf(object *unstructured.Unstructured, of declare.ResourceType) map[string]map[string]any {
+	bodies := map[string]map[string]any{}
 	if object == nil || object.GroupVersionKind().Group != v1alpha1.GroupName {
-		return files
+		return bodies
 	}
 	spec, _ := object.Object["spec"].(map[string]any)
 	resources, _ := spec["resources"].([]any)
 	for _, r := range resources {
 		resource, _ := r.(map[string]any)
 		name, _ := resource["name"].(string)
-		if file, ok := resource["file"].(map[string]any); ok {
-			files[name] = file
+		if body, ok := resource[string(of)].(map[string]any); ok {
+			bodies[name] = body
 		}
 	}
-	return files
+	return bodies
 }

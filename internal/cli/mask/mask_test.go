@@ -17,6 +17,10 @@ func TestSecrets(t *testing.T) {
 			"metadata": map[string]any{"annotations": map[string]any{"kubectl.kubernetes.io/last-applied-configuration": content}},
 			"spec":     map[string]any{"resources": []any{map[string]any{"name": "x", "file": file}}}}}
 	}
+	user := func(hash string) *unstructured.Unstructured {
+		return &unstructured.Unstructured{Object: map[string]any{"apiVersion": "tako.dev/v1alpha1", "kind": "NodeConfig",
+			"spec": map[string]any{"resources": []any{map[string]any{"name": "x", "user": map[string]any{"passwordHash": hash}}}}}}
+	}
 	secret := func(value string) *unstructured.Unstructured {
 		return &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "Secret", "data": map[string]any{"key": value}}}
 	}
@@ -32,6 +36,7 @@ func TestSecrets(t *testing.T) {
 		{"a private file", config("0600", "hidden-1"), config("0600", "hidden-2"), false, true},
 		{"a file that is opened", config("0600", "hidden"), config("", "hidden"), false, true},
 		{"a file that is closed", config("0644", "hidden"), config("600", "hidden"), false, true},
+		{"a password", user("hidden-1"), user("hidden-2"), false, true},
 		{"an open file", config("", "hidden-1"), config("", "hidden-2"), true, true},
 	} {
 		before, after := Secrets(c.before, c.after)

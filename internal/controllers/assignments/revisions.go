@@ -69,7 +69,7 @@ func (a *Assignments) makeRevision(ctx context.Context, id assign.RevisionID) (r
 	if err != nil {
 		return nil, false, err
 	}
-	if !slices.ContainsFunc(resources, func(r declare.Resource) bool { return r.File != nil && r.File.ContentFrom != nil }) {
+	if !slices.ContainsFunc(resources, func(r declare.Resource) bool { return r.Source() != nil }) {
 		r, err = assign.NewRevision(resources)
 		return r, false, err
 	}

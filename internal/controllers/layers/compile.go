@@ -114,10 +114,11 @@ func (c *compilation) pick(s *declare.ContentSource) (reference, string) {
 }
 
 func sourceOf(r *declare.Resource) *declare.ContentSource {
-	if r.File == nil || r.File.ContentFrom == nil || r.File.ContentFrom.Secret == nil && r.File.ContentFrom.ConfigMap == nil {
+	s := r.Source()
+	if s == nil || s.Secret == nil && s.ConfigMap == nil {
 		return nil
 	}
-	return r.File.ContentFrom
+	return s
 }
 
 func (c *compilation) references(resources []declare.Resource) []reference {

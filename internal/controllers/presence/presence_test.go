@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"runtime"
 	"strings"
@@ -149,6 +150,7 @@ func report(session string, start, number, version uint64) *wire.Report {
 		Verdict: wire.Verdict{Type: wire.Applied, Epoch: 1, Version: version, Root: m.Root}, Counts: wire.Counts{Kept: 3, Repaired: 1, Failed: 1, Held: 2},
 		Configs:  []wire.ConfigReport{{ID: "NodeConfig/qa/web", Converged: true, Settled: true}},
 		Problems: []wire.Resource{{Title: "file/motd", Claim: "path:/etc/motd", Config: "NodeConfig/qa/web", Outcome: "failed", Code: reason.CheckRejected, Since: 5000}},
+		Usage:    &wire.Usage{CPU: 1500, RSS: 12 << 20, Anonymous: 6 << 20, CommandsCPU: math.MaxUint64, CommandsRSS: math.MaxUint64},
 		Host:     &wire.Host{Version: "v1", Facts: map[string]string{"os.family": "debian"}, CPUs: 2, Memory: 1 << 30},
 	}
 }
@@ -201,6 +203,11 @@ func TestNodeIsHeard(t *testing.T) {
 		if s.AppliedHead.Version != 7 || s.AssignedHead.Version != 99 || s.Verdict.Type != v1alpha1.VerdictApplied || s.Promises.Kept != 3 || s.Held != 2 || s.Agent.Version != "v1" ||
 			s.Facts["os.family"] != "debian" || cpu.Value() != 2 || len(s.Problems) != 1 || s.Problems[0].Code != reason.CheckRejected.String() || s.LastHeard == nil {
 			t.Errorf("shown %+v", s)
+		}
+		// What cannot be true, because a host says what it likes, is large and not negative.
+		if u := s.Agent.Usage; u == nil || u.CPU.Duration != 1500*time.Millisecond || u.Memory.Value() != 12<<20 || u.AnonymousMemory.Value() != 6<<20 ||
+			u.CommandsCPU.Duration <= 0 || u.CommandsMemory.Value() != math.MaxInt64 {
+			t.Errorf("the agent takes %+v", u)
 		}
 		if s := r.store.node("a").Status; s.AppliedHead.Version != 7 || s.AssignedHead != nil || s.Facts["os.family"] != "debian" {
 			t.Errorf("stored %+v", s)

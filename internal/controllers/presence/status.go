@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/hex"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -56,6 +57,7 @@ func (r *Register) Decorate(n *v1alpha1.Node) {
 	if e.host != nil {
 		s.Agent.Version = e.host.Version
 	}
+	s.Agent.Usage = usageOf(e.report.Usage)
 	s.Promises = promisesOf(&e.report.Counts, e.said.Presence)
 }
 
@@ -140,6 +142,21 @@ func promisesOf(c *wire.Counts, p node.Presence) v1alpha1.PromiseCounts {
 		Kept: int32(c.Kept), Repaired: int32(c.Repaired), Failed: int32(c.Failed), Blocked: int32(c.Blocked), Deferred: int32(c.Deferred),
 		Contended: int32(c.Contended), NotApplicable: int32(c.NotApplicable), Unknown: int32(c.Unknown),
 	}
+}
+
+// usageOf is what an agent takes; nil where it does not tell. What is too much to be true is as much as can be said.
+func usageOf(u *wire.Usage) *v1alpha1.AgentUsage {
+	if u == nil {
+		return nil
+	}
+	spent := func(milliseconds uint64) metav1.Duration {
+		return metav1.Duration{Duration: time.Duration(min(milliseconds, uint64(math.MaxInt64/time.Millisecond))) * time.Millisecond}
+	}
+	bytes := func(n uint64) resource.Quantity {
+		return *resource.NewQuantity(int64(min(n, math.MaxInt64)), resource.BinarySI)
+	}
+	return &v1alpha1.AgentUsage{CPU: spent(u.CPU), Memory: bytes(u.RSS), AnonymousMemory: bytes(u.Anonymous), CommandsCPU: spent(u.CommandsCPU),
+		CommandsMemory: bytes(u.CommandsRSS)}
 }
 
 func capacityOf(h *wire.Host) map[v1alpha1.CapacityName]resource.Quantity {

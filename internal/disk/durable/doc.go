@@ -5,7 +5,7 @@
 //
 //	open the directory
 //	create .tako.NAME.RANDOM beside the file, exclusively, mode 0600
-//	write -> owner -> attributes of the old file -> mode
+//	write -> owner -> attributes of the old file, and those that are declared -> mode
 //	run the check on it -> fsync -> look at the old file again
 //	nothing to back up: rename (without replacing when it is new)
 //	a backup is wanted: exchange the two -> back up the old file under the temporary's name -> remove it

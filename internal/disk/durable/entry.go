@@ -16,6 +16,8 @@ type MkdirSpec struct {
 	Path     string
 	Mode     int // permissions with setuid, setgid and sticky; Keep is newDirMode
 	UID, GID int // or Keep: the agent's own, or what a setgid directory hands down
+	// Attributes are those it shall have, or shall not have though the directory above hands them down.
+	Attributes []Attribute
 }
 
 // Mkdir makes one directory; the directory that holds it must be there. It gets owner and mode under a temporary name, so
@@ -25,7 +27,7 @@ func Mkdir(ctx context.Context, r *disk.Root, spec MkdirSpec) (disk.Signature, e
 	const op = "make directory"
 	var sig disk.Signature
 	err := change(ctx, r, op, spec.Path, func(d *disk.Dir, name string) error {
-		temp, err := tryTemporary(name, func(temp string) error { return unix.Mkdirat(d.FD(), temp, 0o700) })
+		temp, err := tryTemporary(name, func(temp string) error { return unix.Mkdirat(d.FD(), temp, newDirPrivate) })
 		if err != nil {
 			return d.Fault(op, name, err)
 		}
@@ -37,8 +39,10 @@ func Mkdir(ctx context.Context, r *disk.Root, spec MkdirSpec) (disk.Signature, e
 	return sig, err
 }
 
-// newDirMode is the mode of a new directory for which none is given.
-const newDirMode = 0o755
+const (
+	newDirMode    = 0o755 // of a new directory for which none is given
+	newDirPrivate = 0o700 // of one that is not in its place yet
+)
 
 // settleDir turns a temporary directory into the real one.
 func settleDir(d *disk.Dir, temp, name string, spec MkdirSpec) (disk.Signature, error) {
@@ -48,10 +52,16 @@ func settleDir(d *disk.Dir, temp, name string, spec MkdirSpec) (disk.Signature, 
 		return disk.Signature{}, d.Fault(op, name, err)
 	}
 	defer unix.Close(fd)
+	if !justMade(fd, unix.S_IFDIR) {
+		return disk.Signature{}, disk.Stale(op, d.Join(name))
+	}
 	if spec.UID != Keep || spec.GID != Keep {
 		if err := ownFault(op, d, name, unix.Fchown(fd, spec.UID, spec.GID)); err != nil {
 			return disk.Signature{}, err
 		}
+	}
+	if err := setAttributes(d, name, fd, spec.Attributes); err != nil {
+		return disk.Signature{}, err
 	}
 	mode := spec.Mode
 	if mode == Keep {
@@ -72,6 +82,25 @@ func settleDir(d *disk.Dir, temp, name string, spec MkdirSpec) (disk.Signature, 
 		return disk.Signature{}, d.Fault(op, name, err)
 	}
 	return ours(before, fd), nil
+}
+
+// justMade reports whether something that was opened by its temporary name can be what was made there. Whose directory it is may have put
+// something of somebody else's in its place, to be given that. A symlink, and an empty directory of our own, are worth nothing to anybody.
+func justMade(fd int, kind uint32) bool {
+	st, err := disk.StatAt(fd, "")
+	if err != nil || st.Type() != kind || st.UID != uint32(os.Geteuid()) {
+		return false
+	}
+	if kind != unix.S_IFDIR {
+		return true
+	}
+	entries := make([]byte, 512) // room for the two that are always there, and one more
+	n, err := unix.Getdents(fd, entries)
+	if err != nil || st.Perm() != newDirPrivate {
+		return false
+	}
+	_, others, _ := unix.ParseDirent(entries[:n], 1, nil)
+	return others == 0
 }
 
 // SymlinkSpec says what a symlink shall be.
@@ -115,6 +144,9 @@ func settleSymlink(d *disk.Dir, temp, name string, spec SymlinkSpec, old disk.St
 		return disk.Signature{}, d.Fault(op, name, err)
 	}
 	defer unix.Close(fd)
+	if !justMade(fd, unix.S_IFLNK) {
+		return disk.Signature{}, disk.Stale(op, d.Join(name))
+	}
 	if spec.UID != Keep || spec.GID != Keep {
 		if err := ownFault(op, d, name, unix.Fchownat(fd, "", spec.UID, spec.GID, unix.AT_EMPTY_PATH)); err != nil {
 			return disk.Signature{}, err
@@ -133,15 +165,16 @@ func settleSymlink(d *disk.Dir, temp, name string, spec SymlinkSpec, old disk.St
 	return ours(before, fd), nil
 }
 
-// AttributeSpec says what owner, group and mode of something that exists shall be; its content stays.
+// AttributeSpec says what owner, group, mode and attributes of something that exists shall be; its content stays.
 type AttributeSpec struct {
-	Path     string
-	Mode     int             // or Keep; a symlink has none
-	UID, GID int             // or Keep
-	Expect   *disk.Signature // as in WriteSpec
+	Path       string
+	Mode       int             // or Keep; a symlink has none
+	UID, GID   int             // or Keep
+	Attributes []Attribute     // not of a symlink
+	Expect     *disk.Signature // as in WriteSpec
 }
 
-// SetAttributes changes owner, group and mode of one inode, never of what a symlink leads to, and returns the new
+// SetAttributes changes owner, group, mode and attributes of one inode, never of what a symlink leads to, and returns the new
 // Signature. Owner comes first because its change takes setuid away. The result is durable for files and directories that
 // the agent may read.
 func SetAttributes(ctx context.Context, r *disk.Root, spec AttributeSpec) (disk.Signature, error) {
@@ -191,6 +224,9 @@ func applyAttributes(d *disk.Dir, name string, fd int, now disk.Stat, spec Attri
 		if err := ownFault(op, d, name, unix.Fchownat(fd, "", spec.UID, spec.GID, unix.AT_EMPTY_PATH)); err != nil {
 			return err
 		}
+	}
+	if err := setAttributes(d, name, fd, spec.Attributes); err != nil {
+		return err
 	}
 	if spec.Mode != Keep {
 		if now.Type() == unix.S_IFLNK {

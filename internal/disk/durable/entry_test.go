@@ -311,3 +311,32 @@ func TestPlantedSymlink(t *testing.T) {
 		t.Errorf("something was written through a planted symlink: %v", left)
 	}
 }
+
+// Whose directory it is may swap what has just been made there for something of root's, to be given that.
+func TestNothingElseIsGivenAway(t *testing.T) {
+	dir := t.TempDir()
+	r := hostRoot(t)
+	d, _, err := r.Parent(filepath.Join(dir, "x"))
+	disktest.Must(t, err)
+	defer d.Close()
+	before := map[string]disk.Stat{}
+	arrange := func(name string, how func(p string) error) {
+		disktest.Must(t, how(filepath.Join(dir, name)))
+		before[name], err = d.Stat(name)
+		disktest.Must(t, err)
+	}
+	arrange("full", func(p string) error { return os.MkdirAll(filepath.Join(p, "in it"), 0o700) })
+	arrange("open", func(p string) error { return os.Mkdir(p, 0o755) })
+	arrange("file", func(p string) error { return os.WriteFile(p, nil, 0o700) })
+	for name := range before {
+		if name != "file" {
+			_, err := settleDir(d, name, "x", MkdirSpec{Path: filepath.Join(dir, "x"), Mode: 0o777, UID: 1, GID: 1})
+			disktest.WantCode(t, err, reason.ConcurrentEdit)
+		}
+		_, err = settleSymlink(d, name, "x", SymlinkSpec{Path: filepath.Join(dir, "x"), UID: 1, GID: 1}, disk.Stat{})
+		disktest.WantCode(t, err, reason.ConcurrentEdit)
+		if now, _ := d.Stat(name); now.Signature != before[name].Signature {
+			t.Errorf("%s was %+v and is %+v", name, before[name], now)
+		}
+	}
+}

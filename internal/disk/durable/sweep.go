@@ -4,10 +4,13 @@ import (
 	"context"
 	"errors"
 	"os"
+	"strings"
+	"sync"
 
 	"golang.org/x/sys/unix"
 
 	"tako.dev/tako/internal/disk"
+	"tako.dev/tako/internal/reason"
 )
 
 // tempTries bounds the search for a free name; one is enough unless somebody plays with us.
@@ -99,4 +102,70 @@ func sweepOne(d *disk.Dir, name string, backup Backup) (bool, error) {
 	}
 	// A directory that is not empty is not ours, and what cannot be removed now is tried again at the next start.
 	return unix.Unlinkat(d.FD(), name, flags) == nil, nil
+}
+
+const (
+	// besideMax bounds what is removed beside one path: a killed run leaves one temporary.
+	besideMax = 16
+	// namesAtOnce bounds one step of a listing, and listSteps how many there are: somebody may have filled the directory.
+	namesAtOnce, listSteps = 1024, 64
+)
+
+// Sweeper removes what a killed run has left beside a path that is about to be written, once for each path. What is younger than the
+// Sweeper is left alone: somebody may be writing it. Its methods may be called from any goroutine.
+type Sweeper struct {
+	root    *disk.Root
+	started int64 // the clock of the file system, as Stat has it
+
+	mu    sync.Mutex // guards swept
+	swept map[string]bool
+}
+
+// NewSweeper makes a Sweeper.
+func NewSweeper(root *disk.Root) *Sweeper {
+	return &Sweeper{root: root, started: disk.Tick(), swept: map[string]bool{}}
+}
+
+// Beside sweeps beside a path. What cannot be listed, or is not ours to remove, is no reason not to write.
+func (s *Sweeper) Beside(ctx context.Context, p string) error {
+	s.mu.Lock()
+	done := s.swept[p]
+	s.swept[p] = true
+	s.mu.Unlock()
+	if done {
+		return nil
+	}
+	d, name, err := s.root.Parent(p)
+	if reason.Is(err, reason.ParentMissing) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	list, err := d.Reopen()
+	if err != nil {
+		return d.Fault("list directory", "", err)
+	}
+	defer list.Close()
+	removed := 0
+	for range listSteps {
+		names, err := list.Readdirnames(namesAtOnce)
+		for _, n := range names {
+			if removed == besideMax || !disk.IsTemporary(n) || !strings.HasPrefix(n, disk.TempPrefix+name+".") {
+				continue
+			}
+			if st, err := d.Stat(n); err != nil || st.Ctime >= s.started {
+				continue
+			}
+			if err := Remove(ctx, s.root, RemoveSpec{Path: d.Join(n)}); err != nil && !reason.Is(err, reason.PermissionDenied) {
+				return err
+			}
+			removed++
+		}
+		if err != nil {
+			return nil // the end, or it cannot be listed
+		}
+	}
+	return nil
 }

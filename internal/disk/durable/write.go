@@ -27,6 +27,8 @@ type WriteSpec struct {
 	Mode    int         // permissions with setuid, setgid and sticky, or Keep
 	UID     int         // or Keep
 	GID     int         // or Keep
+	// Attributes are set whatever the old file has; what is not named is as copyAttributes has it.
+	Attributes []Attribute
 	// Expect, if set, is what the caller has seen there, the zero Signature for nothing. Anything else is ConcurrentEdit.
 	Expect *disk.Signature
 	// Force replaces a symlink, FIFO, socket or device that is in the way. A directory is never replaced.
@@ -177,6 +179,9 @@ func (w *writing) stage(ctx context.Context) error {
 		if err := copyAttributes(int(w.from.Fd()), w.fd); err != nil {
 			return w.fault(err)
 		}
+	}
+	if err := setAttributes(w.dir, w.name, w.fd, w.Attributes); err != nil {
+		return err
 	}
 	if err := unix.Fchmod(w.fd, w.mode()); err != nil {
 		return w.fault(err)
@@ -387,12 +392,15 @@ func (w *writing) overwrite(ctx context.Context) error {
 }
 
 // refill is the part of overwrite that cannot be undone. Owner and mode come first, so that new content is never shown to
-// those who may read the old one only; writing takes setuid away, so that comes last again.
+// those who may read the old one only; writing takes setuid and capabilities away, so that comes last again.
 func (w *writing) refill(fd int) error {
 	if err := w.own(fd); err != nil {
 		return err
 	}
 	mode := w.mode()
+	if err := setAttributes(w.dir, w.name, fd, w.Attributes); err != nil {
+		return err
+	}
 	if err := unix.Fchmod(fd, mode&0o1777); err != nil {
 		return w.fault(err)
 	}
@@ -402,7 +410,10 @@ func (w *writing) refill(fd int) error {
 	if err := unix.Ftruncate(fd, w.Size); err != nil {
 		return w.fault(err)
 	}
-	if mode&0o6000 != 0 {
+	if err := setAttributes(w.dir, w.name, fd, w.Attributes); err != nil {
+		return err
+	}
+	if mode&0o6000 != 0 || len(w.Attributes) > 0 {
 		if err := unix.Fchmod(fd, mode); err != nil {
 			return w.fault(err)
 		}

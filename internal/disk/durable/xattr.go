@@ -6,7 +6,15 @@ import (
 	"golang.org/x/sys/unix"
 
 	"tako.dev/tako/internal/disk"
+	"tako.dev/tako/internal/reason"
 )
+
+// Attribute is an extended attribute that something shall have, or that it shall not have where Value is nil. An access list and a
+// label are attributes, too.
+type Attribute struct {
+	Name  string
+	Value []byte
+}
 
 const (
 	selinuxAttr = "security.selinux"
@@ -84,4 +92,38 @@ func copyAttribute(from, to int, name string) error {
 		return nil
 	}
 	return err
+}
+
+// setAttributes gives what is open the attributes that are declared. Whoever it belongs to is set before, because that takes a capability
+// away, and the mode after, because a list changes it.
+func setAttributes(d *disk.Dir, name string, fd int, attributes []Attribute) error {
+	p := disk.ProcPath(fd)
+	for _, a := range attributes {
+		err := disk.Retry(func() error {
+			if a.Value == nil {
+				return unix.Removexattr(p, a.Name)
+			}
+			return unix.Setxattr(p, a.Name, a.Value, 0)
+		})
+		if err == nil || a.Value == nil && (err == unix.ENODATA || err == unix.EOPNOTSUPP) {
+			continue
+		}
+		return attributeFault(d, name, a.Name, err)
+	}
+	return nil
+}
+
+// attributeFault is Dir.Fault for an attribute: there it is another limit that is reached, or something that is not to be had.
+func attributeFault(d *disk.Dir, name, attribute string, err error) error {
+	op := "set attribute " + disk.Shown(attribute) + " of"
+	e := &reason.Error{Doing: op + " " + disk.Shown(d.Join(name)), Cause: err}
+	switch err {
+	case unix.EOPNOTSUPP:
+		e.Code, e.Hint = reason.AttributeUnsupported, "the file system keeps no such attributes: see its mount options, or leave the attribute out"
+	case unix.EINVAL, unix.E2BIG, unix.ERANGE, unix.ENOSPC:
+		e.Code, e.Hint = reason.AttributeRefused, "the value is none that the kernel takes for it, or there is no room for it: ext4 keeps all attributes of a file in one block"
+	default:
+		return d.Fault(op, name, err)
+	}
+	return e
 }

@@ -109,6 +109,14 @@ func (w *Watcher) WatchDir(p string, id ID) error {
 	return w.add(p, "", id)
 }
 
+// WatchNames is WatchDir for who does not care what is in the entries: an event that only a content has changed is not told.
+func (w *Watcher) WatchNames(p string, id ID) error {
+	if err := disk.ValidPath(p); err != nil {
+		return err
+	}
+	return w.add(p, namesOnly, id)
+}
+
 // Unwatch undoes Watch. Events that were read before may still come.
 func (w *Watcher) Unwatch(p string, id ID) {
 	if disk.ValidPath(p) != nil || p == "/" {
@@ -120,6 +128,9 @@ func (w *Watcher) Unwatch(p string, id ID) {
 
 // UnwatchDir undoes WatchDir.
 func (w *Watcher) UnwatchDir(p string, id ID) { w.remove(p, "", id) }
+
+// UnwatchNames undoes WatchNames.
+func (w *Watcher) UnwatchNames(p string, id ID) { w.remove(p, namesOnly, id) }
 
 func (w *Watcher) add(dir, name string, id ID) error {
 	w.mu.Lock()
@@ -135,7 +146,7 @@ func (w *Watcher) add(dir, name string, id ID) error {
 		return nil
 	}
 	return &reason.Error{
-		Code: reason.WatchLimit, Doing: "watch " + disk.Shown(disk.Join(dir, name)), Cause: y.cause,
+		Code: reason.WatchLimit, Doing: "watch " + disk.Shown(disk.Join(dir, strings.TrimSuffix(name, namesOnly))), Cause: y.cause,
 		Hint: "raise fs.inotify.max_user_watches or fs.inotify.max_user_instances; an ordinary user can watch only what he may read",
 	}
 }
@@ -162,7 +173,7 @@ func (w *Watcher) Watches(dir, name string) bool {
 		return false
 	}
 	_, ok := y.entries[name]
-	return ok || len(y.all) > 0
+	return ok || len(y.all)+len(y.names) > 0
 }
 
 // Unwatched lists the IDs that the kernel does not tell about, sorted.
@@ -176,7 +187,7 @@ func (w *Watcher) unwatchedLocked() []ID {
 	var ids []ID
 	for _, y := range w.ways {
 		if y.cause != nil {
-			ids = y.marked(ids, "")
+			ids = y.marked(ids, "", false)
 		}
 	}
 	slices.Sort(ids)
@@ -197,7 +208,7 @@ func (w *Watcher) Retry() []ID {
 			continue
 		}
 		if w.settle(y); y.cause == nil {
-			ids = y.marked(ids, "")
+			ids = y.marked(ids, "", false)
 		}
 	}
 	slices.Sort(ids)
@@ -229,8 +240,9 @@ func (w *Watcher) Run(ctx context.Context, sink func([]Event)) error {
 
 // mark is one entry of one way that changed.
 type mark struct {
-	way  *way
-	name string
+	way    *way
+	name   string
+	inside bool // only what is in the entry
 }
 
 // round is what one read has told, without repetition, in order.
@@ -250,8 +262,8 @@ func (r *round) mendWay(y *way) {
 }
 
 // markEntry notes that an entry changed.
-func (r *round) markEntry(y *way, name string) {
-	if m := (mark{way: y, name: name}); !r.seen[m] {
+func (r *round) markEntry(y *way, name string, inside bool) {
+	if m := (mark{way: y, name: name, inside: inside}); !r.seen[m] {
 		r.seen[m] = true
 		r.marks = append(r.marks, m)
 	}
@@ -273,12 +285,12 @@ func (w *Watcher) take(b []byte) []Event {
 	var events []Event
 	for _, y := range r.broken {
 		if w.settle(y); !y.empty() {
-			events = append(events, Event{IDs: y.marked(nil, ""), Unwatched: y.cause != nil})
+			events = append(events, Event{IDs: y.marked(nil, "", false), Unwatched: y.cause != nil})
 		}
 	}
 	for _, m := range r.marks {
 		if !r.seen[mark{way: m.way}] {
-			events = append(events, Event{IDs: m.way.marked(nil, m.name), Name: m.name})
+			events = append(events, Event{IDs: m.way.marked(nil, m.name, m.inside), Name: m.name})
 		}
 	}
 	return events
@@ -289,6 +301,8 @@ const (
 	goneMask = unix.IN_DELETE_SELF | unix.IN_MOVE_SELF | unix.IN_UNMOUNT | unix.IN_IGNORED
 	// comeAndGoMask: an entry is not what it was.
 	comeAndGoMask = unix.IN_CREATE | unix.IN_DELETE | unix.IN_MOVED_FROM | unix.IN_MOVED_TO
+	// insideMask: what is in an entry is not what it was.
+	insideMask = unix.IN_MODIFY | unix.IN_CLOSE_WRITE
 )
 
 // note finds out what one event touches.
@@ -319,9 +333,10 @@ func (w *Watcher) note(r *round, n notice) {
 	if n.name == "" || strings.HasPrefix(n.name, disk.TempPrefix) {
 		return
 	}
+	inside := n.mask&insideMask == n.mask
 	for _, y := range node.ends {
-		if _, ok := y.entries[n.name]; ok || len(y.all) > 0 {
-			r.markEntry(y, n.name)
+		if _, ok := y.entries[n.name]; ok || len(y.all) > 0 || len(y.names) > 0 && !inside {
+			r.markEntry(y, n.name, inside)
 		}
 	}
 	for _, y := range node.holds[n.name] {
@@ -338,7 +353,7 @@ func (w *Watcher) startOver() []Event {
 	events := []Event{{Overflow: true}}
 	for _, y := range w.ways {
 		if w.settle(y); y.cause != nil {
-			events = append(events, Event{IDs: y.marked(nil, ""), Unwatched: true})
+			events = append(events, Event{IDs: y.marked(nil, "", false), Unwatched: true})
 		}
 	}
 	return events

@@ -418,3 +418,27 @@ func FuzzParseNotices(f *testing.F) {
 		}
 	})
 }
+
+// TestAttributesAreTold: of a file and of a directory, and also where nothing else changes.
+func TestAttributesAreTold(t *testing.T) {
+	disktest.NeedRoot(t)
+	dir := t.TempDir()
+	disktest.Tree(t, dir, "f", "d/")
+	if err := unix.Setxattr(dir+"/f", "user.probe", nil, 0); err != nil {
+		t.Skipf("needs extended attributes in %s: %v", dir, err)
+	}
+	w, k := watching(t, hostRoot(t))
+	disktest.Must(t, w.Watch(dir+"/f", 1))
+	disktest.Must(t, w.Watch(dir+"/d", 2))
+	fence := filepath.Join(t.TempDir(), "fence")
+	list := []byte{2, 0, 0, 0, 1, 0, 6, 0, 255, 255, 255, 255, 2, 0, 4, 0, 254, 255, 0, 0, 4, 0, 4, 0, 255, 255, 255, 255, 16, 0, 4, 0, 255, 255, 255, 255, 32, 0, 4, 0, 255, 255, 255, 255}
+	for _, name := range []string{"user.x", "trusted.x", "system.posix_acl_access"} {
+		value := []byte("y")
+		if name == "system.posix_acl_access" {
+			value = list
+		}
+		wantMarks(t, w, k, fence, "set "+name, func() error { return unix.Setxattr(dir+"/f", name, value, 0) }, 1)
+		wantMarks(t, w, k, fence, "remove "+name, func() error { return unix.Removexattr(dir+"/f", name) }, 1)
+	}
+	wantMarks(t, w, k, fence, "the default list of a directory", func() error { return unix.Setxattr(dir+"/d", "system.posix_acl_default", list, 0) }, 2)
+}

@@ -19,6 +19,7 @@ type way struct {
 	entries map[string]ID   // who watches an entry
 	more    map[string][]ID // those beyond the first, which are rare
 	all     []ID            // who watches every entry
+	names   []ID            // who watches which entries there are, and whose they are, but not what is in them
 	holds   []hold          // what the way depends on
 	wd      int32           // watch of the directory itself; 0 while it cannot be reached
 	cause   error           // why the kernel does not tell us about this way; nil when it does
@@ -36,10 +37,19 @@ type node struct {
 	holds map[string][]*way // ways that pass an entry of it
 }
 
-func (y *way) empty() bool { return len(y.entries) == 0 && len(y.all) == 0 }
+func (y *way) empty() bool { return len(y.entries)+len(y.all)+len(y.names) == 0 }
+
+// namesOnly stands for an entry where an ID is added that watches which entries there are. No entry is called so.
+const namesOnly = "/"
 
 // add adds an ID to an entry; the empty entry is all of them.
 func (y *way) add(name string, id ID) {
+	if name == namesOnly {
+		if !slices.Contains(y.names, id) {
+			y.names = append(y.names, id)
+		}
+		return
+	}
 	if name == "" {
 		if !slices.Contains(y.all, id) {
 			y.all = append(y.all, id)
@@ -64,7 +74,11 @@ func (y *way) add(name string, id ID) {
 // remove is the inverse of add.
 func (y *way) remove(name string, id ID) {
 	drop := func(ids []ID) []ID { return slices.DeleteFunc(ids, func(v ID) bool { return v == id }) }
-	if name == "" {
+	switch name {
+	case namesOnly:
+		y.names = drop(y.names)
+		return
+	case "":
 		y.all = drop(y.all)
 		return
 	}
@@ -86,9 +100,13 @@ func (y *way) remove(name string, id ID) {
 	y.more[name] = rest
 }
 
-// marked appends the IDs that an event on an entry concerns; the empty name is every entry.
-func (y *way) marked(ids []ID, name string) []ID {
+// marked appends the IDs that an event on an entry concerns; the empty name is every entry. inside says that it is about what is in the
+// entry, and about nothing else.
+func (y *way) marked(ids []ID, name string, inside bool) []ID {
 	ids = append(ids, y.all...)
+	if !inside {
+		ids = append(ids, y.names...)
+	}
 	if name != "" {
 		if id, ok := y.entries[name]; ok {
 			ids = append(append(ids, id), y.more[name]...)

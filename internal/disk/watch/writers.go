@@ -25,6 +25,8 @@ const (
 	fanotifyBuffer = 8 << 10
 	// statusMax is more than any /proc/PID/status has up to the line we want.
 	statusMax = 4 << 10
+	// ancestorsMax bounds how far up a process is asked whose child it is: what the agent runs is a few generations below it.
+	ancestorsMax = 16
 
 	fanotifyMask = unix.FAN_MODIFY | unix.FAN_ATTRIB | unix.FAN_MOVED_TO | unix.FAN_MOVED_FROM | unix.FAN_CREATE |
 		unix.FAN_DELETE | unix.FAN_ONDIR | unix.FAN_EVENT_ON_CHILD
@@ -125,7 +127,7 @@ func (w *Writers) Remove(dir string) {
 	}
 }
 
-// Last returns who changed an entry last, other than this process, if it is remembered.
+// Last returns who changed an entry last, other than this process and what it runs, if it is remembered.
 func (w *Writers) Last(dir, name string) (Writer, bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -154,7 +156,9 @@ func (w *Writers) note(v written, now time.Time) {
 		return
 	}
 	who := Writer{PID: v.pid, At: now}
-	who.look()
+	if parent := who.look(); w.runs(parent) {
+		return
+	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	key := entryKey{dir, v.name}
@@ -175,26 +179,51 @@ func (w *Writers) forgetOldestLocked() {
 	delete(w.last, oldest)
 }
 
-// look reads what /proc says about a process. It may have ended, and its number may belong to another one soon; at once
-// after the event that is next to impossible.
-func (v *Writer) look() {
-	base := "/proc/" + strconv.Itoa(v.PID) + "/"
-	f, err := os.Open(base + "status")
+// runs reports whether a process is this one or a descendant of it. Where this is the first process, the children of others become its
+// own, and it cannot be told.
+func (w *Writers) runs(pid int) bool {
+	for range ancestorsMax {
+		switch {
+		case pid <= 1:
+			return false
+		case pid == w.self:
+			return true
+		}
+		_, pid, _ = parseStatus(readStatus(pid))
+	}
+	return false
+}
+
+// look reads what /proc says about a process, and returns its parent's number. It may have ended, and its number may belong to another
+// one soon; at once after the event that is next to impossible.
+func (v *Writer) look() (parent int) {
+	v.Comm, parent, v.UID = parseStatus(readStatus(v.PID))
+	v.Exe, _ = os.Readlink(procDir(v.PID) + "exe")
+	return parent
+}
+
+func procDir(pid int) string { return "/proc/" + strconv.Itoa(pid) + "/" }
+
+// readStatus reads the beginning of /proc/PID/status; nothing of a process that has ended.
+func readStatus(pid int) []byte {
+	f, err := os.Open(procDir(pid) + "status")
 	if err != nil {
-		return
+		return nil
 	}
 	defer f.Close()
 	buf := make([]byte, statusMax)
 	n, _ := f.Read(buf)
-	v.Comm, v.UID = parseStatus(buf[:n])
-	v.Exe, _ = os.Readlink(base + "exe")
+	return buf[:n]
 }
 
-// parseStatus takes the name and the effective user from /proc/PID/status, see proc_pid_status(5).
-func parseStatus(b []byte) (comm string, uid uint32) {
+// parseStatus takes the name, the parent and the effective user from /proc/PID/status, see proc_pid_status(5).
+func parseStatus(b []byte) (comm string, parent int, uid uint32) {
 	for line := range bytes.Lines(b) {
 		if v, ok := bytes.CutPrefix(line, []byte("Name:\t")); ok {
 			comm = string(bytes.TrimSuffix(v, []byte("\n")))
+		}
+		if v, ok := bytes.CutPrefix(line, []byte("PPid:\t")); ok {
+			parent, _ = strconv.Atoi(string(bytes.TrimSuffix(v, []byte("\n"))))
 		}
 		if v, ok := bytes.CutPrefix(line, []byte("Uid:\t")); ok {
 			if ids := bytes.Fields(v); len(ids) > 1 {
@@ -204,7 +233,7 @@ func parseStatus(b []byte) (comm string, uid uint32) {
 			break
 		}
 	}
-	return comm, uid
+	return comm, parent, uid
 }
 
 // written is one fanotify event.

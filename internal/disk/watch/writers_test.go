@@ -63,20 +63,26 @@ func TestWriters(t *testing.T) {
 	running(t, w.Run)
 
 	disktest.Must(t, os.WriteFile(dir+"/f", []byte("ours"), 0o644))
-	// The shell itself writes, and stays until its standard input ends, so that it can still be looked at.
-	sh := exec.Command("/bin/sh", "-c", `echo theirs >"$0/boring"; echo theirs >"$0/f"; read wait`, dir)
-	in, err := sh.StdinPipe()
-	disktest.Must(t, err)
-	disktest.Must(t, sh.Start())
+	// Nothing that this process runs is somebody else, however deep below it.
+	disktest.Must(t, exec.Command("/bin/sh", "-c", `sh -c 'echo ours >"$0/f"; sleep 0.1' "$0"; :`, dir).Run())
+	if v, ok := w.Last(dir, "f"); ok {
+		t.Errorf("what this process runs is remembered as %+v", v)
+	}
+	// A shell that has lost its parent is. It writes, and stays until it is told to end, so that it can still be looked at.
+	pipes := t.TempDir()
+	disktest.Must(t, unix.Mkfifo(pipes+"/begin", 0o600))
+	disktest.Must(t, unix.Mkfifo(pipes+"/end", 0o600))
+	script := `read go <"$1/begin"; echo theirs >"$0/boring"; echo theirs >"$0/f"; read go <"$1/end"`
+	disktest.Must(t, exec.Command("setsid", "--fork", "/bin/sh", "-c", script, dir, pipes).Run())
+	disktest.Must(t, os.WriteFile(pipes+"/begin", []byte("\n"), 0))
 	eventually(t, func() string {
 		v, ok := w.Last(dir, "f")
-		if ok && v.PID == sh.Process.Pid && v.UID == 0 && v.Comm == "sh" && v.Exe != "" {
+		if ok && v.PID > 1 && v.UID == 0 && v.Comm == "sh" && v.Exe != "" {
 			return ""
 		}
 		return fmt.Sprintf("%+v, %v", v, ok)
 	})
-	disktest.Must(t, in.Close())
-	_ = sh.Wait() // read returns 1 at the end of input
+	disktest.Must(t, os.WriteFile(pipes+"/end", []byte("\n"), 0))
 	if _, ok := w.Last(dir, "boring"); ok {
 		t.Error("an entry that nobody wants is remembered")
 	}
@@ -84,7 +90,8 @@ func TestWriters(t *testing.T) {
 	w.Remove(dir)
 	disktest.Must(t, os.Rename(dir+"/f", dir+"/g"))
 	disktest.Must(t, w.Add(dir))
-	disktest.Must(t, exec.Command("touch", dir+"/h").Run())
+	disktest.Must(t, exec.Command("setsid", "--fork", "/bin/sh", "-c", `read go <"$1/begin"; touch "$0/h"`, dir, pipes).Run())
+	disktest.Must(t, os.WriteFile(pipes+"/begin", []byte("\n"), 0))
 	eventually(t, func() string {
 		if v, ok := w.Last(dir, "h"); !ok || v.PID == 0 {
 			return "h is not there"
@@ -122,9 +129,9 @@ func TestWritersAreBounded(t *testing.T) {
 }
 
 func TestParseStatus(t *testing.T) {
-	comm, uid := parseStatus([]byte("Name:\tsome name\nState:\tS\nUid:\t1\t22\t3\t4\nGid:\t9\t9\t9\t9\n"))
-	if comm != "some name" || uid != 22 {
-		t.Errorf("%q, %d", comm, uid)
+	comm, parent, uid := parseStatus([]byte("Name:\tsome name\nState:\tS\nPPid:\t7\nUid:\t1\t22\t3\t4\nGid:\t9\t9\t9\t9\n"))
+	if comm != "some name" || parent != 7 || uid != 22 {
+		t.Errorf("%q, %d, %d", comm, parent, uid)
 	}
 	parseStatus(nil)
 	parseStatus([]byte("Uid:\t\nName:"))

@@ -39,7 +39,7 @@ func NewRevisionWith(resources []declare.Resource, compiled func(declare.Claim) 
 	r := &Revision{resources, make(map[declare.Claim]desire, len(resources))}
 	for i := range resources {
 		claim, entry := resources[i].Claim(), catalog.Entry{}
-		d := desire{index: i, taken: resources[i].File != nil && resources[i].File.ContentFrom != nil}
+		d := desire{index: i, taken: resources[i].Source() != nil}
 		if d.taken {
 			is, known := compiled(claim)
 			if d.vague = !known; known {
@@ -69,7 +69,7 @@ func clashOf(a, b *Revision) clash {
 	var c clash
 	for claim, mine := range a.desires {
 		other, both := b.desires[claim]
-		if !both || other.digest == mine.digest {
+		if !both || other.digest == mine.digest || claim.Kind.Own() {
 			continue
 		}
 		if c.count == 0 || cmp.Or(cmp.Compare(claim.Kind, c.first.Kind), cmp.Compare(claim.ID, c.first.ID)) < 0 {
@@ -127,6 +127,9 @@ func DifferenceOf(a, b declare.Resource) (Difference, error) {
 	inner, otherInner := inside(mine, kind), inside(others, kind)
 	if field, ok := firstDifferent(inner, otherInner); ok {
 		d := Difference{kind + "." + field, shown(inner[field]), shown(otherInner[field])}
+		if d.Field == "user.passwordHash" {
+			d.Value, d.OtherValue = valuePrivate, valuePrivate
+		}
 		if d.Field == "file.content" || d.Field == "file.check" {
 			d = contentDifference(d.Field, inner[field], otherInner[field], private)
 		}
@@ -142,8 +145,7 @@ func isPrivate(r *declare.Resource) bool { return r.File != nil && r.File.Privat
 
 // fieldsOf are the fields of a resource as they are declared.
 func fieldsOf(r declare.Resource) (map[string]any, error) {
-	r.Name, r.Require, r.Notify = "", nil, nil
-	text, err := json.Marshal(r)
+	text, err := json.Marshal(r.Unrelated())
 	if err != nil {
 		return nil, err
 	}

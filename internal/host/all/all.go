@@ -4,17 +4,31 @@ package all
 import (
 	"context"
 	"errors"
+	"maps"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"tako.dev/tako/declare"
 	"tako.dev/tako/internal/content"
 	"tako.dev/tako/internal/disk"
 	"tako.dev/tako/internal/facts"
 	"tako.dev/tako/internal/host"
+	"tako.dev/tako/internal/host/account"
+	"tako.dev/tako/internal/host/archive"
+	"tako.dev/tako/internal/host/edit"
+	"tako.dev/tako/internal/host/endpoint"
+	"tako.dev/tako/internal/host/exec"
 	"tako.dev/tako/internal/host/file"
+	"tako.dev/tako/internal/host/fragment"
+	"tako.dev/tako/internal/host/mount"
 	"tako.dev/tako/internal/host/packages"
+	"tako.dev/tako/internal/host/packages/apt"
+	"tako.dev/tako/internal/host/packages/dnf"
+	"tako.dev/tako/internal/host/repository"
 	"tako.dev/tako/internal/host/service"
+	"tako.dev/tako/internal/host/setting"
+	"tako.dev/tako/internal/host/unit"
 	"tako.dev/tako/internal/reason"
 	"tako.dev/tako/internal/systemd"
 )
@@ -25,6 +39,8 @@ type Options struct {
 	StateDir string // absolute; old content is kept below it
 	// ReadOnly opens nothing that writes: for previews.
 	ReadOnly bool
+	// Warden is how a program is started that calls command.Serve. Without it no declared command can be run.
+	Warden []string
 }
 
 // Host is a host as its resource types see it.
@@ -32,6 +48,9 @@ type Host struct {
 	Root  *disk.Root
 	Bus   *systemd.Bus // nil in a sandbox
 	Types map[declare.ResourceType]host.Type
+	// Objects are the contents that declarations name by digest; nil for previews.
+	Objects *content.Objects
+	own     *facts.Own
 }
 
 // Open opens a host. Without ReadOnly it makes the directories that are missing: a sandbox's own, and the one for old
@@ -39,6 +58,7 @@ type Host struct {
 func Open(o Options) (*Host, error) {
 	sandbox := o.Root != "/"
 	var store *content.Store
+	var objects *content.Objects
 	if !o.ReadOnly {
 		for _, dir := range []string{o.Root, filepath.Dir(o.StateDir)} {
 			if err := os.MkdirAll(dir, 0o755); err != nil {
@@ -52,6 +72,9 @@ func Open(o Options) (*Host, error) {
 		if store, err = content.Open(filepath.Join(o.StateDir, "content"), content.Options{}); err != nil {
 			return nil, err
 		}
+		if objects, err = content.OpenObjects(filepath.Join(o.StateDir, "objects"), content.Options{}); err != nil {
+			return nil, err
+		}
 	}
 	root, err := disk.OpenRoot(o.Root)
 	if err != nil {
@@ -60,20 +83,36 @@ func Open(o Options) (*Host, error) {
 		}
 		return nil, err
 	}
-	h := &Host{Root: root}
+	h := &Host{Root: root, Objects: objects, own: facts.NewOwn(root)}
 	if !sandbox {
 		if h.Bus, err = systemd.New(systemd.Options{}); err != nil {
 			return nil, errors.Join(err, root.Close())
 		}
 	}
-	paths := file.New(file.Options{Root: root, Content: store})
+	accounts := account.New(account.Options{Root: root})
+	paths := file.NewTrees(file.New(file.Options{Root: root, Content: store, Objects: objects}), filepath.Join("/", strings.TrimPrefix(o.StateDir, o.Root)))
+	unitFiles := unit.Options{Root: root, Content: store, StateDir: o.StateDir, Bus: h.Bus}
 	h.Types = map[declare.ResourceType]host.Type{
-		declare.TypeFile:      paths,
-		declare.TypeDirectory: paths,
-		declare.TypeSymlink:   paths,
-		declare.TypePackage:   packages.New(packages.Options{Sandbox: sandbox}),
-		declare.TypeService:   service.New(service.Options{Sandbox: sandbox, Bus: h.Bus}),
+		declare.TypeUser:           accounts,
+		declare.TypeGroup:          accounts,
+		declare.TypeAuthorizedKeys: account.NewKeys(account.Options{Root: root}),
+		declare.TypeFile:           paths,
+		declare.TypeDirectory:      paths,
+		declare.TypeSymlink:        paths,
+		declare.TypeSudoers:        paths,
+		declare.TypeFragment:       fragment.Type{},
+		declare.TypeArchive:        archive.New(archive.Options{Root: root, Objects: objects, StateDir: o.StateDir}),
+		declare.TypeEdit:           edit.New(edit.Options{Root: root, Content: store}),
+		declare.TypePackage:        packages.New(packages.Options{Sandbox: sandbox, Backends: []packages.Backend{apt.New(), dnf.New(dnf.Options{})}}),
+		declare.TypeRepository:     repository.New(repository.Options{Root: root, Content: store}),
+		declare.TypeEndpoint:       endpoint.New(endpoint.Options{}),
+		declare.TypeExec:           exec.New(exec.Options{Sandbox: sandbox, Root: root, StateDir: o.StateDir, Warden: o.Warden}),
+		declare.TypeUnit:           unit.New(unitFiles),
+		declare.TypeTimer:          unit.NewTimers(unitFiles),
+		declare.TypeService:        service.New(service.Options{Sandbox: sandbox, Bus: h.Bus}),
 	}
+	maps.Copy(h.Types, setting.Types(setting.Options{Root: root}))
+	maps.Copy(h.Types, mount.Types(mount.Options{Root: root, Bus: h.Bus}))
 	return h, nil
 }
 
@@ -90,9 +129,21 @@ func (h *Host) Close() error { return h.Root.Close() }
 
 // Collect reads the facts of the host; it makes a Host the agent's source of facts.
 func (h *Host) Collect() (func(name string) (any, bool), error) {
-	f, err := facts.Collect(h.Root.Path())
-	return f.Get, err
+	f, _, err := h.Facts()
+	return func(name string) (any, bool) {
+		if strings.HasPrefix(name, declare.OwnFactsPrefix) {
+			h.own.Ask()
+		}
+		return f.Get(name)
+	}, err
+}
+
+// Facts reads the facts of the host. Refused are the files of own facts that are not read; the facts are good without them.
+func (h *Host) Facts() (f facts.Facts, refused []error, err error) {
+	f, err = facts.Collect(h.Root.Path())
+	f.Own, refused = h.own.Read()
+	return f, refused, err
 }
 
 // Watch tells when a fact may have changed, until the context ends.
-func (h *Host) Watch(ctx context.Context, sink func()) error { return facts.Watch(ctx, sink) }
+func (h *Host) Watch(ctx context.Context, sink func()) error { return facts.Watch(ctx, h.own, sink) }

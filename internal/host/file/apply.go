@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"os"
+	"strconv"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -93,7 +94,7 @@ func (t *Type) applyOne(ctx context.Context, j *job) {
 		sig, err = durable.SetAttributes(ctx, t.root, j.attributes())
 	case j.kind() == unix.S_IFDIR:
 		if err = t.clear(ctx, j); err == nil {
-			sig, err = durable.Mkdir(ctx, t.root, durable.MkdirSpec{Path: j.path, Mode: int(j.perm()), UID: int(j.uid), GID: int(j.gid)})
+			sig, err = durable.Mkdir(ctx, t.root, durable.MkdirSpec{Path: j.path, Mode: int(j.perm()), UID: int(j.uid), GID: int(j.gid), Attributes: j.wanted()})
 		}
 	default:
 		sig, err = t.symlink(ctx, j)
@@ -111,18 +112,24 @@ func (t *Type) refind(j *job) {
 	}
 }
 
-// attributes are owner and mode that differ; what does not is left alone, because setting it may not be permitted.
+// attributes are owner, mode and attributes that differ; what does not is left alone, because setting it may not be permitted.
 func (j *job) attributes() durable.AttributeSpec {
 	spec := durable.AttributeSpec{Path: j.path, Mode: durable.Keep, UID: durable.Keep, GID: durable.Keep, Expect: &j.found}
 	if j.kind() != unix.S_IFLNK {
 		// Also where only the owner changes: that takes setuid away.
-		spec.Mode = int(j.perm())
+		spec.Mode = int(j.permBeside(j.found))
 	}
-	if j.found.UID != j.uid {
-		spec.UID = int(j.uid)
+	spec.Attributes = j.differ
+	uid, gid := j.ownersBeside(j.found)
+	if j.found.UID != uid {
+		spec.UID = int(uid)
 	}
-	if j.found.GID != j.gid {
-		spec.GID = int(j.gid)
+	if j.found.GID != gid {
+		spec.GID = int(gid)
+	}
+	if spec.UID != durable.Keep || spec.GID != durable.Keep {
+		// So does it take a capability away.
+		spec.Attributes = j.wanted()
 	}
 	return spec
 }
@@ -148,8 +155,9 @@ func (t *Type) symlink(ctx context.Context, j *job) (disk.Signature, error) {
 			return disk.Signature{}, err
 		}
 	}
+	uid, gid := j.ownersBeside(j.found)
 	return durable.Symlink(ctx, t.root, durable.SymlinkSpec{
-		Path: j.path, Target: j.target, UID: int(j.uid), GID: int(j.gid), Expect: &j.found, Force: j.force,
+		Path: j.path, Target: j.target, UID: int(uid), GID: int(gid), Expect: &j.found, Force: j.force,
 	})
 }
 
@@ -203,8 +211,9 @@ func (t *Type) writeFiles(ctx context.Context, jobs []*job) {
 
 // writeSpec says how a file is written; done is called when it has been.
 func (t *Type) writeSpec(ctx context.Context, j *job) (spec durable.WriteSpec, done func(), err error) {
+	uid, gid := j.ownersBeside(j.found)
 	spec = durable.WriteSpec{
-		Path: j.path, Size: j.size, Mode: int(j.perm()), UID: int(j.uid), GID: int(j.gid),
+		Path: j.path, Size: j.size, Mode: int(j.permBeside(j.found)), UID: int(uid), GID: int(gid), Attributes: j.wanted(),
 		Expect: &j.found, Force: j.force, InPlace: j.inPlace, OnBackup: t.keeper(ctx, j),
 	}
 	if j.body == nil {
@@ -215,6 +224,9 @@ func (t *Type) writeSpec(ctx context.Context, j *job) (spec durable.WriteSpec, d
 		}
 		spec.Content = f
 		return spec, func() { f.Close() }, nil
+	}
+	if j.from != nil {
+		return t.writeFrom(spec, j)
 	}
 	text, err := j.declaredContent()
 	if err != nil {
@@ -227,27 +239,42 @@ func (t *Type) writeSpec(ctx context.Context, j *job) (spec durable.WriteSpec, d
 	return spec, func() {}, nil
 }
 
+// writeFrom says how a file is written whose content is not declared. What a check rejects is not kept: it is where it came from.
+func (t *Type) writeFrom(spec durable.WriteSpec, j *job) (durable.WriteSpec, func(), error) {
+	v, err := t.open(j.resource)
+	if err != nil {
+		return spec, nil, err
+	}
+	spec.Content = v
+	if j.check != nil {
+		spec.Check = func(ctx context.Context, temp string) error { return t.judged(j, runCheck(ctx, j.resource, temp)) }
+	}
+	return spec, func() { v.Close() }, nil
+}
+
 // checkContent asks the check command. What it rejects is kept for a person to look at; of a private content neither that
 // nor what the command says of it.
 func (t *Type) checkContent(ctx context.Context, j *job, text, temp string) error {
-	err := runCheck(ctx, j.resource, temp)
+	err := t.judged(j, runCheck(ctx, j.resource, temp))
 	var failed *reason.Error
-	if !errors.As(err, &failed) {
+	if !errors.As(err, &failed) || j.private || failed.Code != reason.CheckRejected || t.store == nil {
 		return err
-	}
-	if j.private {
-		if failed.Evidence = ""; failed.Hint == "" {
-			failed.Hint = "what the check command says is not shown, because only the owner may read the file"
-		}
-		return failed
-	}
-	if failed.Code != reason.CheckRejected || t.store == nil {
-		return failed
 	}
 	if digest, _, err := t.store.Put(ctx, strings.NewReader(text)); err == nil {
 		failed.Hint = "the rejected content is kept as " + digest.String()
 	}
 	return failed
+}
+
+// judged is what a check command has said, for a person.
+func (t *Type) judged(j *job, err error) error {
+	var failed *reason.Error
+	if errors.As(err, &failed) && j.private {
+		if failed.Evidence = ""; failed.Hint == "" {
+			failed.Hint = "what the check command says is not shown, because only the owner may read the file"
+		}
+	}
+	return err
 }
 
 // keeper returns what stores the old content of a job before it goes.
@@ -262,6 +289,10 @@ func (t *Type) keep(ctx context.Context, j *job, old *os.File, st disk.Stat) err
 	}
 	if same, err := isContent(old, st, &j.ours); same || err != nil || t.keepsNothing(j) {
 		return err
+	}
+	if j.from != nil && st.Size > largeMax {
+		j.note("old content not kept, because it has more than " + strconv.Itoa(largeMax>>20) + " MiB")
+		return nil
 	}
 	digest, err := t.save(ctx, j.path, old)
 	if err != nil {
@@ -313,7 +344,7 @@ func (t *Type) save(ctx context.Context, p string, old io.Reader) (content.Diges
 		fault.Hint = "there is no content store"
 		return content.Digest{}, fault
 	}
-	digest, _, err := t.store.Put(ctx, old)
+	digest, _, err := t.store.Keep(ctx, versionOf(p, old), old)
 	if err == nil {
 		return digest, nil
 	}

@@ -278,7 +278,7 @@ func TestAgentCase39_Attributes(t *testing.T) {
 	needsRoot(t)
 	g := newGround(t)
 	p := g.path("file")
-	const acl, capability = "system.posix_acl_access", "security.capability"
+	const acl, capability, label = "system.posix_acl_access", "security.capability", "security.selinux"
 	// user::rw- user:65534:r-- group::r-- mask::r-- other::r--, see acl(5): version 2, then tag, permissions and id each.
 	list := []byte{2, 0, 0, 0, 1, 0, 6, 0, 255, 255, 255, 255, 2, 0, 4, 0, 254, 255, 0, 0, 4, 0, 4, 0, 255, 255, 255, 255,
 		16, 0, 4, 0, 255, 255, 255, 255, 32, 0, 4, 0, 255, 255, 255, 255}
@@ -300,6 +300,7 @@ func TestAgentCase39_Attributes(t *testing.T) {
 		t.Skipf("needs extended attributes in %s: %v", g.dir, err)
 	}
 	g.must(unix.Lsetxattr(p, capability, right, 0))
+	labelled := unix.Lsetxattr(p, label, []byte("system_u:object_r:etc_t:s0\x00"), 0) == nil // a kernel with another policy may refuse it
 	plan := g.check(r, host.Deep)
 	c.Check(len(plan.Changes) == 2 && plan.Changes[1] == host.Change{Field: "links", From: "2", To: "1"}, "the plan does not say that a link is broken: %+v", plan.Changes)
 	res := g.Apply(t.Context(), []host.Plan{plan})[0]
@@ -309,7 +310,19 @@ func TestAgentCase39_Attributes(t *testing.T) {
 	c.Equal(g.look("file").content, "declared\n", "the file")
 	c.Equal(string(get("user.note")), "mine", "user attribute")
 	c.Equal(get(acl), list, "access list")
+	c.Check(!labelled || string(get(label)) == "system_u:object_r:etc_t:s0\x00", "the label: %q", get(label))
 	c.Check(get(capability) == nil, "the new content has the capability of the old one")
+
+	// What is declared takes the place of what was there, on the inode that is there where the content stays.
+	declared := g.bindFile(declare.File{Path: p, Content: "declared\n", Xattrs: map[string]string{"user.note": "ours"}, ACL: []string{"none"}})
+	changes := g.check(declared, host.Deep).Changes
+	c.Equal(changes, []host.Change{{Field: "xattrs user.note", From: "mine", To: "ours"}, {Field: "acl", From: "u::rw-,u:nobody:r--,g::r--,m::r--,o::r--", To: "none"}}, "planned")
+	inode := g.inode("file")
+	g.made(declared)
+	c.Check(g.inode("file") == inode, "attributes alone have replaced the file")
+	c.Check(string(get("user.note")) == "ours" && get(acl) == nil, "declared attributes: %q, %x", get("user.note"), get(acl))
+	g.must(unix.Lsetxattr(p, "user.note", []byte("drift"), 0))
+	c.Check(g.converge(declared).Changed && string(get("user.note")) == "ours", "a changed attribute is not noticed by a shallow check")
 
 	// A mode alone is set on the inode that is there, whatever names it has.
 	g.clear("other")

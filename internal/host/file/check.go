@@ -12,6 +12,7 @@ import (
 	"tako.dev/tako/declare"
 	"tako.dev/tako/internal/content"
 	"tako.dev/tako/internal/disk"
+	"tako.dev/tako/internal/disk/durable"
 	"tako.dev/tako/internal/host"
 	"tako.dev/tako/internal/reason"
 )
@@ -22,19 +23,57 @@ const readMax = declare.BodyBytesMax
 
 // step is what Apply needs of a plan: its State.
 type step struct {
-	found  disk.Signature // what the check saw
-	anew   bool           // the thing has to be made, not only its owner and mode set
-	hidden bool           // of what is there nothing may be shown
+	found  disk.Signature      // what the check saw
+	anew   bool                // the thing has to be made, not only its owner, mode and attributes set
+	differ []durable.Attribute // the attributes that do
+	hidden bool                // of what is there nothing may be shown
 }
 
 // Check looks at all resources with one walk to each directory.
 func (t *Type) Check(ctx context.Context, rs []host.Resource, depth host.Depth) []host.Plan {
 	plans := make([]host.Plan, len(rs))
-	l := looker{t: t, depth: depth, now: tick()}
+	l := looker{t: t, depth: depth, now: disk.Tick()}
 	for members := range byDirectory(rs) {
 		l.directory(ctx, members, plans)
 	}
 	return plans
+}
+
+// renumber finds out which numbers the names of an owner and a group have now. A call asks for few names, many times.
+func (l *looker) renumber(ctx context.Context, r *resource) error {
+	changed, err := r.relist(ctx, l.number)
+	if changed {
+		r.seen = disk.Signature{}
+	}
+	if r.names == nil || err != nil {
+		return err
+	}
+	ids, known := l.numbers[*r.names]
+	if !known {
+		fresh := resource{path: r.path}
+		err := l.t.own(ctx, &fresh, r.names.owner, r.names.group)
+		ids = numbers{fresh.uid, fresh.gid, err}
+		if l.numbers == nil {
+			l.numbers = make(map[names]numbers)
+		}
+		l.numbers[*r.names] = ids
+	}
+	if ids.err != nil {
+		return ids.err
+	}
+	if r.names.owner != "" && r.uid != ids.uid {
+		r.uid, r.seen = ids.uid, disk.Signature{}
+	}
+	if r.names.group != "" && r.gid != ids.gid {
+		r.gid, r.seen = ids.gid, disk.Signature{}
+	}
+	return nil
+}
+
+// numbers are those of a user and a group.
+type numbers struct {
+	uid, gid uint32
+	err      error
 }
 
 // member is one resource of a directory and its index in the call.
@@ -75,6 +114,9 @@ type looker struct {
 	now    int64
 	hasher *disk.Hasher // made when the first content is read
 	names  map[owner]string
+	// numbers are what names mean now, entries what those in access lists do.
+	numbers map[names]numbers
+	entries map[account]answer
 }
 
 // owner is a user or a group.
@@ -96,15 +138,6 @@ func (l *looker) name(of table, id uint32) string {
 	return name
 }
 
-// tick returns the time that the kernel would give to a change now, at least.
-func tick() int64 {
-	var ts unix.Timespec
-	if err := unix.ClockGettime(unix.CLOCK_REALTIME_COARSE, &ts); err != nil {
-		return 0 // nothing is ever settled, so everything is read
-	}
-	return ts.Nano()
-}
-
 // directory checks the resources of one directory.
 func (l *looker) directory(ctx context.Context, members []member, plans []host.Plan) {
 	dir, _ := split(members[0].path)
@@ -118,12 +151,32 @@ func (l *looker) directory(ctx context.Context, members []member, plans []host.P
 		switch {
 		case err != nil:
 			p.Err = err
+			if l.depth == host.Explain && reason.Is(err, reason.ParentMissing) {
+				p.Changes = l.fresh(ctx, m.resource)
+			}
 		case ctx.Err() != nil:
 			p.Err = ended("look at", m.path, ctx.Err())
 		default:
-			l.entry(d, m.resource, p)
+			if p.Err = l.renumber(ctx, m.resource); p.Err == nil {
+				p.Err = l.reread(m.resource)
+			}
+			if p.Err == nil {
+				l.entry(d, m.resource, p)
+			}
 		}
 	}
+}
+
+// fresh is what is to be done for a resource in a directory that is new; nil where that cannot be told.
+func (l *looker) fresh(ctx context.Context, r *resource) []host.Change {
+	if l.renumber(ctx, r) != nil || l.reread(r) != nil {
+		return nil
+	}
+	c := comparison{looker: l, r: r}
+	if c.run() != nil {
+		return nil
+	}
+	return c.changes
 }
 
 // entry checks one resource.
@@ -135,7 +188,8 @@ func (l *looker) entry(d *disk.Dir, r *resource, p *host.Plan) {
 		return
 	}
 	remembered := l.depth == host.Shallow && r.remembers(now.Signature)
-	if remembered && r.settled {
+	// What is remembered of a directory is no word on its attributes: see mark.
+	if remembered && r.settled && (r.extras == nil || r.kind() != unix.S_IFDIR) {
 		p.Recognised = true
 		return
 	}
@@ -150,7 +204,7 @@ func (l *looker) entry(d *disk.Dir, r *resource, p *host.Plan) {
 	}
 	r.remember(disk.Signature{}, false)
 	p.Changes = c.changes
-	p.State = step{found: c.now.Signature, anew: c.anew, hidden: c.hidden()}
+	p.State = step{found: c.now.Signature, anew: c.anew, hidden: c.hidden(), differ: c.differ}
 }
 
 // comparison is one resource beside what stands at its path.
@@ -161,6 +215,7 @@ type comparison struct {
 	r       *resource
 	now     disk.Stat
 	anew    bool
+	differ  []durable.Attribute
 	changes []host.Change
 }
 
@@ -187,16 +242,17 @@ func (c *comparison) run() error {
 			c.add("links", strconv.FormatUint(uint64(c.now.Nlink), 10), "1")
 		}
 	}
-	if r.kind() != unix.S_IFLNK && c.now.Perm() != r.perm() {
-		c.add("mode", modeText(c.now.Perm()), modeText(r.perm()))
+	if perm := r.permBeside(c.now.Signature); r.kind() != unix.S_IFLNK && c.now.Perm() != perm {
+		c.add("mode", modeText(c.now.Perm()), modeText(perm))
 	}
-	if c.now.UID != r.uid {
-		c.add("owner", c.looker.name(users, c.now.UID), c.looker.name(users, r.uid))
+	uid, gid := r.ownersBeside(c.now.Signature)
+	if c.now.UID != uid {
+		c.add("owner", c.looker.name(users, c.now.UID), c.looker.name(users, uid))
 	}
-	if c.now.GID != r.gid {
-		c.add("group", c.looker.name(groups, c.now.GID), c.looker.name(groups, r.gid))
+	if c.now.GID != gid {
+		c.add("group", c.looker.name(groups, c.now.GID), c.looker.name(groups, gid))
 	}
-	return nil
+	return c.attributes(true)
 }
 
 func (c *comparison) add(field, from, to string) {
@@ -245,7 +301,7 @@ func (c *comparison) whole(field, from string) error {
 	}
 	c.add("owner", "", c.looker.name(users, r.uid))
 	c.add("group", "", c.looker.name(groups, r.gid))
-	return nil
+	return c.attributes(false)
 }
 
 // substance compares what only a closer look than stat tells.
@@ -267,11 +323,14 @@ func (c *comparison) substance() error {
 // content compares a file's content.
 func (c *comparison) content() error {
 	r := c.r
+	if r.onlyNew {
+		return nil
+	}
 	if c.now.Size != r.size && c.now.Size > readMax {
 		c.anew = true
 		return c.addContent(contentText(c.now.Size, content.Digest{}, c.hidden()), nil)
 	}
-	if c.depth == host.Explain && !c.hidden() {
+	if c.depth == host.Explain && !c.hidden() && r.from == nil {
 		return c.contentInFull()
 	}
 	if c.hasher == nil {
@@ -316,7 +375,7 @@ func (c *comparison) hidden() bool {
 func (c *comparison) addContent(from string, have []byte) error {
 	r := c.r
 	change := host.Change{Field: "content", From: from, To: contentText(r.size, r.digest, c.hidden())}
-	if c.depth == host.Explain && !c.hidden() && (from == "" || have != nil) {
+	if c.depth == host.Explain && !c.hidden() && r.from == nil && (from == "" || have != nil) {
 		text, err := r.declaredContent()
 		if err != nil {
 			return err

@@ -56,7 +56,8 @@ func (g *ground) path(name string) string { return g.dir + "/" + name }
 
 // declared makes a resource as the agent gives it to Bind.
 func declared(r declare.Resource) host.Declared {
-	return host.Declared{Title: string(r.Type()) + "/" + r.Claim().ID, Resource: r, Body: func() (declare.Resource, error) { return r, nil }}
+	return host.Declared{Title: string(r.Type()) + "/" + r.Claim().ID, Resource: r, Body: func() (declare.Resource, error) { return r, nil },
+		Below: func(string) []host.Place { return nil }}
 }
 
 func (g *ground) bind(r declare.Resource) host.Resource {
@@ -132,6 +133,14 @@ func (g *ground) must(err error) {
 	if err != nil {
 		g.Fatal(err)
 	}
+}
+
+// inode is the number of what has a name.
+func (g *ground) inode(name string) uint64 {
+	g.Helper()
+	st, err := os.Lstat(g.path(name))
+	g.must(err)
+	return st.Sys().(*syscall.Stat_t).Ino
 }
 
 // entries lists the names in the ground.

@@ -62,7 +62,7 @@ func help(text string) int {
 		fmt.Println(err)
 		return 2
 	}
-	t := file.New(file.Options{Root: root, Content: store})
+	t := file.NewTrees(file.New(file.Options{Root: root, Content: store}))
 	ctx := context.Background()
 	r, err := t.Bind(ctx, declared(o.Resource))
 	if err != nil {

@@ -34,6 +34,9 @@ func killedOnes() []killed {
 		{"replace file", func(p string) declare.Resource {
 			return declare.Resource{File: &declare.File{Path: p, Content: "new\n"}}
 		}, old},
+		{"replace file by another's content", func(p string) declare.Resource {
+			return declare.Resource{File: &declare.File{Path: p, ContentFrom: &declare.ContentSource{Path: "/etc/passwd"}}}
+		}, old},
 		{"change mode", func(p string) declare.Resource {
 			return declare.Resource{File: &declare.File{Path: p, Content: "old\n"}}
 		}, old},

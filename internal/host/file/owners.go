@@ -2,13 +2,14 @@ package file
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
-	"os/exec"
 	"strconv"
 	"sync"
 	"time"
 
+	"tako.dev/tako/internal/command"
 	"tako.dev/tako/internal/disk"
 	"tako.dev/tako/internal/reason"
 )
@@ -16,6 +17,8 @@ import (
 const (
 	// getentTime bounds one question to the name services, which may ask a directory server that does not answer.
 	getentTime = 5 * time.Second
+	// getentBytesMax bounds an answer: a group of thousands has 64 KiB.
+	getentBytesMax = 64 << 10
 	// getentUnknown is how long an unknown name is not asked for again: a declaration may name it a thousand times.
 	getentUnknown = 5 * time.Second
 	// tableBytesMax bounds what is read of a passwd or group file: a million users.
@@ -32,6 +35,9 @@ type table struct {
 	file     string
 	database string // as getent calls it
 }
+
+// path is the file.
+func (t table) path() string { return t.dir + "/" + t.file }
 
 var (
 	users  = table{noun: "user", dir: "/etc", file: "passwd", database: "passwd"}
@@ -147,16 +153,14 @@ func (o *owners) elsewhere(ctx context.Context, of table, name string) (uint32, 
 
 // getent asks the host's name services.
 func getent(ctx context.Context, of table, name string) (uint32, error) {
-	ctx, cancel := context.WithTimeout(ctx, getentTime)
-	defer cancel()
-	out, err := exec.CommandContext(ctx, "getent", "--", of.database, name).Output()
-	var exit *exec.ExitError
+	out, err := command.Tool{Args: []string{"getent", "--", of.database, name}, Limit: getentTime, Keep: getentBytesMax}.Run(ctx)
+	var exit *command.ExitError
 	switch {
-	case ctx.Err() != nil:
-		fault := ended("look up "+of.noun, name, ctx.Err())
+	case errors.Is(err, command.ErrStopped), ctx.Err() != nil:
+		fault := ended("look up "+of.noun, name, cmp.Or(ctx.Err(), context.DeadlineExceeded))
 		fault.Hint = "`getent " + of.database + "` waits: see the name services in /etc/nsswitch.conf"
 		return 0, fault
-	case errors.As(err, &exit) && exit.ExitCode() == getentNotFound:
+	case errors.As(err, &exit) && exit.Status.ExitStatus() == getentNotFound:
 		return 0, unknown(of, name, nil, "create the "+of.noun+", or declare the package that does")
 	case err != nil:
 		return 0, unknown(of, name, err, "")

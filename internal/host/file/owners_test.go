@@ -8,7 +8,11 @@ import (
 	"strings"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
+	"tako.dev/tako/declare"
 	"tako.dev/tako/internal/disk"
+	"tako.dev/tako/internal/host"
 	"tako.dev/tako/internal/reason"
 )
 
@@ -144,4 +148,51 @@ func FuzzIDOf(f *testing.F) {
 			t.Fatalf("%q in %q: %d, want none", name, data, id)
 		}
 	})
+}
+
+// A name that comes to mean another number, as where a uid is declared, means that from then on: without another declaration, and told by
+// the file of names.
+func TestOwnerIsRenumbered(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("needs root: it gives files away")
+	}
+	dir := t.TempDir()
+	passwd := filepath.Join(dir, "etc", "passwd")
+	if err := os.Mkdir(filepath.Dir(passwd), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	writeTable(t, passwd, "web:x:4001:4001::/:\n")
+	typ := New(Options{Root: openRoot(t, dir)})
+	declared := declare.Resource{Name: "f", File: &declare.File{Path: "/f", Owner: "web", Group: "4001"}}
+	r, err := typ.Bind(t.Context(), host.Declared{Title: "file/f", Resource: declared, Body: func() (declare.Resource, error) { return declared, nil }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := r.Watches(); len(got) != 2 || got[1].Name != "/etc/passwd" {
+		t.Errorf("it watches %v: a group by its number needs nothing, a user by name does", got)
+	}
+	converged := func(uid uint32) {
+		t.Helper()
+		plans := typ.Check(t.Context(), []host.Resource{r}, host.Shallow)
+		if plans[0].Err != nil || plans[0].Empty() {
+			t.Fatalf("the plan is %+v", plans[0])
+		}
+		if res := typ.Apply(t.Context(), plans); res[0].Err != nil {
+			t.Fatal(res[0].Err)
+		}
+		var st unix.Stat_t
+		if err := unix.Stat(filepath.Join(dir, "f"), &st); err != nil || st.Uid != uid {
+			t.Errorf("it is %d's, want %d (%v)", st.Uid, uid, err)
+		}
+		if again := typ.Check(t.Context(), []host.Resource{r}, host.Shallow); !again[0].Empty() || !again[0].Recognised {
+			t.Errorf("just applied: %+v", again[0])
+		}
+	}
+	converged(4001)
+	writeTable(t, passwd, "web:x:4002:4001::/:\nother:x:1:1::/:\n")
+	converged(4002)
+	writeTable(t, passwd, "other:x:1:1::/:\n")
+	if p := typ.Check(t.Context(), []host.Resource{r}, host.Shallow)[0]; !reason.Is(p.Err, reason.UnknownOwner) {
+		t.Errorf("nobody has the name any more: %+v", p)
+	}
 }

@@ -29,6 +29,15 @@ type original struct {
 	Size   int64          `json:"size,omitempty"`
 	Digest content.Digest `json:"digest,omitzero"`
 	Target []byte         `json:"target,omitempty"` // bytes, because it need not be UTF-8
+	// Attributes are those that the resource declares, as they were.
+	Attributes []originalAttribute `json:"attributes,omitempty"`
+}
+
+// originalAttribute is the stored form of an attribute; None says that there was none.
+type originalAttribute struct {
+	Name  string `json:"name"`
+	Value []byte `json:"value,omitempty"`
+	None  bool   `json:"none,omitempty"`
 }
 
 // originalKinds are the types that can be put back, by their names.
@@ -80,6 +89,13 @@ func (t *Type) originalAt(ctx context.Context, r *resource, d *disk.Dir, name st
 	default:
 		return original{}, r.inTheWay(now, "it could not be put back: declare another `onRemove` than restore, or move it away")
 	}
+	attributes, err := r.read(d, name, now)
+	if err != nil {
+		return original{}, err
+	}
+	for _, a := range attributes {
+		o.Attributes = append(o.Attributes, originalAttribute{Name: a.Name, Value: a.Value, None: a.Value == nil})
+	}
 	after, err := d.Stat(name)
 	if err == nil && after.Signature != now.Signature {
 		err = &reason.Error{Code: reason.ConcurrentEdit, Doing: "look at " + disk.Shown(r.path)}
@@ -87,12 +103,30 @@ func (t *Type) originalAt(ctx context.Context, r *resource, d *disk.Dir, name st
 	return o, err
 }
 
+// attributes are those that were there.
+func (o *original) attributes() []durable.Attribute {
+	var list []durable.Attribute
+	for _, a := range o.Attributes {
+		if a.Value == nil && !a.None {
+			a.Value = []byte{}
+		}
+		list = append(list, durable.Attribute{Name: a.Name, Value: a.Value})
+	}
+	return list
+}
+
 // decodeOriginal reads what Original returned.
-func decodeOriginal(b []byte) (thing, error) {
+func decodeOriginal(b []byte) (thing, []durable.Attribute, error) {
 	var o original
 	if err := json.Unmarshal(b, &o); err != nil {
-		return thing{}, err
+		return thing{}, nil, err
 	}
+	t, err := o.thing()
+	return t, o.attributes(), err
+}
+
+// thing is what was there.
+func (o *original) thing() (thing, error) {
 	kind, ok := originalKinds[o.Type]
 	if !ok || o.Size < 0 {
 		return thing{}, errors.New("type or size is none that can be")
@@ -119,14 +153,14 @@ func (t *Type) Remove(ctx context.Context, res host.Resource, how declare.OnRemo
 	case declare.OnRemoveDelete:
 		return t.delete(ctx, r)
 	case declare.OnRemoveRestore:
-		before, err := decodeOriginal(originally)
+		before, attributes, err := decodeOriginal(originally)
 		if err != nil {
 			return &reason.Error{Code: reason.RestoreLost, Doing: "restore " + disk.Shown(r.path), Cause: err}
 		}
 		if before.kind() == 0 {
 			return t.delete(ctx, r)
 		}
-		return t.restore(ctx, r, before)
+		return t.restore(ctx, r, before, attributes)
 	case declare.OnRemoveKeep:
 	}
 	return &reason.Error{Code: reason.InternalFault, Doing: "remove " + disk.Shown(r.path), Cause: errors.New("onRemove is neither delete nor restore")}
@@ -151,7 +185,7 @@ func (r *resource) notOurs(now disk.Stat) error {
 }
 
 // restore makes the thing that was there before, as if it had been declared.
-func (t *Type) restore(ctx context.Context, r *resource, before thing) error {
+func (t *Type) restore(ctx context.Context, r *resource, before thing, attributes []durable.Attribute) error {
 	now, err := t.root.Stat(r.path)
 	if err != nil {
 		return err
@@ -160,6 +194,11 @@ func (t *Type) restore(ctx context.Context, r *resource, before thing) error {
 		return r.notOurs(now)
 	}
 	back := &resource{path: r.path, thing: before, force: true, inPlace: r.inPlace && before.kind() == unix.S_IFREG, secret: r.secret}
+	if len(attributes) > 0 {
+		back.extras = &extras{attributes: attributes}
+	}
+	// Where the content was never ours, it is not now.
+	back.onlyNew = r.onlyNew && before.kind() == unix.S_IFREG
 	plan := t.Check(ctx, []host.Resource{back}, host.Deep)[0]
 	if plan.Err != nil || plan.Empty() {
 		return plan.Err
@@ -185,12 +224,20 @@ func (t *Type) Sweep(ctx context.Context, dirs []string) error {
 // Forget drops the old contents that nobody has needed for long. One original that cannot be read may need any of them, so then
 // all stay.
 func (t *Type) Forget(_ context.Context, originals [][]byte) error {
+	var gone error
+	if t.objects != nil {
+		gone = t.objects.Trim(time.Now())
+	}
+	return errors.Join(gone, t.forget(originals))
+}
+
+func (t *Type) forget(originals [][]byte) error {
 	if t.store == nil {
 		return nil
 	}
 	needed := make(map[content.Digest]bool, len(originals))
 	for _, b := range originals {
-		before, err := decodeOriginal(b)
+		before, _, err := decodeOriginal(b)
 		if err != nil {
 			return &reason.Error{Code: reason.StateCorrupt, Doing: "forget old contents", Cause: fmt.Errorf("what was there before a resource: %w", err),
 				Hint: "old contents are kept until it can be read"}

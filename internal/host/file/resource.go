@@ -35,6 +35,38 @@ func (t *thing) kind() uint32 { return t.mode & unix.S_IFMT }
 // perm returns the permissions with setuid, setgid and sticky.
 func (t *thing) perm() uint32 { return t.mode & permMask }
 
+// permBeside returns the permissions that are wanted where found is: some bits may stay as they are.
+func (r *resource) permBeside(found disk.Signature) uint32 {
+	if found.Type() != r.kind() {
+		return r.perm()
+	}
+	return r.perm()&^r.left | found.Perm()&r.left
+}
+
+// ownersBeside returns the owner and group that are wanted where found is: either may be left to others once something is there.
+func (r *resource) ownersBeside(found disk.Signature) (uid, gid uint32) {
+	uid, gid = r.uid, r.gid
+	if found.Type() != r.kind() {
+		return uid, gid
+	}
+	if r.anyOwner {
+		uid = found.UID
+	}
+	if r.anyGroup {
+		gid = found.GID
+	}
+	return uid, gid
+}
+
+// leaveToOthers notes which fields are not compared any more once the thing is there.
+func (r *resource) leaveToOthers(d *declare.Resource) {
+	if d.Ignores("mode") {
+		r.left = permMask
+	}
+	r.onlyNew = r.onlyNew || d.Ignores("content")
+	r.anyOwner, r.anyGroup = d.Ignores("owner"), d.Ignores("group")
+}
+
 // resource is one bound resource. There may be 100,000, so it is small and keeps no content.
 type resource struct {
 	thing
@@ -42,15 +74,26 @@ type resource struct {
 	// body reads the declaration again, for the content. It is nil for what is being restored: that content is in the
 	// content store.
 	body func() (declare.Resource, error)
+	// names are the names behind uid and gid, which may come to mean other numbers; nil for numbers and root.
+	names *names
 	// seen is what was last known to be as declared; zero when nothing is.
 	seen disk.Signature
 	// settled says that no later change can leave the signature seen.
 	settled bool
+	// left are the bits of the mode that stay as they are where the thing is there.
+	left uint32
+	// extras are nil where no attributes are declared.
+	extras  *extras
 	force   bool
 	inPlace bool
-	private bool // its content is not shown
-	secret  bool // nor is what was there before kept
-	check   []string
+	onlyNew bool // the content is for where nothing is; one that is there stays
+	// anyOwner and anyGroup say that those of what is there stay.
+	anyOwner, anyGroup bool
+	private            bool // its content is not shown
+	secret             bool // nor is what was there before kept
+	check              []string
+	// from is where a content comes from that is not declared; nil where it is.
+	from *origin
 }
 
 // declaredContent reads the declared content of a file again. The declaration may have been replaced since Bind; then the
@@ -60,17 +103,39 @@ func (r *resource) declaredContent() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if declared.File == nil || content.DigestOf([]byte(declared.File.Content)) != r.digest {
+	f := fileOf(&declared)
+	if f == nil || content.DigestOf([]byte(f.Content)) != r.digest {
 		return "", &reason.Error{Code: reason.ConcurrentEdit, Doing: r.doing(), Cause: errReplaced}
 	}
-	return declared.File.Content, nil
+	return f.Content, nil
 }
 
 var errReplaced = errors.New("its declaration has just been replaced")
 
-// Watches returns the path: the kernel tells of its type, owner, mode and content.
+// names are those of a user and a group; empty where a number, root or nothing is declared.
+type names struct{ owner, group string }
+
+// namesOf are the names that have to be looked up again; nil for none.
+func namesOf(owner, group string) *names {
+	n := names{named(owner), named(group)}
+	if n == (names{}) {
+		return nil
+	}
+	return &n
+}
+
+func named(name string) string {
+	if _, err := strconv.ParseUint(name, 10, 32); err == nil || name == "root" {
+		return ""
+	}
+	return name
+}
+
+// Watches returns the path, because the kernel tells of its type, owner, mode, attributes and content, and the files that say which number the
+// names of its owner, its group and those in its access list have.
 func (r *resource) Watches() []host.Watch {
-	return []host.Watch{{Kind: host.WatchPath, Name: r.path}}
+	watches := append([]host.Watch{{Kind: host.WatchPath, Name: r.path}}, r.accountWatches()...)
+	return append(watches, r.from.watches()...)
 }
 
 // remember notes what is known to be as declared.

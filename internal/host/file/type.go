@@ -27,12 +27,15 @@ type Options struct {
 	Root *disk.Root
 	// Content takes what is replaced or removed. Nil, for dry runs, means that nothing can be.
 	Content *content.Store
+	// Objects has what declarations name by digest. Nil, for dry runs, means that nothing can be made of it.
+	Objects *content.Objects
 }
 
-// Type is the resource types file, directory and symlink: one Type serves all three.
+// Type is the resource types file, directory, symlink and sudoers: one Type serves them all.
 type Type struct {
 	root     *disk.Root
-	store    *content.Store // may be nil
+	store    *content.Store   // may be nil
+	objects  *content.Objects // may be nil
 	owners   *owners
 	uid, gid uint32 // the agent's own; uid 0 may give things to anybody
 	secrets  secretPaths
@@ -46,42 +49,59 @@ var (
 
 // New makes the Type, for an agent that runs as this process does.
 func New(opts Options) *Type {
-	return &Type{root: opts.Root, store: opts.Content, owners: newOwners(opts.Root), uid: uint32(os.Geteuid()), gid: uint32(os.Getegid())}
+	return &Type{root: opts.Root, store: opts.Content, objects: opts.Objects, owners: newOwners(opts.Root), uid: uint32(os.Geteuid()), gid: uint32(os.Getegid())}
 }
 
-// Lane returns the one lane that all three share.
+// Lane returns the one lane that all of them share.
 func (t *Type) Lane() converge.Lane {
 	return converge.Lane{Name: string(declare.ClaimPath), Parallel: laneParallel, Batch: laneBatch}
 }
 
-// Bind makes a file, directory or symlink ready.
+// Bind makes a file, directory, symlink or rules of sudo ready.
 func (t *Type) Bind(ctx context.Context, d host.Declared) (host.Resource, error) {
 	var r *resource
-	var owner, group string
+	var owner, group, label string
+	var xattrs map[string]string
+	var list []string
 	switch res := &d.Resource; {
-	case res.File != nil:
-		f := res.File
+	case res.File != nil, res.Sudoers != nil:
+		f := fileOf(res)
 		r, owner, group = newFile(f), f.Owner, f.Group
+		xattrs, list, label = f.Xattrs, f.ACL, f.Selinux
+		if res.Sudoers != nil {
+			if mistake := res.Sudoers.Mistake(); mistake != "" {
+				return nil, r.invalid(mistake)
+			}
+		}
+		if res.File != nil {
+			if err := t.originOf(r, &d); err != nil {
+				return nil, err
+			}
+		}
 		if r.secret {
 			t.secrets.add(f.Path)
 		}
 		if r.check != nil && t.sandboxed() {
 			return nil, &reason.Error{Code: reason.UnsupportedInRoot, Doing: "run the check of file " + disk.Shown(f.Path),
-				Hint: "leave `check` out: a command would run outside the sandbox"}
+				Hint: sandboxHint(res)}
 		}
 	case res.Directory != nil:
 		dir := res.Directory
-		r = &resource{path: dir.Path, thing: thing{mode: unix.S_IFDIR | dir.ModeOrDefault()}, force: dir.Force}
-		owner, group = dir.Owner, dir.Group
+		r = &resource{path: dir.Path, thing: thing{mode: unix.S_IFDIR | dir.ModeOrDefault()}, left: dir.ModeRule().Left(), force: dir.Force}
+		owner, group, xattrs, list, label = dir.Owner, dir.Group, dir.Xattrs, dir.ACL, dir.Selinux
 	case res.Symlink != nil:
 		l := res.Symlink
 		r = &resource{path: l.Path, thing: thing{mode: unix.S_IFLNK | symlinkMode, target: l.Target}, force: l.Force}
 		owner, group = l.Owner, l.Group
 	default:
-		return nil, &reason.Error{Code: reason.InternalFault, Doing: "bind " + d.Title, Cause: errors.New("not a file, directory or symlink")}
+		return nil, &reason.Error{Code: reason.InternalFault, Doing: "bind " + d.Title, Cause: errors.New("not a file, directory, symlink or rules of sudo")}
 	}
-	r.body = d.Body
+	r.body, r.names = d.Body, namesOf(owner, group)
+	r.leaveToOthers(&d.Resource)
 	if err := t.own(ctx, r, owner, group); err != nil {
+		return nil, err
+	}
+	if err := t.newExtras(ctx, r, xattrs, list, label); err != nil {
 		return nil, err
 	}
 	return r, nil
@@ -95,6 +115,7 @@ func newFile(f *declare.File) *resource {
 			mode: unix.S_IFREG | f.ModeOrDefault(),
 			size: int64(len(f.Content)), digest: content.DigestOf([]byte(f.Content)),
 		},
+		left: f.ModeRule().Left(), onlyNew: !f.Replaces(),
 		force: f.Force, inPlace: f.InPlace, private: f.Private(), secret: f.FromSecret(), check: f.Check,
 	}
 }

@@ -33,6 +33,8 @@ type Subject struct {
 	Disturb func(t testing.TB)
 	// Remembers says that a shallow check recognises what was just applied.
 	Remembers bool
+	// Lasting says that what was done cannot be undone: no removal is tried, and Gone is empty.
+	Lasting bool
 	// Secrets may be in nothing that is shown.
 	Secrets []string
 }
@@ -77,9 +79,15 @@ func (r *run) life() {
 	plans := r.dryRun(rs)
 	before := r.observe()
 	r.ended(plans)
-	originals := r.originals(rs)
+	var originals [][]byte
+	if !r.Lasting {
+		originals = r.originals(rs)
+	}
 	r.apply(r.Type.Check(r.Context(), rs, host.Deep), before)
 	r.inSync(rs)
+	if r.Lasting {
+		return
+	}
 	r.remove(rs, declare.OnRemoveRestore, originals, before)
 	again := r.Type.Check(r.Context(), rs, host.Deep)
 	for i := range again {

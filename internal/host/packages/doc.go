@@ -1,26 +1,25 @@
-// Package packages carries out Debian packages: installed, at one version, or absent.
+// Package packages carries out packages: installed, at one version, within a range or the newest; held; absent or purged. It knows no
+// package manager: that is a Backend, in a folder of its own below this one.
 //
-// A check reads dpkg's own database, runs nothing, and costs one stat while that has not changed. Applying is one
-// transaction of apt-get for all plans:
+// A check reads the package manager's own database, and costs one stat while that has not changed. Where the newest of something is
+// wanted it also asks what the lists on the host have, again when these have changed. Applying is one transaction for all plans:
 //
 //	somebody holds a lock                  -> PackageLock for all, with the holder's name; nothing waits
 //	a plan is out of date                  -> ConcurrentEdit for that one
-//	dpkg was interrupted                   -> dpkg --configure -a first
-//	a package or version is in no list     -> apt-get update, at most once in a while; still none: an error for that one
-//	simulate; it fails, or would remove what is not declared absent
+//	somebody was cut off half-way          -> repair first
+//	a package or version is in no list     -> fetch lists, at most once in a while; still none: an error for that one
+//	take away marks that are in the way, note answers; what does not succeed is an error for that one
+//	simulate; it fails, or would remove what is not declared absent, or change what is held
 //	                                       -> halve the set until the culprits are alone: an error for each
-//	apt-get install NAME NAME=VERSION NAME-   for the rest
+//	install and remove the rest
 //	read the database again                -> each package's own result
-//	a package's own scripts failed         -> dpkg --configure -a, and what is still not done again in halves
+//	a package's own scripts failed         -> repair, and what is still not done again in halves
+//	purge, hold
 //
-// Files of configuration that somebody has changed stay as they are (confold, confdef). Removing never purges.
+// Packages that are to be installed in different ways (recommends, conffiles) are transactions of their own.
 //
-// A service that was not running before a transaction is not started by it, because its configuration may not be in place
-// yet; the rule that says so to Debian's tools lives in a mount namespace of the transaction and ends with it (guard.sh).
-//
-// A transaction outlives the agent: apt-get has a session of its own and writes to a file in memory, not to a pipe that
-// breaks. When the context ends, Apply returns and apt-get goes on. The next attempt is deferred while it holds the locks,
-// and then finds what it did. Only after transactionMax it is stopped.
+// What no list has is told by the check from then on, until other lists have come or it is time to fetch them again: an error of a check
+// is looked at again as soon as somebody has fetched new lists, while one of an attempt waits for its turn.
 //
 // The package owns no goroutine.
 package packages

@@ -15,21 +15,27 @@ import (
 type original struct {
 	Installed bool   `json:"installed"`
 	Version   string `json:"version,omitempty"`
+	Held      bool   `json:"held,omitempty"`
 }
 
 // Original describes the package. One that is only half there counts as installed: that is what somebody was about.
-func (t *Type) Original(_ context.Context, res host.Resource) ([]byte, error) {
-	now, err := t.database.look([]string{res.(*resource).name}, true)
+func (t *Type) Original(ctx context.Context, res host.Resource) ([]byte, error) {
+	now, err := lookAt(ctx, []*resource{res.(*resource)}, true)
 	if err != nil {
 		return nil, err
 	}
-	e := now.entries[0]
-	return json.Marshal(original{Installed: !e.state.absent(), Version: e.version})
+	e := now.Entries[0]
+	return json.Marshal(original{Installed: !e.Gone(), Version: e.Version, Held: e.Held})
 }
 
-// Remove removes the package, or installs the version that was there before.
+// Remove removes the package, or installs the version that was there before. A mark is put back only where it was managed. Configuration
+// that was purged is lost.
 func (t *Type) Remove(ctx context.Context, res host.Resource, how declare.OnRemove, originally []byte) error {
-	back := &resource{name: res.(*resource).name}
+	was := res.(*resource)
+	back := &resource{back: was.back, name: was.name, state: declare.PackageAbsent, olderToo: true, choices: was.choices}
+	if was.hold != nil {
+		back.hold = new(bool)
+	}
 	switch how {
 	case declare.OnRemoveDelete:
 	case declare.OnRemoveRestore:
@@ -37,7 +43,12 @@ func (t *Type) Remove(ctx context.Context, res host.Resource, how declare.OnRemo
 		if err := json.Unmarshal(originally, &o); err != nil {
 			return &reason.Error{Code: reason.RestoreLost, Doing: "restore package " + back.name, Cause: err}
 		}
-		back.present, back.version = o.Installed, o.Version
+		if o.Installed {
+			back.state, back.version = declare.PackagePresent, declare.VersionRange{Exact: o.Version}
+		}
+		if back.hold != nil {
+			*back.hold = o.Held
+		}
 	case declare.OnRemoveKeep:
 		return &reason.Error{Code: reason.InternalFault, Doing: "remove package " + back.name, Cause: errors.New("onRemove is neither delete nor restore")}
 	}

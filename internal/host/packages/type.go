@@ -3,8 +3,6 @@ package packages
 import (
 	"context"
 	"errors"
-	"os"
-	"path"
 	"sync"
 	"time"
 
@@ -14,51 +12,86 @@ import (
 	"tako.dev/tako/internal/reason"
 )
 
-const (
-	// laneBatch is far more than anybody declares: one transaction for everything.
-	laneBatch = 1000
-
-	dpkgPath    = "/usr/bin/dpkg"
-	aptPath     = "/usr/bin/apt-get"
-	aptDir      = "/etc/apt"
-	databaseDir = "/var/lib/dpkg"
-)
+// laneBatch is far more than anybody declares: one transaction for everything.
+const laneBatch = 1000
 
 // Options are what New needs.
 type Options struct {
 	Sandbox bool // paths begin below a sandbox directory; the host's packages are then none of its business
+	// Backends are the package managers that there may be; the first that a host has is its own.
+	Backends []Backend
 }
 
 // Type is the resource type package.
 type Type struct {
 	sandbox  bool
-	database *database
+	backends []Backend
 
 	mu      sync.Mutex // guards what follows
+	chosen  Backend    // nil until a host is known to have it; from then on it has
 	updated time.Time  // when package lists were fetched last; zero for never
-	sources string     // sourcesState at that time
+	sources string     // Lists.Sources at that time
+	offers  offers
 }
 
 var _ host.Type = (*Type)(nil)
 
 // New makes the Type.
-func New(o Options) *Type { return &Type{sandbox: o.Sandbox, database: newDatabase(databaseDir)} }
+func New(o Options) *Type { return &Type{sandbox: o.Sandbox, backends: o.Backends} }
 
 // Lane returns the lane of packages: there is one package database, and one transaction at a time.
 func (t *Type) Lane() converge.Lane {
 	return converge.Lane{Name: string(declare.TypePackage), Parallel: 1, Batch: laneBatch, Gather: true}
 }
 
-// resource is one declared package.
-type resource struct {
-	name    string
-	present bool
-	version string // the one that is declared; empty for any
+// backend is the host's package manager.
+func (t *Type) backend() (Backend, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.chosen != nil {
+		return t.chosen, nil
+	}
+	var first error
+	for _, b := range t.backends {
+		err := b.Here()
+		if err == nil {
+			t.chosen = b
+			return b, nil
+		}
+		if first == nil {
+			first = err
+		}
+	}
+	if first == nil {
+		first = &reason.Error{Code: reason.NoPackageManager}
+	}
+	return nil, first
 }
 
-// Watches names dpkg's directory, where a new database takes the place of the old one.
+// resource is one declared package.
+type resource struct {
+	back     Backend
+	name     string
+	state    declare.PackageState // never empty
+	version  declare.VersionRange
+	hold     *bool // nil where a mark is not managed
+	olderToo bool  // an older version may take the place of a newer one
+	choices  Choices
+	// body reads the answers to the package's questions; nil where there are none.
+	body func() (declare.Resource, error)
+}
+
+func (r *resource) gone() bool {
+	return r.state == declare.PackageAbsent || r.state == declare.PackagePurged
+}
+
+// Watches names what tells of packages that come and go, and of new lists where these matter.
 func (r *resource) Watches() []host.Watch {
-	return []host.Watch{{Kind: host.WatchEntries, Name: databaseDir}}
+	w := r.back.Ways()
+	if r.gone() {
+		return w.Installed
+	}
+	return append(append(make([]host.Watch, 0, len(w.Installed)+len(w.Lists)), w.Installed...), w.Lists...)
 }
 
 // Bind makes a package ready.
@@ -67,37 +100,77 @@ func (t *Type) Bind(_ context.Context, d host.Declared) (host.Resource, error) {
 	if p == nil {
 		return nil, &reason.Error{Code: reason.InternalFault, Doing: "bind " + d.Title, Cause: errors.New("not a package")}
 	}
-	r := &resource{name: d.Resource.PackageName(), present: p.StateOrDefault() == declare.PackagePresent, version: p.Version}
+	r := &resource{name: p.NameOr(d.Resource.Name), state: p.StateOrDefault(), hold: p.Hold}
 	if t.sandbox {
 		return nil, &reason.Error{Code: reason.UnsupportedInRoot, Doing: r.doing(), Hint: "a sandbox has files only: its packages are those of the host"}
 	}
-	for _, tool := range []string{dpkgPath, aptPath} {
-		if _, err := os.Stat(tool); err != nil {
-			return nil, &reason.Error{Code: reason.NoPackageManager, Doing: r.doing(), Cause: err,
-				Hint: path.Base(tool) + " is needed: packages are those of Debian and its relatives"}
+	var err error
+	if r.back, err = t.backend(); err != nil {
+		return nil, doing(r.doing(), err)
+	}
+	r.version, err = declare.ParseVersionRange(p.Version)
+	if err == nil && r.version.Exact != "" && r.state == declare.PackageLatest {
+		err = errors.New("the latest of one version is that version")
+	}
+	if err != nil {
+		return nil, &reason.Error{Code: reason.InvalidValue, Doing: r.doing(), Cause: err}
+	}
+	if p.Options != nil {
+		r.olderToo = p.Options.AllowDowngrade
+		r.choices.Recommends = recommends(p.Options.Recommends)
+	}
+	r.choices.Replace = p.Conffiles == declare.ConffilesReplace
+	if p.Answers() {
+		r.body = d.Body
+	}
+	return r, r.supported(p)
+}
+
+// supported is the error of what the package manager cannot do.
+func (r *resource) supported(p *declare.Package) error {
+	w := r.back.Ways()
+	_, holds := r.back.(Holder)
+	_, asks := r.back.(Answerer)
+	for _, n := range []struct {
+		field         string
+		wanted, found bool
+	}{{"hold", r.hold != nil, holds}, {"preseed", p.Answers(), asks}, {"conffiles: replace", r.choices.Replace, w.Conffiles}} {
+		if n.wanted && !n.found {
+			return &reason.Error{Code: reason.PackageOptionUnsupported, Doing: r.doing(), Cause: errors.New(w.Name + " has no " + n.field), Hint: "leave it out for hosts with " + w.Name}
 		}
 	}
-	return r, nil
+	return nil
+}
+
+func recommends(wanted *bool) Recommends {
+	switch {
+	case wanted == nil:
+		return RecommendsAsConfigured
+	case *wanted:
+		return RecommendsWanted
+	}
+	return RecommendsLeft
 }
 
 // doing says what is tried with the package.
 func (r *resource) doing() string {
 	switch {
-	case !r.present:
+	case r.state == declare.PackagePurged:
+		return "purge package " + r.name
+	case r.gone():
 		return "remove package " + r.name
-	case r.version != "":
-		return "install package " + r.name + "=" + r.version
+	case r.version.Exact != "":
+		return "install package " + r.name + "=" + r.version.Exact
 	}
 	return "install package " + r.name
 }
 
-// argument is the package for apt-get install.
-func (r *resource) argument() string {
-	switch {
-	case !r.present:
-		return r.name + "-"
-	case r.version != "":
-		return r.name + "=" + r.version
+// doing is an error of a Backend with what was being done; nil where err is.
+func doing(what string, err error) error {
+	if err == nil {
+		return nil
 	}
-	return r.name
+	e := *reason.Of(err)
+	e.Doing = what
+	return &e
 }

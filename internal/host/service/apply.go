@@ -76,6 +76,15 @@ func (t *Type) apply(ctx context.Context, r *resource, planned []host.Change) (c
 	if err != nil {
 		return changed, err
 	}
+	if r.mask == unmasked && has(planned, fieldMasked) && masked(s) {
+		if err := t.bus.Unmask(ctx, r.unit); err != nil {
+			return changed, err
+		}
+		changed = true
+		if s, err = t.bus.EnsureLoaded(ctx, r.unit); err != nil {
+			return changed, err
+		}
+	}
 	left, err := r.compare(s)
 	if err != nil {
 		return changed, err
@@ -84,7 +93,7 @@ func (t *Type) apply(ctx context.Context, r *resource, planned []host.Change) (c
 	if r.running {
 		return t.inTurn(ctx, r, left, changed, t.applyEnabled, t.start)
 	}
-	return t.inTurn(ctx, r, left, changed, t.stop, t.applyEnabled)
+	return t.inTurn(ctx, r, left, changed, t.stop, t.applyEnabled, t.applyMask)
 }
 
 // action does what belongs to one field if it is among what is left to do.
@@ -121,6 +130,26 @@ func (t *Type) applyEnabled(ctx context.Context, r *resource, left []host.Change
 		err = &reason.Error{Code: reason.UnitEnableRefused, Doing: r.doingEnabled(), Cause: errors.New("it is still " + change.From)}
 	}
 	return true, err
+}
+
+// applyMask masks a unit that has been stopped: once it is masked, systemd does not know any more how it is stopped in good order.
+func (t *Type) applyMask(ctx context.Context, r *resource, left []host.Change) (bool, error) {
+	if r.mask != maskedForGood || !has(left, fieldMasked) {
+		return false, nil
+	}
+	if err := t.bus.Mask(ctx, r.unit); err != nil {
+		return false, err
+	}
+	s, err := t.bus.Unit(ctx, r.unit)
+	switch {
+	case err != nil:
+		return true, err
+	case s.UnitFileState != wordMasked:
+		return true, &reason.Error{Code: reason.UnitEnableRefused, Doing: "mask unit " + r.unit, Cause: errors.New("it is still " + s.UnitFileState)}
+	case !isDown(s) && !s.NotFound(): // somebody started it in between
+		return t.stop(ctx, r, []host.Change{{Field: fieldState}})
+	}
+	return true, nil
 }
 
 // start starts the unit, or waits for the start that is under way.

@@ -13,8 +13,12 @@ import (
 const (
 	fieldReload  = "daemon-reload"
 	fieldEnabled = "enabled"
+	fieldMasked  = "masked"
 	fieldState   = "state"
 )
+
+// ownUnitDir is where masks are, and unit files that people write.
+const ownUnitDir = "/etc/systemd/system/"
 
 // The words for what is wanted.
 const (
@@ -22,18 +26,19 @@ const (
 	wordStopped  = "stopped"
 	wordEnabled  = "enabled"
 	wordDisabled = "disabled"
+	wordMasked   = "masked"
+	wordUnmasked = "not masked"
 )
 
 // compare says what has to change for the unit to be as declared, or why that cannot be. It is pure.
 func (r *resource) compare(s systemd.UnitState) ([]host.Change, error) {
-	if s.NotFound() {
+	if s.NotFound() && r.mask != maskedForGood {
 		return nil, r.missing()
 	}
-	if masked(s) && (r.running || r.enabled == enabled) {
-		return nil, &reason.Error{Code: reason.UnitMasked, Doing: "look at unit " + r.unit,
-			Hint: "`systemctl unmask " + r.unit + "` allows it to start again, or declare it stopped"}
+	if masked(s) && r.mask == maskOfOthers && (r.running && !r.anyState || r.enabled == enabled) {
+		return nil, r.isMasked(s)
 	}
-	if r.running && s.ActiveState == "deactivating" {
+	if r.running && !r.anyState && s.ActiveState == "deactivating" {
 		// Starting it now would cancel the stop of whoever asked for it: an operator, or a package's scripts, which then fail.
 		return nil, &reason.Error{Code: reason.UnitBusy, Doing: "look at unit " + r.unit, Cause: errors.New("it is being stopped"), After: busyWait}
 	}
@@ -41,16 +46,20 @@ func (r *resource) compare(s systemd.UnitState) ([]host.Change, error) {
 	if s.NeedDaemonReload {
 		changes = append(changes, host.Change{Field: fieldReload, From: "unit files changed", To: "read"})
 	}
-	change, err := r.compareEnabled(s)
-	if err != nil {
-		return nil, err
+	for _, compare := range []func(systemd.UnitState) (*host.Change, error){r.compareMasked, r.compareEnabled} {
+		change, err := compare(s)
+		if err != nil {
+			return nil, err
+		}
+		if change != nil {
+			changes = append(changes, *change)
+		}
 	}
-	if change != nil {
-		changes = append(changes, *change)
-	}
-	if from := stateWord(s); r.running && from != wordRunning {
+	switch from := stateWord(s); {
+	case r.anyState:
+	case r.running && from != wordRunning:
 		changes = append(changes, host.Change{Field: fieldState, From: from, To: wordRunning})
-	} else if !r.running && !isDown(s) {
+	case !r.running && !isDown(s):
 		changes = append(changes, host.Change{Field: fieldState, From: from, To: wordStopped})
 	}
 	return changes, nil
@@ -63,6 +72,40 @@ func (r *resource) missing() error {
 	}
 	return &reason.Error{Code: reason.UnitNotFound, Doing: "look at unit " + r.unit,
 		Hint: "require the package or the file that brings it, or give its own name in `unit`"}
+}
+
+// isMasked is what becomes of a unit that somebody else has masked. Whoever did it had a reason.
+func (r *resource) isMasked(s systemd.UnitState) error {
+	e := &reason.Error{Code: reason.UnitMasked, Doing: "look at unit " + r.unit,
+		Hint: "`systemctl unmask " + r.unit + "` or `masked: false` allows it to start again; or declare it stopped"}
+	if s.UnitFileState == "masked-runtime" {
+		e.Cause = errors.New("until the host is started again")
+		e.Hint = "`systemctl unmask --runtime " + r.unit + "` or `masked: false` allows it to start before that"
+	}
+	return e
+}
+
+// compareMasked compares the link that keeps a unit from being started. One that is gone after the next boot is none.
+func (r *resource) compareMasked(s systemd.UnitState) (*host.Change, error) {
+	from := wordUnmasked
+	if masked(s) {
+		from = wordMasked
+		if s.UnitFileState == "masked-runtime" {
+			from = s.UnitFileState
+		}
+	}
+	switch {
+	case r.mask == maskedForGood && from != wordMasked:
+		// Asked before anything is done: a service that cannot be masked is not to be stopped for it.
+		if s.FragmentPath == ownUnitDir+s.Name {
+			return nil, &reason.Error{Code: reason.UnitEnableRefused, Doing: "mask unit " + r.unit, Cause: errors.New("its unit file is " + s.FragmentPath + ", where the mask would be"),
+				Hint: "declare it stopped and `enabled: false`, or remove the file"}
+		}
+		return &host.Change{Field: fieldMasked, From: from, To: wordMasked}, nil
+	case r.mask == unmasked && from != wordUnmasked:
+		return &host.Change{Field: fieldMasked, From: from, To: wordUnmasked}, nil
+	}
+	return nil, nil
 }
 
 func masked(s systemd.UnitState) bool {
@@ -103,6 +146,9 @@ func (r *resource) compareEnabled(s systemd.UnitState) (*host.Change, error) {
 		return nil, nil
 	}
 	want := r.enabled == enabled
+	if want && r.mask == unmasked && masked(s) {
+		return &host.Change{Field: fieldEnabled, From: wordMasked, To: wordEnabled}, nil // it may be already, below the mask
+	}
 	switch s.UnitFileState {
 	case "enabled":
 		if want {

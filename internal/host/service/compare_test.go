@@ -21,6 +21,7 @@ func TestCompare(t *testing.T) {
 	hidden := systemd.UnitState{LoadState: "masked", ActiveState: "active", UnitFileState: "masked"}
 	state := func(from, to string) host.Change { return host.Change{Field: "state", From: from, To: to} }
 	boots := func(from, to string) host.Change { return host.Change{Field: "enabled", From: from, To: to} }
+	masks := func(from, to string) host.Change { return host.Change{Field: "masked", From: from, To: to} }
 	up, down := resource{running: true}, resource{}
 	upEnabled, downDisabled := resource{running: true, enabled: enabled}, resource{enabled: disabled}
 	for _, row := range []struct {
@@ -46,6 +47,11 @@ func TestCompare(t *testing.T) {
 		{r: down, s: hidden, want: []host.Change{state("running", "stopped")}},
 		{r: down, s: unit("activating", "auto-restart", ""), want: []host.Change{state("waits for its restart", "stopped")}},
 		{r: down, s: unit("deactivating", "stop", ""), want: []host.Change{state("deactivating", "stopped")}},
+		{r: resource{running: true, anyState: true}, s: unit("inactive", "dead", "")},
+		{r: resource{running: true, anyState: true}, s: unit("deactivating", "stop", "")},
+		{r: resource{running: true, anyState: true}, s: hidden},
+		{r: resource{running: true, anyState: true, enabled: enabled}, s: unit("inactive", "dead", "disabled"), want: []host.Change{boots("disabled", "enabled")}},
+		{r: resource{anyState: true}, s: unit("active", "running", "")},
 		{r: upEnabled, s: unit("active", "running", "enabled")},
 		{r: upEnabled, s: unit("inactive", "dead", "disabled"), want: []host.Change{boots("disabled", "enabled"), state("stopped", "running")}},
 		{r: upEnabled, s: unit("active", "running", "enabled-runtime"), want: []host.Change{boots("enabled-runtime", "enabled")}},
@@ -63,6 +69,15 @@ func TestCompare(t *testing.T) {
 		{r: downDisabled, s: unit("inactive", "dead", "masked")},
 		{r: downDisabled, s: unit("inactive", "dead", "generated"), code: reason.UnitNotInstalled},
 		{r: downDisabled, s: none},
+		{r: resource{mask: maskedForGood}, s: none, want: []host.Change{masks("not masked", "masked")}},
+		{r: resource{mask: maskedForGood}, s: unit("inactive", "dead", "masked")},
+		{r: resource{mask: maskedForGood}, s: unit("inactive", "dead", "masked-runtime"), want: []host.Change{masks("masked-runtime", "masked")}},
+		{r: resource{mask: maskedForGood}, s: unit("active", "running", "enabled"), want: []host.Change{masks("not masked", "masked"), state("running", "stopped")}},
+		{r: resource{mask: unmasked, running: true}, s: unit("inactive", "dead", "masked"), want: []host.Change{masks("masked", "not masked"), state("stopped", "running")}},
+		{r: resource{mask: unmasked, running: true, enabled: enabled}, s: unit("inactive", "dead", "masked"),
+			want: []host.Change{masks("masked", "not masked"), boots("masked", "enabled"), state("stopped", "running")}},
+		{r: resource{mask: unmasked}, s: none},
+		{r: up, s: unit("inactive", "dead", "masked-runtime"), code: reason.UnitMasked},
 	} {
 		got, err := row.r.compare(row.s)
 		if !slices.Equal(got, row.want) || (err != nil || row.code != 0) && !reason.Is(err, row.code) {

@@ -35,6 +35,8 @@ const (
 type question struct {
 	Service     declare.Service
 	Since       *host.Stamp
+	AskOnly     bool // whether somebody else has refreshed it since
+	Ignore      []string
 	CheckOnly   bool
 	Times       int  // how often to check and apply; 0 is once
 	Conformance bool // run the suite instead
@@ -48,6 +50,7 @@ type answer struct {
 	Hint            string
 	Changed         bool
 	Refreshed       host.Refreshed
+	Satisfied       bool
 	Now             host.Stamp // after everything
 }
 
@@ -98,7 +101,7 @@ func connected(t *testing.T) *systemd.Bus {
 func (q question) answer(t *testing.T, bus *systemd.Bus) (a answer) {
 	ctx := t.Context()
 	typ := New(Options{Bus: bus})
-	r, err := typ.Bind(ctx, host.Declared{Title: "service/x", Resource: declare.Resource{Service: &q.Service}})
+	r, err := typ.Bind(ctx, host.Declared{Title: "service/x", Resource: declare.Resource{Service: &q.Service, Ignore: q.Ignore}})
 	if err != nil {
 		a.fail(err)
 		return a
@@ -114,7 +117,10 @@ func (q question) answer(t *testing.T, bus *systemd.Bus) (a answer) {
 			a.fail(result.Err)
 		}
 	}
-	if q.Since != nil {
+	switch {
+	case q.AskOnly:
+		a.Satisfied, a.Refreshed.Note = typ.Satisfied(ctx, r, *q.Since)
+	case q.Since != nil:
 		a.Refreshed, err = typ.Refresh(ctx, r, *q.Since)
 		a.fail(err)
 	}
@@ -219,6 +225,12 @@ func TestAgentCase15_RestartedByOperator(t *testing.T) {
 	c.Check(a.Code == 0 && !a.Refreshed.Acted && strings.Contains(a.Refreshed.Note, "was started at"), "satisfied: %+v", a)
 	c.Equal(invocation(t, h, "daemon"), before, "the run of the unit")
 
+	a = ask(t, h, question{Service: s, Since: &changed, AskOnly: true})
+	c.Check(a.Satisfied && strings.Contains(a.Refreshed.Note, "was started at"), "asked, outside of a window: %+v", a)
+	a = ask(t, h, question{Service: s, Since: &a.Now, AskOnly: true})
+	c.Check(!a.Satisfied, "asked, outside of a window: %+v", a)
+	c.Equal(invocation(t, h, "daemon"), before, "the run of the unit that was asked about")
+
 	// What changes later is not satisfied by it.
 	a = ask(t, h, question{Service: s, Since: &a.Now})
 	c.Check(a.Code == 0 && a.Refreshed.Acted, "restarted: %+v", a)
@@ -261,6 +273,10 @@ func TestAgentCase15_RestartedByOperator(t *testing.T) {
 	h.MustRun(t, "systemctl", "stop", "daemon")
 	a = ask(t, h, question{Service: declare.Service{Unit: "daemon.service", State: declare.ServiceStopped}, Since: &a.Now})
 	c.Check(a.Code == 0 && !a.Refreshed.Acted, "declared stopped: %+v", a)
+	for _, askOnly := range []bool{false, true} {
+		a = ask(t, h, question{Service: s, Ignore: []string{"state"}, Since: &a.Now, AskOnly: askOnly})
+		c.Check(a.Code == 0 && !a.Changed && !a.Refreshed.Acted && a.Satisfied == askOnly, "stopped by others, whose it is: %+v", a)
+	}
 	c.Equal(strings.TrimSpace(h.MustRun(t, "systemctl", "show", "--property=ActiveState", "--value", "daemon")), "inactive", "the unit")
 }
 
@@ -316,6 +332,11 @@ func TestAgentCase18_OddUnits(t *testing.T) {
 	h.MustRun(t, "systemctl", "daemon-reload")
 	h.MustRun(t, "mv", unitDir+"masked.service", "/usr/lib/systemd/system/")
 	h.MustRun(t, "systemctl", "mask", "masked.service")
+	for _, name := range []string{"ours", "briefly", "runs"} {
+		h.Put(t, "/usr/lib/systemd/system/"+name+".service", daemon, 0o644)
+	}
+	h.MustRun(t, "systemctl", "mask", "--runtime", "briefly.service")
+	h.MustRun(t, "systemctl", "start", "runs.service")
 	h.MustRun(t, "systemctl", "enable", "named.service")
 	for _, row := range []struct {
 		service declare.Service
@@ -327,6 +348,20 @@ func TestAgentCase18_OddUnits(t *testing.T) {
 		{declare.Service{Unit: "static.service", Enabled: &no}, 0, ""},
 		{declare.Service{Unit: "masked.service"}, reason.UnitMasked, "systemctl unmask"},
 		{declare.Service{Unit: "masked.service", State: declare.ServiceStopped, Enabled: &no}, 0, ""},
+		{declare.Service{Unit: "masked.service", Masked: &yes}, 0, ""},
+		{declare.Service{Unit: "masked.service", Masked: &no, Enabled: &yes}, 0, ""},
+		{declare.Service{Unit: "masked.service", Enabled: &yes}, 0, ""},
+		{declare.Service{Unit: "ours.service", Masked: &yes}, 0, ""},
+		{declare.Service{Unit: "ours.service"}, reason.UnitMasked, "masked: false"},
+		{declare.Service{Unit: "ours.service", Masked: &no, State: declare.ServiceStopped}, 0, ""},
+		{declare.Service{Unit: "ours.service"}, 0, ""},
+		{declare.Service{Unit: "briefly.service"}, reason.UnitMasked, "unmask --runtime"},
+		{declare.Service{Unit: "briefly.service", Masked: &yes}, 0, ""},
+		{declare.Service{Unit: "briefly.service", Masked: &no}, 0, ""},
+		{declare.Service{Unit: "runs.service", Masked: &yes}, 0, ""},
+		{declare.Service{Unit: "runs.service", Masked: &yes, State: declare.ServiceStopped}, 0, ""},
+		{declare.Service{Unit: "notyet.service", Masked: &yes}, 0, ""},
+		{declare.Service{Unit: "static.service", Masked: &yes}, reason.UnitEnableRefused, "where the mask would be"},
 		{declare.Service{Unit: "other.service", Enabled: &yes}, reason.UnitNotInstalled, "named.service"},
 		{declare.Service{Unit: "once.service"}, reason.UnitJobFailed, "RemainAfterExit"},
 		{declare.Service{Unit: "stays.service"}, 0, ""},
@@ -341,6 +376,11 @@ func TestAgentCase18_OddUnits(t *testing.T) {
 	} {
 		a := ask(t, h, question{Service: row.service})
 		c.Check(a.Code == row.code && strings.Contains(a.Error+a.Hint, row.words), "%+v: %+v", row.service, a)
+	}
+	for unit, want := range map[string]string{"masked": "active\nenabled", "ours": "active\ndisabled", "briefly": "active\ndisabled", "runs": "inactive\nmasked", "notyet": "inactive\nmasked"} {
+		r, err := h.Run(t.Context(), "sh", "-c", "systemctl is-active "+unit+"; systemctl is-enabled "+unit)
+		c.NoError(err, "look at "+unit)
+		c.Equal(strings.TrimSpace(r.Stdout), want, unit)
 	}
 	h.MustRun(t, "sh", "-c", "systemctl reset-failed loops; systemctl start loops; systemctl start loops; systemctl start loops; :")
 	loops := declare.Service{Unit: "loops.service"}
@@ -366,7 +406,7 @@ func TestAgentCase40_NoSystemd(t *testing.T) {
 func TestConformanceOnHost(t *testing.T) {
 	h := aHost(t)
 	for _, name := range []string{"one", "two"} {
-		h.Put(t, unitDir+name+".service", "[Service]\nExecStart=/bin/sleep infinity\n[Install]\nWantedBy=multi-user.target\n", 0o644)
+		h.Put(t, "/usr/lib/systemd/system/"+name+".service", "[Service]\nExecStart=/bin/sleep infinity\n[Install]\nWantedBy=multi-user.target\n", 0o644)
 	}
 	h.MustRun(t, "systemctl", "daemon-reload")
 	ask(t, h, question{Conformance: true})
@@ -406,7 +446,9 @@ func conform(t *testing.T, bus *systemd.Bus) {
 		Difference: func(_ int, before, after any) []host.Change {
 			b, a := before.(seen), after.(seen)
 			var changes []host.Change
-			if b.enabled != a.enabled {
+			if a.enabled == "masked" {
+				changes = append(changes, host.Change{Field: fieldMasked, From: "not masked", To: "masked"})
+			} else if b.enabled != a.enabled {
 				changes = append(changes, host.Change{Field: fieldEnabled, From: b.enabled, To: a.enabled})
 			}
 			if b.active != a.active {
@@ -435,4 +477,14 @@ func conform(t *testing.T, bus *systemd.Bus) {
 		{Name: "running", Arrange: arrange("start", "disable")},
 	}
 	t.Run("stopped", func(t *testing.T) { hosttest.Run(t, subject) })
+	masked := true
+	for i, unit := range units {
+		subject.Declared[i].Resource.Service = &declare.Service{Unit: unit, Masked: &masked}
+	}
+	subject.Situations = []hosttest.Situation{
+		{Name: "running and enabled", Arrange: arrange("unmask", "start", "enable")},
+		{Name: "stopped and disabled", Arrange: arrange("unmask", "stop", "disable")},
+	}
+	subject.Gone = []any{seen{"stopped", "masked"}, seen{"stopped", "masked"}} // a mask is nothing that could be deleted
+	t.Run("masked", func(t *testing.T) { hosttest.Run(t, subject) })
 }

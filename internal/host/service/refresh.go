@@ -28,6 +28,8 @@ func (t *Type) Refresh(ctx context.Context, res host.Resource, since host.Stamp)
 		return host.Refreshed{}, r.missing()
 	case systemd.StartedAfter(s, systemd.Stamp(since)):
 		return host.Refreshed{Note: startedNote(s)}, nil
+	case r.anyState && isDown(s):
+		return host.Refreshed{Note: stoppedByOthers}, nil
 	}
 	act, done := t.bus.Restart, "restarted"
 	if r.reload && isUp(s) && s.CanReload {
@@ -50,6 +52,27 @@ func (t *Type) Refresh(ctx context.Context, res host.Resource, since host.Stamp)
 	}
 	return host.Refreshed{Acted: true, Note: done}, nil
 }
+
+// Satisfied reports whether somebody has started the unit since, or nothing is to be.
+func (t *Type) Satisfied(ctx context.Context, res host.Resource, since host.Stamp) (done bool, note string) {
+	r := res.(*resource)
+	if !r.running {
+		return true, "declared stopped"
+	}
+	s, err := t.bus.Unit(ctx, r.unit)
+	switch {
+	case err != nil:
+		return false, ""
+	case r.anyState && isDown(s):
+		return true, stoppedByOthers
+	case !systemd.StartedAfter(s, systemd.Stamp(since)):
+		return false, ""
+	}
+	return true, startedNote(s)
+}
+
+// stoppedByOthers is why a unit is not restarted whose state is not ours.
+const stoppedByOthers = "others have stopped it"
 
 // settled is the unit's state with its files as they are now, after a start that is under way: it may be the one that counts.
 func (t *Type) settled(ctx context.Context, r *resource) (systemd.UnitState, error) {

@@ -15,6 +15,7 @@ import (
 type original struct {
 	Running bool `json:"running"`
 	Enabled bool `json:"enabled"`
+	Masked  bool `json:"masked,omitempty"` // for good
 }
 
 // Original describes the unit. One that does not exist neither runs nor starts at boot.
@@ -23,10 +24,10 @@ func (t *Type) Original(ctx context.Context, res host.Resource) ([]byte, error) 
 	if err != nil {
 		return nil, err
 	}
-	return json.Marshal(original{Running: isUp(s) || isStarting(s), Enabled: s.UnitFileState == wordEnabled})
+	return json.Marshal(original{Running: isUp(s) || isStarting(s), Enabled: s.UnitFileState == wordEnabled, Masked: s.UnitFileState == wordMasked})
 }
 
-// Remove stops and disables the unit, or makes it as it was. Starting at boot is restored only where it was declared.
+// Remove stops and disables the unit, or makes it as it was. Starting at boot and a mask are restored only where they were declared.
 func (t *Type) Remove(ctx context.Context, res host.Resource, how declare.OnRemove, originally []byte) error {
 	r := res.(*resource)
 	back := &resource{unit: r.unit, enabled: disabled}
@@ -43,6 +44,12 @@ func (t *Type) Remove(ctx context.Context, res host.Resource, how declare.OnRemo
 			back.enabled = unmanaged
 		case o.Enabled:
 			back.enabled = enabled
+		}
+		if r.mask != maskOfOthers {
+			back.mask = unmasked
+			if o.Masked {
+				back.mask, back.running, back.enabled = maskedForGood, false, unmanaged
+			}
 		}
 	case declare.OnRemoveKeep:
 		return &reason.Error{Code: reason.InternalFault, Doing: "remove unit " + r.unit, Cause: errors.New("onRemove is neither delete nor restore")}

@@ -46,6 +46,7 @@ type Type struct {
 var (
 	_ host.Type      = (*Type)(nil)
 	_ host.Refresher = (*Type)(nil)
+	_ host.Satisfier = (*Type)(nil)
 	_ units          = (*systemd.Bus)(nil)
 )
 
@@ -61,6 +62,8 @@ type unitFiles interface {
 	EnsureLoaded(ctx context.Context, unit string) (systemd.UnitState, error)
 	Enable(ctx context.Context, unit string) error
 	Disable(ctx context.Context, unit string) error
+	Mask(ctx context.Context, unit string) error
+	Unmask(ctx context.Context, unit string) error
 }
 
 type jobs interface {
@@ -87,6 +90,9 @@ type resource struct {
 	running bool
 	reload  bool // a notification reloads it
 	enabled boot
+	mask    mask
+	// anyState says that others start and stop it.
+	anyState bool
 	// tried says that a start was asked for since Bind; see the package comment on start limits.
 	tried bool
 }
@@ -98,6 +104,15 @@ const (
 	unmanaged boot = iota
 	disabled
 	enabled
+)
+
+// mask is what is declared about being masked.
+type mask uint8
+
+const (
+	maskOfOthers mask = iota // not managed
+	unmasked
+	maskedForGood
 )
 
 // Watches names the unit.
@@ -112,14 +127,21 @@ func (t *Type) Bind(_ context.Context, d host.Declared) (host.Resource, error) {
 		return nil, &reason.Error{Code: reason.InternalFault, Doing: "bind " + d.Title, Cause: errors.New("not a service")}
 	}
 	r := &resource{
-		unit:    d.Resource.UnitName(),
+		unit:    s.UnitOr(d.Resource.Name),
 		running: s.StateOrDefault() == declare.ServiceRunning,
 		reload:  s.OnNotifyOrDefault() == declare.NotifyReload,
 	}
-	if s.Enabled != nil {
+	r.anyState = d.Resource.Ignores(fieldState)
+	if s.Enabled != nil && !d.Resource.Ignores(fieldEnabled) {
 		r.enabled = disabled
 		if *s.Enabled {
 			r.enabled = enabled
+		}
+	}
+	if s.Masked != nil && !d.Resource.Ignores(fieldMasked) {
+		r.mask = unmasked
+		if *s.Masked {
+			r.mask = maskedForGood
 		}
 	}
 	if t.sandbox {

@@ -13,8 +13,8 @@ import (
 )
 
 // budgets are the places of calls that send content. Whoever needs all of a layer has places of its own, so that large first transfers do
-// not keep small changes waiting.
-type budgets struct{ snapshots, deltas *budget }
+// not keep small changes waiting; and so do objects.
+type budgets struct{ snapshots, deltas, objects *budget }
 
 // budget is a number of places, and a bounded number of calls that wait for one.
 type budget struct {

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/netip"
 	"strconv"
+	"strings"
 	"time"
 
 	"tako.dev/tako/internal/reason"
@@ -40,6 +41,7 @@ func (s *Server) routes() map[string]call {
 		wire.PathNodes:  {http.MethodPost, certificate, fetching, s.nodes},
 		wire.PathStatus: {http.MethodPost, certificate, speaking, s.status},
 		wire.PathAnswer: {http.MethodPost, certificate, speaking, s.answer},
+		wire.PathObject: {http.MethodGet, certificate, fetching, s.object},
 	}
 }
 
@@ -61,9 +63,13 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer s.handlers.leave()
-	to, found := s.calls[r.URL.Path]
+	path := r.URL.Path
+	if strings.HasPrefix(path, wire.PathObject) {
+		path = wire.PathObject // what follows is which one
+	}
+	to, found := s.calls[path]
 	q := &request{Request: r, w: w, conn: c}
-	name := r.URL.Path
+	name := path
 	if !found {
 		name = "other" // whoever makes paths up makes no metrics
 	}

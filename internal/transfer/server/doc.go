@@ -9,6 +9,7 @@
 //	watch    one goroutine for each: the newest head whenever there may be another one (a closed channel, never a queue), and as heartbeat
 //	sync     shown head -> verified, for the caller -> its list -> the layer in it -> difference or snapshot, in parts
 //	nodes    the same, then nodes of the trie and bodies by their hash
+//	object   shown head -> verified -> the entry at the key that is given names the digest -> the file, from where it was
 //	answer   to whoever asked
 //
 // What hosts are to have, who they are and what becomes of their reports is elsewhere: Catalogs, Members, Presence.

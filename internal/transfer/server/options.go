@@ -14,13 +14,14 @@ import (
 	"tako.dev/tako/internal/trust"
 )
 
-// Options are what a Server works with. All but Limits, Times, Metrics and Log are required.
+// Options are what a Server works with. All but Objects, Limits, Times, Metrics and Log are required.
 type Options struct {
 	Cluster  trust.ClusterID
 	Catalogs Catalogs
 	Members  Members
 	Presence Presence
 	Audit    Audit
+	Objects  Objects // default: there are none
 	// Certificate is the server's own, the newest at each call.
 	Certificate func() (*tls.Certificate, error)
 	// Authorities are those that may have issued the certificates of hosts, at each call.
@@ -49,8 +50,8 @@ type Limits struct {
 	// SourceAccepts is the same of one address, for connections that do not show who they are; default 50: some hundredths of a processor. Forty
 	// times as many may come at once; more are closed.
 	SourceAccepts int
-	// Snapshots and Deltas are how many of each are sent at once; default 16 and 64.
-	Snapshots, Deltas int
+	// Snapshots, Deltas and Objects are how many of each are sent at once; default 16, 64 and 16.
+	Snapshots, Deltas, Objects int
 	// IndexRows is of how many rows of layers is remembered what their tries are made of, for calls of nodes; default 200,000, which
 	// takes some 40 MB when all of it is used.
 	IndexRows int
@@ -80,12 +81,12 @@ func (l Limits) withDefaults() Limits {
 	return Limits{
 		Connections: or(l.Connections, 20_000), Strangers: or(l.Strangers, 2_000), NodeConnections: or(l.NodeConnections, 8),
 		NodeCalls: or(l.NodeCalls, 20), NodeFetches: or(l.NodeFetches, 100), Accepts: or(l.Accepts, 500), SourceAccepts: or(l.SourceAccepts, 50),
-		Snapshots: or(l.Snapshots, 16), Deltas: or(l.Deltas, 64), IndexRows: or(l.IndexRows, 200_000),
+		Snapshots: or(l.Snapshots, 16), Deltas: or(l.Deltas, 64), Objects: or(l.Objects, 16), IndexRows: or(l.IndexRows, 200_000),
 	}
 }
 
 func (l Limits) validate() error {
-	for _, n := range []int{l.Connections, l.Strangers, l.NodeConnections, l.NodeCalls, l.NodeFetches, l.Accepts, l.SourceAccepts, l.Snapshots, l.Deltas, l.IndexRows} {
+	for _, n := range []int{l.Connections, l.Strangers, l.NodeConnections, l.NodeCalls, l.NodeFetches, l.Accepts, l.SourceAccepts, l.Snapshots, l.Deltas, l.Objects, l.IndexRows} {
 		if n < 1 {
 			return fmt.Errorf("a limit is %d, at least 1", n)
 		}

@@ -45,7 +45,7 @@ func New(opts Options) (*Server, error) {
 	m := newMetrics()
 	s := &Server{
 		opts: opts, metrics: m, desk: newDesk(m), index: newIndex(opts.Limits.IndexRows), stopping: make(chan struct{}), audited: newSources(auditRate()), allowances: newAllowances(opts.Limits),
-		budgets: budgets{snapshots: newBudget("snapshots", opts.Limits.Snapshots, m), deltas: newBudget("deltas", opts.Limits.Deltas, m)},
+		budgets: budgets{snapshots: newBudget("snapshots", opts.Limits.Snapshots, m), deltas: newBudget("deltas", opts.Limits.Deltas, m), objects: newBudget("objects", opts.Limits.Objects, m)},
 	}
 	s.calls = s.routes()
 	return s, nil

@@ -79,6 +79,7 @@ const (
 	AskLogs     = "logs"
 	AskEvidence = "evidence"
 	AskUsage    = "usage"
+	AskGraph    = "graph"
 )
 
 // Question is something that a person wants to know from a host. It changes nothing there.
@@ -89,6 +90,7 @@ type Question struct {
 	Lines   uint32 `cbor:"4,keyasint,omitempty"` // at most; 0 is what the host thinks is enough
 	Since   int64  `cbor:"5,keyasint,omitempty"` // seconds since 1970; 0 is from the beginning
 	Seconds uint32 `cbor:"6,keyasint"`           // until nobody waits for the answer any more
+	Until   int64  `cbor:"7,keyasint,omitempty"` // of history, seconds since 1970: nothing newer; 0 is to the end
 }
 
 // SyncRequest asks for what turns one root of a layer into another.
@@ -175,6 +177,16 @@ type Report struct {
 	At       int64          `cbor:"12,keyasint"`           // the host's clock, milliseconds since 1970
 	// Trust is the highest number of the trust documents that the host has.
 	Trust uint64 `cbor:"13,keyasint"`
+	Usage *Usage `cbor:"14,keyasint,omitempty"` // nil from agents that do not tell
+}
+
+// Usage is what an agent takes of its host, and what the commands have taken that have ended since it started.
+type Usage struct {
+	CPU         uint64 `cbor:"1,keyasint,omitempty"` // milliseconds since the agent started
+	RSS         uint64 `cbor:"2,keyasint,omitempty"` // bytes
+	Anonymous   uint64 `cbor:"3,keyasint,omitempty"` // bytes of RSS that are not a file's
+	CommandsCPU uint64 `cbor:"4,keyasint,omitempty"` // milliseconds
+	CommandsRSS uint64 `cbor:"5,keyasint,omitempty"` // bytes, of the largest process
 }
 
 // VerdictType is what a host makes of a signed state.
@@ -280,4 +292,6 @@ const (
 	ReplyMax = 4 << 20
 	// AnswerMax is of one answer to a question.
 	AnswerMax = 4 << 20
+	// HistoryMax is of the happenings in one, as they are on the disk: as JSON they are larger, and twice that fits.
+	HistoryMax = 1 << 20
 )

@@ -21,14 +21,14 @@ func full() map[string]any {
 		Session: Session{"a", 2}, Number: 3, Have: mark(4), Enforced: mark(3), Verdict: Verdict{Withheld, 1, 2, catalog.Digest{3}, reason.DiskFull, "words", 5},
 		Counts: Counts{1, 2, 3, 4, 5, 6, 7, 8, 9}, Configs: []ConfigReport{{"default/web", true, true, reason.DiskFull, "words", 6}},
 		Problems: []Resource{{"file /etc/motd", "path:/etc/motd", "default/web", "failed", reason.DiskFull, "words", 7, 8}},
-		Host:     &Host{"v1", map[string]string{"os": "linux", "arch": "amd64"}, 2, 3}, Refused: Refused{1, 2, 3, 4}, Stale: true, At: 9, Trust: 10,
+		Host:     &Host{"v1", map[string]string{"os": "linux", "arch": "amd64"}, 2, 3}, Refused: Refused{1, 2, 3, 4}, Stale: true, At: 9, Trust: 10, Usage: &Usage{1, 2, 3, 4, 5},
 	}
 	return map[string]any{
 		"JoinRequest":  &JoinRequest{Protocol, "token", "web-1", []byte{1}, []byte{2}},
 		"RenewRequest": &RenewRequest{Protocol, []byte{1}},
 		"Credentials":  &Credentials{Protocol, []byte{1}, "web-1", "uid", []byte{2}},
 		"WatchRequest": &WatchRequest{Protocol, report},
-		"Frame":        &Frame{[]byte{1}, &Question{1, AskLogs, "nginx.service", 2, 3, 4}, &ms, 5},
+		"Frame":        &Frame{[]byte{1}, &Question{1, AskLogs, "nginx.service", 2, 3, 4, 5}, &ms, 5},
 		"SyncRequest":  &SyncRequest{[]byte{1}, "default/web", catalog.Digest{1}, catalog.Digest{2}, catalog.Digest{3}},
 		"SyncPart":     &SyncPart{SyncDelta, []Change{{catalog.Digest{1}, true, nil}, {catalog.Digest{2}, false, []byte("body")}}, true},
 		"NodesRequest": &NodesRequest{[]byte{1}, CatalogLayer, []catalog.Digest{{1}, {2}}},

@@ -1,0 +1,76 @@
+package declare
+
+import (
+	"fmt"
+	"strings"
+
+	"tako.dev/tako/internal/reason"
+)
+
+// ObjectBytesMax is how large an object may be.
+const ObjectBytesMax = 1 << 30
+
+// digestPrefix and digestDigits are the form of a digest: there is one text for each.
+const (
+	digestPrefix = "sha256:"
+	digestDigits = 64
+)
+
+// ObjectReference names bytes by what they are. `tako content put FILE` stores them on a server, and prints it.
+//
+// +k8s:deepcopy-gen=true
+// +k8s:openapi-gen=true
+// +k8s:openapi-model-package=dev.tako.declare
+type ObjectReference struct {
+	// Digest is "sha256:" and 64 hexadecimal digits in small letters.
+	Digest string `json:"digest"`
+	// SizeBytes is how many bytes there are, up to 1 GiB.
+	SizeBytes int64 `json:"sizeBytes"`
+}
+
+// Object returns the object that the resource is made of; nil where it is made of none.
+func (r *Resource) Object() *ObjectReference {
+	switch {
+	case r.File != nil:
+		return r.File.Object()
+	case r.Archive != nil:
+		return r.Archive.From.Object
+	}
+	return nil
+}
+
+// bytesSource checks where bytes come from, which need not be a text.
+func (v *validator) bytesSource(field string, object *ObjectReference, path string) {
+	if path != "" {
+		v.fsPath(field+".path", path)
+	}
+	if object == nil {
+		return
+	}
+	const hint = "tako content put FILE prints what to write"
+	if object.Digest == "" {
+		v.fault(v.path(field+".object.digest"), reason.MissingField, v.path(field+".object")+` has no "digest"`, hint)
+	} else if !isDigest(object.Digest) {
+		v.invalid(v.path(field+".object.digest"), fmt.Sprintf("%q is not a digest", clipText(object.Digest)), "sha256: and 64 hexadecimal digits in small letters; "+hint)
+	}
+	if n := object.SizeBytes; n < 0 || n > ObjectBytesMax {
+		v.invalid(v.path(field+".object.sizeBytes"), fmt.Sprintf("%d is not a size from 0 to %d bytes", n, ObjectBytesMax), hint)
+	}
+}
+
+// noBytesSource refuses what may be no text, where one is wanted.
+func (v *validator) noBytesSource(field string, from *ContentSource) {
+	for _, other := range []struct {
+		name string
+		set  bool
+	}{{"object", from.Object != nil}, {"path", from.Path != ""}} {
+		if other.set {
+			v.fault(v.path(field+"."+other.name), reason.FieldNotAllowed, "only the content of a file may come from there", "take it from a Secret or a ConfigMap")
+		}
+	}
+}
+
+func isDigest(s string) bool {
+	digits, found := strings.CutPrefix(s, digestPrefix)
+	return found && len(digits) == digestDigits && strings.Trim(digits, "0123456789abcdef") == ""
+}

@@ -1,0 +1,28 @@
+package report
+
+import (
+	"tako.dev/tako/internal/agent/observe"
+	"tako.dev/tako/internal/agent/store"
+	"tako.dev/tako/internal/reason"
+)
+
+// Answer is the answer to `why`.
+type Answer struct {
+	Resource   Resource          `json:"resource"`
+	Because    []Resource        `json:"because,omitempty"`  // with blocked: the chain of what it waits for, the root cause last
+	Requires   []Relation        `json:"requires,omitempty"` // what it comes after
+	Watched    bool              `json:"watched"`            // the kernel tells when it is touched
+	History    []store.Happening `json:"history,omitempty"`  // newest first
+	Candidates []string          `json:"candidates,omitempty"`
+	// Differs is how what is there differs from what is declared now. It is looked at for a server that asks.
+	Differs  []observe.Difference `json:"differs,omitempty"`
+	Unlooked string               `json:"unlooked,omitempty"` // why that cannot be told
+}
+
+// Relation is an order that a resource is in.
+type Relation struct {
+	Title   string         `json:"title"`
+	Kind    string         `json:"kind"` // require, notify, automatic
+	Why     string         `json:"why,omitempty"`
+	Outcome reason.Outcome `json:"outcome"`
+}

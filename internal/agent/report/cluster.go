@@ -1,0 +1,109 @@
+package report
+
+import (
+	"cmp"
+	"time"
+
+	"tako.dev/tako/internal/converge"
+	"tako.dev/tako/internal/reason"
+	"tako.dev/tako/internal/transfer/client"
+	"tako.dev/tako/internal/transfer/wire"
+)
+
+// Cluster is what a host that has joined says of its cluster.
+type Cluster struct {
+	client.Link
+	Name     string    `json:"name"`    // the cluster's ID
+	UID      string    `json:"uid"`     // of the node
+	Servers  []string  `json:"servers"` // addresses
+	Epoch    uint64    `json:"epoch"`
+	Version  uint64    `json:"version"`           // of the state that is enforced
+	Newest   uint64    `json:"newest"`            // the highest that was accepted
+	Verdict  string    `json:"verdict"`           // on the newest
+	Since    time.Time `json:"since,omitzero"`    // of the verdict
+	Expires  time.Time `json:"expires,omitzero"`  // of the newest head
+	Stale    bool      `json:"stale,omitempty"`   // it has expired: the servers have not been heard for long
+	TryUntil time.Time `json:"tryUntil,omitzero"` // what is enforced is only tried, and falls back then
+	Holds    []Hold    `json:"holds,omitempty"`
+	// Disbelieved is what servers sent and the host did not believe; nil where there was nothing of the kind.
+	Disbelieved *wire.Refused `json:"disbelieved,omitempty"`
+}
+
+// Hold is what people keep as it is.
+type Hold struct {
+	Config string    `json:"config,omitempty"` // empty: all
+	Claim  string    `json:"claim,omitempty"`  // empty: all
+	Reason string    `json:"reason"`
+	Owner  string    `json:"owner"`
+	Until  time.Time `json:"until"`
+}
+
+// ByNeed sorts what needs a person first.
+func ByNeed(a, b Resource) int { return cmp.Compare(Rank(a.Outcome), Rank(b.Outcome)) }
+
+// Count counts a status.
+func Count(c *wire.Counts, st *converge.Status) {
+	switch {
+	case st.Outcome == reason.Deferred && st.Detail == reason.Held:
+		c.Held++
+	case st.Outcome == reason.Deferred:
+		c.Deferred++
+	case st.Outcome == reason.Kept:
+		c.Kept++
+	case st.Outcome == reason.Repaired:
+		c.Repaired++
+	case st.Outcome == reason.Failed:
+		c.Failed++
+	case st.Outcome == reason.Blocked:
+		c.Blocked++
+	case st.Outcome == reason.Contended:
+		c.Contended++
+	case st.Outcome == reason.NotApplicable:
+		c.NotApplicable++
+	default:
+		c.Unknown++
+	}
+}
+
+// Tally is how the resources of one config stand.
+type Tally struct {
+	Converged, Settled bool
+	worst              *Resource
+}
+
+// Take takes a resource that is not in order. What waits for its turn, or is held by a person, is on the way: it says nothing against
+// the config.
+func (c *Tally) Take(r *Resource) {
+	c.Converged = false
+	if r.Outcome == reason.Deferred || r.Outcome == reason.Unknown || r.Outcome.Converged() {
+		c.Settled = false
+	}
+	if c.worst == nil || ByNeed(*r, *c.worst) < 0 {
+		c.worst = r
+	}
+}
+
+// Report is the tally of the config of that ID for the servers.
+func (c *Tally) Report(id string) wire.ConfigReport {
+	r := wire.ConfigReport{ID: id, Converged: c.Converged && c.Settled, Settled: c.Settled}
+	if c.worst != nil {
+		t := Told(c.worst)
+		r.Code, r.Message, r.Since = t.Code, wire.Text(c.worst.Title+": "+t.Message), t.Since
+	}
+	return r
+}
+
+// Told is a resource as the servers get to know it.
+func Told(r *Resource) wire.Resource {
+	t := wire.Resource{Title: r.Title, Claim: r.Claim, Config: r.Config, Outcome: r.Outcome.String()}
+	if r.Problem != nil {
+		t.Code, t.Message = r.Problem.Code, wire.Text(r.Problem.Message)
+	}
+	if !r.Since.IsZero() {
+		t.Since = r.Since.UnixMilli()
+	}
+	if !r.RetryAt.IsZero() {
+		t.RetryAt = r.RetryAt.UnixMilli()
+	}
+	return t
+}

@@ -1,0 +1,98 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"sync"
+
+	"tako.dev/tako/internal/catalog"
+	"tako.dev/tako/internal/content"
+	"tako.dev/tako/internal/reason"
+	"tako.dev/tako/internal/transfer/wire"
+)
+
+// ObjectRequest asks for an object.
+type ObjectRequest struct {
+	Digest content.Digest
+	Size   int64 // of all of it
+	From   int64 // how much of it is here
+	// Key is that of the entry that names it, in the state that Head, as it was signed, is for.
+	Key  catalog.Digest
+	Head []byte
+}
+
+// FetchObject asks the server at an address for what is missing of an object, and writes that in order. What comes is bounded by the size, and
+// is to be verified by whoever has all of it. It ends when nothing comes for 30 s. Errors: what the server says, ServerUnreachable,
+// TransferWrong for more than there can be, and those of w.
+func FetchObject(ctx context.Context, dial Dial, identity Identity, address string, r ObjectRequest, w io.Writer) error {
+	if dial == nil {
+		dial = tcp
+	}
+	s := newServer(dial, address, known(identity))
+	defer s.http.CloseIdleConnections()
+	path := wire.PathObject + r.Digest.String()
+	ctx, cancel := context.WithCancelCause(ctx)
+	watchdog := newWatchdog(silenceMax)
+	var guard sync.WaitGroup
+	guard.Go(func() { watchdog.run(ctx, cancel) })
+	defer guard.Wait()
+	defer cancel(nil)
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, s.url(path, ""), nil)
+	if err != nil {
+		return &reason.Error{Code: reason.InternalFault, Doing: s.doing(path), Cause: err}
+	}
+	request.Header.Set(wire.HeaderHead, wire.EncodeHead(r.Head))
+	request.Header.Set(wire.HeaderKey, r.Key.String())
+	if r.From > 0 {
+		request.Header.Set("Range", fmt.Sprintf("bytes=%d-", r.From))
+	}
+	answer, err := s.http.RoundTrip(request)
+	if err != nil {
+		return explain(s.doing(path), causeOf(ctx, err))
+	}
+	defer closeBody(answer)
+	want := http.StatusOK
+	if r.From > 0 {
+		want = http.StatusPartialContent
+	}
+	if answer.StatusCode != want {
+		return s.problem(path, answer)
+	}
+	watchdog.beat()
+	return s.copy(ctx, path, w, &beating{r: answer.Body, watchdog: watchdog}, r.Size-r.From)
+}
+
+// copy writes just so many bytes.
+func (s *server) copy(ctx context.Context, path string, w io.Writer, body io.Reader, left int64) error {
+	buffer := make([]byte, 32<<10)
+	for {
+		n, err := body.Read(buffer)
+		if int64(n) > left {
+			return &reason.Error{Code: reason.TransferWrong, Doing: s.doing(path), Cause: errors.New("more comes than there is")}
+		}
+		left -= int64(n)
+		if _, wrote := w.Write(buffer[:n]); wrote != nil {
+			return wrote
+		}
+		if errors.Is(err, io.EOF) && left > 0 {
+			err = io.ErrUnexpectedEOF
+		}
+		switch {
+		case left == 0:
+			return nil
+		case err != nil:
+			return explain("read the answer of https://"+s.address+path, causeOf(ctx, err))
+		}
+	}
+}
+
+// causeOf is why a context ended, where that is the cause of an error.
+func causeOf(ctx context.Context, err error) error {
+	if cause := context.Cause(ctx); cause != nil {
+		return cause
+	}
+	return err
+}

@@ -1,0 +1,139 @@
+package server
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"tako.dev/tako/internal/catalog"
+	"tako.dev/tako/internal/content"
+	"tako.dev/tako/internal/reason"
+	"tako.dev/tako/internal/transfer/wire"
+)
+
+// Objects are the large contents that people have put on this server. It may be used from several goroutines.
+type Objects interface {
+	// Open opens an object for reading, without looking at what is in it: who gets it verifies it. The caller closes it. An object that is not here is
+	// ObjectMissing.
+	Open(content.Digest) (*os.File, error)
+}
+
+// object sends an object, or the rest of one, to a host whose state names it. After Times.Send it is cut off, and goes on where it was when
+// the host asks again: so a slow host takes a place from others for no longer.
+func (s *Server) object(q *request) error {
+	digest, err := content.ParseDigest(strings.TrimPrefix(q.URL.Path, wire.PathObject))
+	if err != nil {
+		return malformed("read "+clip(q.URL.Path), err)
+	}
+	head, err := wire.DecodeHead(q.Header.Get(wire.HeaderHead))
+	if err != nil {
+		return malformed("read "+wire.HeaderHead, err)
+	}
+	key, err := wire.DecodeKey(q.Header.Get(wire.HeaderKey))
+	if err != nil {
+		return malformed("read "+wire.HeaderKey, err)
+	}
+	from, err := rangeOf(q.Header.Get("Range"))
+	if err != nil {
+		return err
+	}
+	l, err := s.show(q, head)
+	if err != nil {
+		return err
+	}
+	if err := s.names(q, &l, key, digest); err != nil {
+		return err
+	}
+	leave, err := s.budgets.objects.enter(q.Context(), q.who.Name, s.opts.Times.Turn)
+	if err != nil {
+		return err
+	}
+	defer leave()
+	return s.sendObject(q, digest, from)
+}
+
+// rangeOf is the first byte that is asked for.
+func rangeOf(header string) (int64, error) {
+	if header == "" {
+		return 0, nil
+	}
+	text, found := strings.CutPrefix(header, "bytes=")
+	text, open := strings.CutSuffix(text, "-")
+	from, err := strconv.ParseInt(text, 10, 64)
+	if !found || !open || err != nil || from < 0 {
+		return 0, malformed("read Range", fmt.Errorf("%s is not bytes=N-", clip(header)))
+	}
+	return from, nil
+}
+
+// names refuses an object that the entry at a key does not name, in any layer of what the host has shown.
+func (s *Server) names(q *request, l *listed, key catalog.Digest, digest content.Digest) error {
+	for _, at := range l.list {
+		if at.ID == wire.OwnLayer {
+			continue
+		}
+		layer, found := s.opts.Catalogs.Layer(at.ID, at.Root)
+		if !found {
+			return &reason.Error{Code: reason.RootUnknown, Doing: "serve node " + q.who.Name, Cause: fmt.Errorf("root %s of layer %s", at.Root, clip(at.ID)), After: time.Second}
+		}
+		of, found := layer.Trie.Get(key)
+		if !found {
+			continue
+		}
+		body, found := layer.Body(of)
+		if !found {
+			continue
+		}
+		if entry, err := catalog.DecodeBody(key, body); err == nil {
+			if o := entry.Resource.Object(); o != nil && o.Digest == digest.String() {
+				return nil
+			}
+		}
+	}
+	return &reason.Error{Code: reason.ObjectRefused, Doing: "serve node " + q.who.Name, Cause: errors.New("nothing that is assigned to it names " + digest.String() + " there")}
+}
+
+func (s *Server) sendObject(q *request, digest content.Digest, from int64) error {
+	if s.opts.Objects == nil {
+		return &reason.Error{Code: reason.ObjectMissing, Doing: "serve node " + q.who.Name, Cause: errors.New("this server has no objects")}
+	}
+	f, err := s.opts.Objects.Open(digest)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	st, err := f.Stat()
+	if err != nil {
+		return &reason.Error{Code: reason.InputOutput, Doing: "read object " + digest.String(), Cause: err}
+	}
+	if from > st.Size() {
+		return malformed("read Range", fmt.Errorf("it begins at %d, and the object has %d bytes", from, st.Size()))
+	}
+	header := q.w.Header()
+	header.Set("Content-Type", "application/octet-stream")
+	header.Set("Content-Length", strconv.FormatInt(st.Size()-from, 10))
+	status := http.StatusOK
+	if from > 0 {
+		status = http.StatusPartialContent
+		header.Set("Content-Range", fmt.Sprintf("bytes %d-%d/%d", from, st.Size()-1, st.Size()))
+	}
+	q.w.WriteHeader(status)
+	ends := time.Now().Add(s.opts.Times.Send)
+	buffer := make([]byte, pieceMax)
+	for at := from; at < st.Size() && time.Now().Before(ends) && q.Context().Err() == nil; {
+		n, err := f.ReadAt(buffer[:min(pieceMax, st.Size()-at)], at)
+		if n == 0 || err != nil && !errors.Is(err, io.EOF) {
+			return nil // the host finds out that something is missing, and asks again
+		}
+		if s.send(q, buffer[:n]) != nil {
+			return nil // there is nobody to tell
+		}
+		at += int64(n)
+	}
+	return nil
+}

@@ -1,0 +1,44 @@
+package wire
+
+import (
+	"encoding/base64"
+	"encoding/hex"
+	"errors"
+
+	"tako.dev/tako/internal/catalog"
+)
+
+// PathObject is GET /v1/object/DIGEST: a whole object, "sha256:" and hexadecimal digits. With Range, "bytes=N-", it begins at N.
+const PathObject = "/v1/object/"
+
+// The headers of that call, which has no message.
+const (
+	// HeaderHead is the signed head that the host shows, in base64 without padding.
+	HeaderHead = "Tako-Head"
+	// HeaderKey is the key of the entry that names the object, in hexadecimal digits: where the server looks whether the host may have it.
+	HeaderKey = "Tako-Key"
+)
+
+// headMax bounds a head in a header: far above what one has.
+const headMax = 4 << 10
+
+// EncodeHead is a signed head for HeaderHead.
+func EncodeHead(head []byte) string { return base64.RawStdEncoding.EncodeToString(head) }
+
+// DecodeHead reads what EncodeHead wrote.
+func DecodeHead(text string) ([]byte, error) {
+	if len(text) > headMax {
+		return nil, errors.New("the head is too long")
+	}
+	return base64.RawStdEncoding.DecodeString(text)
+}
+
+// DecodeKey reads a key of a HeaderKey, as its String wrote it.
+func DecodeKey(text string) (key catalog.Digest, err error) {
+	b, err := hex.DecodeString(text)
+	if err != nil || len(b) != len(key) {
+		return key, errors.Join(errors.New("it is no key"), err)
+	}
+	copy(key[:], b)
+	return key, nil
+}
