@@ -1,6 +1,7 @@
 package declare
 
 import (
+	"slices"
 	"strings"
 	"testing"
 )
@@ -84,11 +85,11 @@ func TestValidateFileFromBytes(t *testing.T) {
 func TestBytesAreNoSource(t *testing.T) {
 	object := &ObjectReference{Digest: someDigest, SizeBytes: 4}
 	f := Resource{Name: "f", File: &File{Path: "/f", ContentFrom: &ContentSource{Object: object}}}
-	if f.Source() != nil || f.FromSecret() || f.Object() != object {
-		t.Errorf("%+v, %+v", f.Source(), f.Object())
+	if f.Source() != nil || f.FromSecret() || !slices.Equal(f.Objects(), []*ObjectReference{object}) {
+		t.Errorf("%+v, %+v", f.Source(), f.Objects())
 	}
 	a := Resource{Name: "a", Archive: &Archive{Path: "/opt/a", From: ArchiveSource{Object: object}}}
-	if a.Source() != nil || a.Object() != object || a.Claim() != (Claim{ClaimPath, "/opt/a"}) {
+	if a.Source() != nil || !slices.Equal(a.Objects(), []*ObjectReference{object}) || a.Claim() != (Claim{ClaimPath, "/opt/a"}) {
 		t.Errorf("%+v, %+v", a.Source(), a.Claim())
 	}
 	c := Resource{Name: "c", File: &File{Path: "/f", ContentFrom: &ContentSource{Path: "/srv/f"}}}
@@ -96,7 +97,7 @@ func TestBytesAreNoSource(t *testing.T) {
 	for _, e := range c.AutoEdges() {
 		found = found || e.Other == Claim{ClaimPath, "/srv/f"}
 	}
-	if !found || c.Object() != nil {
+	if !found || c.Objects() != nil {
 		t.Errorf("edges %v", c.AutoEdges())
 	}
 }

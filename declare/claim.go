@@ -33,11 +33,14 @@ const (
 	ClaimExec ClaimKind = "exec"
 	// ClaimEndpoint is what a config needs of others: two configs may need the same.
 	ClaimEndpoint ClaimKind = "endpoint"
+	// ClaimAgent is the program of the agent itself, of which a host has one.
+	ClaimAgent ClaimKind = "agent"
 )
 
 // claimKinds are all of them.
 var claimKinds = []ClaimKind{ClaimPath, ClaimPackage, ClaimUnit, ClaimUser, ClaimGroup, ClaimAuthorizedKeys, ClaimExec, ClaimEndpoint,
-	ClaimTimer, ClaimEdit, ClaimSysctl, ClaimKernelModule, ClaimHostname, ClaimHostEntry, ClaimTimezone, ClaimLocale, ClaimMount, ClaimSwap, ClaimRepository, ClaimFragment}
+	ClaimTimer, ClaimEdit, ClaimSysctl, ClaimKernelModule, ClaimHostname, ClaimHostEntry, ClaimTimezone, ClaimLocale, ClaimMount, ClaimSwap, ClaimRepository, ClaimFragment,
+	ClaimAgent}
 
 // Own reports whether claims of that kind are their config's own: no other config can have the same.
 func (k ClaimKind) Own() bool { return k == ClaimExec || k == ClaimEndpoint }

@@ -154,3 +154,24 @@ func TestListsAgainstAModel(t *testing.T) {
 		}
 	})
 }
+
+// TestPartsOfValues: what programs need of a value, other than expressions.
+func TestPartsOfValues(t *testing.T) {
+	for _, c := range []struct {
+		value  Value
+		texts  []string
+		number int64
+	}{
+		{ListValue([]string{"sda", "a b"}), []string{"sda", "a b"}, 0},
+		{ListValue([]string{""}), []string{""}, 0},
+		{ListValue(nil), nil, 0},
+		{TextValue("sda\nsdb"), nil, 0},
+		{IntegerValue(-7), nil, -7},
+		{BooleanValue(true), nil, 1},
+		{Value{}, nil, 0},
+	} {
+		if got := c.value.Texts(); !slices.Equal(got, c.texts) || c.value.Number() != c.number {
+			t.Errorf("%+v has the texts %q and the number %d", c.value, got, c.value.Number())
+		}
+	}
+}

@@ -24,6 +24,8 @@ type Fragment struct {
 	Order int `json:"order,omitempty"`
 	// Content is the piece, UTF-8. Where it does not end with a line, the end of the line is added.
 	Content string `json:"content,omitempty"`
+	// ContentFrom takes the piece from a ConfigMap instead. Alone, without a server, a host has no such pieces.
+	ContentFrom *ContentSource `json:"contentFrom,omitempty"`
 }
 
 func (f *Fragment) claim(name string) Claim { return Claim{ClaimFragment, f.Path + "#" + name} }
@@ -32,6 +34,14 @@ func (f *Fragment) claimField() string { return "fragment.path" }
 
 func (f *Fragment) texts() []expandableText {
 	return []expandableText{{"fragment.content", &f.Content}}
+}
+
+func (f *Fragment) source() *ContentSource { return f.ContentFrom }
+
+func (f *Fragment) fill(text string, from *ContentSource) (body, error) {
+	out := *f
+	out.Content, out.ContentFrom = text, from
+	return &out, nil
 }
 
 // autoEdges puts a piece before its file, so that what it waits for comes first.
@@ -47,8 +57,30 @@ func (f *Fragment) validate(v *validator) {
 	if n := len(f.claim(v.resource.Name).String()); n > ClaimBytesMax && len(f.Path) < PathBytesMax {
 		v.invalid(v.path("name"), fmt.Sprintf("the path and the name have %d bytes together, at most %d are allowed", n, ClaimBytesMax), "")
 	}
+	v.pieceSource(f.ContentFrom, f.Content != "")
 	if v.firstFragment() {
 		v.wholes()
+	}
+}
+
+// pieceSource checks where a piece comes from. What the host itself has to get would be a part of the file that is not known when the
+// pieces are put together, and a Secret would make all of the file private.
+func (v *validator) pieceSource(from *ContentSource, own bool) {
+	const field = "fragment.contentFrom"
+	refused := false
+	if from != nil {
+		for _, other := range []struct {
+			name string
+			set  bool
+		}{{"secret", from.Secret != nil}, {"object", from.Object != nil}, {"path", from.Path != ""}} {
+			if other.set {
+				v.fault(v.path(field+"."+other.name), reason.FieldNotAllowed, "a piece of a file comes from a ConfigMap or is its own", "give it a file of its own, which most programs can include")
+				refused = true
+			}
+		}
+	}
+	if !refused {
+		v.contentSource(field, from, own)
 	}
 }
 

@@ -15,6 +15,9 @@ func TestValidateFragment(t *testing.T) {
 		f.Path = "/etc/f"
 		return Resource{Name: "f", File: &f}
 	}
+	from := func(source ContentSource, own string) Resource {
+		return Resource{Name: "one", Fragment: &Fragment{Path: "/etc/f", Content: own, ContentFrom: &source}}
+	}
 	for _, c := range []struct {
 		name      string
 		resources []Resource
@@ -30,6 +33,12 @@ func TestValidateFragment(t *testing.T) {
 		{"of a whole file", []Resource{piece, file(File{})}, "TK0421 " + at + "[0].fragment.path"},
 		{"of a directory", []Resource{{Name: "d", Directory: &Directory{Path: "/etc/f"}}, piece}, "TK0421 " + at + "[1].fragment.path"},
 		{"content from elsewhere", []Resource{file(File{Fragments: true, ContentFrom: &ContentSource{Secret: &KeySelector{Name: "a", Key: "k"}}})}, "TK0415 " + at + "[0].file.contentFrom"},
+		{"a piece of a ConfigMap", []Resource{from(ContentSource{ConfigMap: &KeySelector{Name: "a", Key: "k"}}, "")}, ""},
+		{"a piece of a ConfigMap and its own", []Resource{from(ContentSource{ConfigMap: &KeySelector{Name: "a", Key: "k"}}, "x")}, "TK0415 " + at + "[0].fragment.contentFrom"},
+		{"a piece of nothing", []Resource{from(ContentSource{}, "")}, "TK0413 " + at + "[0].fragment.contentFrom"},
+		{"a piece of a Secret", []Resource{from(ContentSource{Secret: &KeySelector{Name: "a", Key: "k"}}, "")}, "TK0415 " + at + "[0].fragment.contentFrom.secret"},
+		{"a piece of an object", []Resource{from(ContentSource{Object: &ObjectReference{}}, "")}, "TK0415 " + at + "[0].fragment.contentFrom.object"},
+		{"a piece of a path", []Resource{from(ContentSource{Path: "/etc/g"}, "")}, "TK0415 " + at + "[0].fragment.contentFrom.path"},
 		{"content that may be others'", []Resource{file(File{Fragments: true, Replace: &no})}, "TK0415 " + at + "[0].file.replace"},
 	} {
 		if got := summary(Validate(config(c.resources...))); got != c.want {

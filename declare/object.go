@@ -28,15 +28,25 @@ type ObjectReference struct {
 	SizeBytes int64 `json:"sizeBytes"`
 }
 
-// Object returns the object that the resource is made of; nil where it is made of none.
-func (r *Resource) Object() *ObjectReference {
+// Objects returns the objects that the resource may be made of, of which a host needs one at the most.
+func (r *Resource) Objects() []*ObjectReference {
+	var objects []*ObjectReference
+	add := func(o *ObjectReference) {
+		if o != nil {
+			objects = append(objects, o)
+		}
+	}
 	switch {
 	case r.File != nil:
-		return r.File.Object()
+		add(r.File.Object())
 	case r.Archive != nil:
-		return r.Archive.From.Object
+		add(r.Archive.From.Object)
+	case r.Agent != nil:
+		for i := range r.Agent.Programs {
+			add(r.Agent.Programs[i].Object)
+		}
 	}
-	return nil
+	return objects
 }
 
 // bytesSource checks where bytes come from, which need not be a text.

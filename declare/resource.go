@@ -60,6 +60,8 @@ type Resource struct {
 	Sudoers *Sudoers `json:"sudoers,omitempty"`
 	// Archive makes the resource a directory that an archive is unpacked into.
 	Archive *Archive `json:"archive,omitempty"`
+	// Agent makes the resource the program of the agent itself.
+	Agent *Agent `json:"agent,omitempty"`
 
 	// Require names resources of this config that must be converged first. While one is not, this one is blocked.
 	// +listType=atomic
@@ -155,6 +157,7 @@ const (
 	TypeFragment       ResourceType = "fragment"
 	TypeSudoers        ResourceType = "sudoers"
 	TypeArchive        ResourceType = "archive"
+	TypeAgent          ResourceType = "agent"
 )
 
 // body is what the value of a type field knows of itself. Its fields' names begin with the type's: "file.path".
@@ -221,6 +224,7 @@ var typeFields = []typeField{
 	{TypeFragment, func(r *Resource) body { return given(r.Fragment) }},
 	{TypeSudoers, func(r *Resource) body { return given(r.Sudoers) }},
 	{TypeArchive, func(r *Resource) body { return given(r.Archive) }},
+	{TypeAgent, func(r *Resource) body { return given(r.Agent) }},
 }
 
 // given makes no body of a field that is not set.

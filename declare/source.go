@@ -90,6 +90,8 @@ func (r *Resource) Filled(content string) (Resource, error) {
 		out.Exec = filled
 	case *Package:
 		out.Package = filled
+	case *Fragment:
+		out.Fragment = filled
 	}
 	return out, nil
 }

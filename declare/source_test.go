@@ -28,6 +28,10 @@ func TestFilled(t *testing.T) {
 	if want := map[string]string{"A": "own", "B": "two=2", "C": ""}; err != nil || !maps.Equal(filled.Exec.Environment, want) || len(e.Exec.Environment) != 1 {
 		t.Errorf("%v, %v, want %v", filled.Exec, err, want)
 	}
+	p := Resource{Fragment: &Fragment{Path: "/f", Order: 3, ContentFrom: configMap}}
+	if filled, err = p.Filled("text"); err != nil || *filled.Fragment != (Fragment{Path: "/f", Order: 3, Content: "text"}) || p.Fragment.ContentFrom == nil {
+		t.Errorf("%+v, %v: a piece", filled.Fragment, err)
+	}
 	plain := Resource{File: &File{Path: "/f", Content: "own"}}
 	if filled, err = plain.Filled("text"); err != nil || filled.File.Content != "own" {
 		t.Errorf("%+v, %v: there is no source", filled.File, err)

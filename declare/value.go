@@ -94,6 +94,17 @@ func (v Value) String() string {
 	return v.text
 }
 
+// Texts are the texts of a list; nil of what is none. The caller owns the slice.
+func (v Value) Texts() []string {
+	if v.kind != List || v.text == "" {
+		return nil
+	}
+	return strings.Split(strings.TrimSuffix(v.text, "\n"), "\n")
+}
+
+// Number is the value of a number, and 1 of true; 0 of anything else.
+func (v Value) Number() int64 { return v.num }
+
 // holds reports whether a text is in a list.
 func (v Value) holds(text string) bool {
 	return slices.Contains(strings.SplitAfter(v.text, "\n"), text+"\n")

@@ -6,6 +6,16 @@
 package declare
 
 // OpenAPIModelName returns the OpenAPI model name for this type.
+func (in Agent) OpenAPIModelName() string {
+	return "dev.tako.declare.Agent"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in AgentProgram) OpenAPIModelName() string {
+	return "dev.tako.declare.AgentProgram"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
 func (in AptRepository) OpenAPIModelName() string {
 	return "dev.tako.declare.AptRepository"
 }

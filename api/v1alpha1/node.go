@@ -102,8 +102,17 @@ type NodeStatus struct {
 	// ObservedGeneration is the metadata.generation that the rest of the status is about.
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 	// Facts are what the host observes of itself, by the names that expressions use, without "facts.": os.family is "debian".
-	// Numbers stand in decimal digits. A fact that the host does not know is left out.
+	// Numbers stand in decimal digits, the texts of a list with a space between them. A fact that the host does not know is left out. At
+	// most 256, with 64 KiB for them, the disks and the interfaces together. What the host's administrator has written down as own facts
+	// stays there. Facts select nothing.
 	Facts map[string]string `json:"facts,omitempty"`
+	// Disks are what the host knows of each disk that facts name, by name: at most 64.
+	// +listType=atomic
+	Disks []NodeDisk `json:"disks,omitempty"`
+	// Interfaces are what the host knows of each network interface that other hosts can reach, by name: at most 64, with at most 64 addresses
+	// in all.
+	// +listType=atomic
+	Interfaces []NodeInterface `json:"interfaces,omitempty"`
 	// Capacity is what the host has in all, by resource: cpu in processors, memory in bytes.
 	Capacity map[CapacityName]resource.Quantity `json:"capacity,omitempty"`
 	// AppliedHead is the signed state that the host enforces. Left out until it has reported one.
@@ -137,6 +146,29 @@ type NodeStatus struct {
 	// +patchStrategy=merge
 	// +patchMergeKey=type
 	Conditions []metav1.Condition `json:"conditions,omitempty" patchStrategy:"merge" patchMergeKey:"type"`
+}
+
+// NodeDisk is a disk of a host, real or of the virtual machine's maker: not what is made of others, such as LVM, RAID and loop devices.
+type NodeDisk struct {
+	// Name is what it is called there: sda.
+	Name string `json:"name"`
+	// Size is how much is on it.
+	Size resource.Quantity `json:"size"`
+	// Model is as the disk says it. Left out where it says nothing.
+	Model string `json:"model,omitempty"`
+	// Rotational says that it turns. Default false.
+	Rotational bool `json:"rotational,omitempty"`
+}
+
+// NodeInterface is a network interface of a host that is up and that other hosts can reach.
+type NodeInterface struct {
+	// Name is what it is called there: eth0.
+	Name string `json:"name"`
+	// MAC is its hardware address: 52:54:00:12:34:56. Left out where it has none.
+	MAC string `json:"mac,omitempty"`
+	// Addresses are its addresses that other hosts can use, without the length of their prefix.
+	// +listType=atomic
+	Addresses []string `json:"addresses,omitempty"`
 }
 
 // VerdictType is what a host makes of a signed state.

@@ -106,6 +106,11 @@ func (in NodeConfigStatus) OpenAPIModelName() string {
 }
 
 // OpenAPIModelName returns the OpenAPI model name for this type.
+func (in NodeDisk) OpenAPIModelName() string {
+	return "dev.tako.v1alpha1.NodeDisk"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
 func (in NodeHold) OpenAPIModelName() string {
 	return "dev.tako.v1alpha1.NodeHold"
 }
@@ -113,6 +118,11 @@ func (in NodeHold) OpenAPIModelName() string {
 // OpenAPIModelName returns the OpenAPI model name for this type.
 func (in NodeIdentity) OpenAPIModelName() string {
 	return "dev.tako.v1alpha1.NodeIdentity"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in NodeInterface) OpenAPIModelName() string {
+	return "dev.tako.v1alpha1.NodeInterface"
 }
 
 // OpenAPIModelName returns the OpenAPI model name for this type.

@@ -165,11 +165,11 @@ func (c *common) host(readOnly bool, auditEvery string) (agent.Options, *all.Hos
 	if err != nil {
 		return agent.Options{}, nil, err
 	}
-	host, err := all.Open(all.Options{Root: root, StateDir: state, ReadOnly: readOnly, Warden: wardenChild()})
+	host, err := all.Open(all.Options{Root: root, StateDir: state, ReadOnly: readOnly, Warden: wardenChild(), Rehearse: c.rehearseArgs(root, state)})
 	if err != nil {
 		return agent.Options{}, nil, err
 	}
-	opts := agent.Options{StateDir: state, Root: host.Root, Types: host.Types, Facts: host, Audit: audit}
+	opts := agent.Options{StateDir: state, Root: host.Root, Types: host.Types, Facts: host, Audit: audit, OnKept: host.Upgrade.Confirm}
 	if host.Bus != nil {
 		opts.Bus = host.Bus
 	}

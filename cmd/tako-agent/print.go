@@ -90,6 +90,10 @@ func indent(s string) string {
 // preview shows what converging would do.
 func (f *convergeFlags) preview(ctx context.Context, opts agent.Options) error {
 	doc := f.begin(modePlan, opts.NodeName)
+	opts.OnLine = new(printer).line
+	if f.output != "" {
+		opts.OnLine = (&recorder{report: doc}).line
+	}
 	planned, err := agent.Preview(ctx, opts)
 	switch {
 	case err != nil && f.output != "":

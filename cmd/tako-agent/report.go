@@ -56,6 +56,7 @@ type reported struct {
 	Changes   []changed `json:"changes,omitempty"`
 	When      string    `json:"when,omitempty"`      // the condition that is false
 	Unknown   string    `json:"unknown,omitempty"`   // why it cannot be told what would be done
+	Waits     string    `json:"waits,omitempty"`     // why it would not be done now
 	BlockedBy string    `json:"blockedBy,omitempty"` // title of what it waits for
 	Removal   string    `json:"removal,omitempty"`   // how it is undone: it is not declared any more
 	Owes      []string  `json:"owes,omitempty"`      // whose changes it has not been refreshed for yet
@@ -232,7 +233,7 @@ func would(p *agent.Planned) string {
 func (r *report) plan(planned []agent.Planned) {
 	for i := range planned {
 		p := &planned[i]
-		one := reported{Title: p.Title, Claim: p.Claim.String(), Config: p.Config, Place: p.Place, Would: would(p), When: p.When, Unknown: p.Unknown}
+		one := reported{Title: p.Title, Claim: p.Claim.String(), Config: p.Config, Place: p.Place, Would: would(p), When: p.When, Unknown: p.Unknown, Waits: p.Waits}
 		if p.Err != nil {
 			one.Problem = &fault{p.Err.Code.String(), p.Err.Error(), p.Err.Hint, p.Err.Evidence}
 		}

@@ -98,12 +98,13 @@ spec:
 // message to systemd, and every file with its times, before and after.
 func TestScenario8_DryRunWritesNothing(t *testing.T) {
 	t.Parallel()
-	s := newSite(t, host.Deb{Name: "one", Version: "1.0"}, host.Deb{Name: "one", Version: "2.0"}, host.Deb{Name: "two", Version: "1.0"})
-	s.MustRun(t, "apt-get", "update")
+	s := newSite(t, host.Deb{Name: "one", Version: "1.0"}, host.Deb{Name: "one", Version: "2.0"}, host.Deb{Name: "two", Version: "1.0"},
+		host.Deb{Name: "tool", Version: "1.0"}, host.Deb{Name: "tool", Version: "2.0"})
+	s.prepare(t)
 	s.MustRun(t, "apt-get", "install", "--yes", "--no-install-recommends", "strace")
 	s.Put(t, "/srv/returns", "theirs\n", 0o644)
-	for _, declaration := range []string{before, after} {
-		s.put(t, strings.ReplaceAll(declaration, "notify: [nginx]", "notify: [nginx-service]"))
+	for _, declaration := range append([]string{before, strings.ReplaceAll(after, "notify: [nginx]", "notify: [nginx-service]")}, s.everyType(t)...) {
+		s.put(t, declaration)
 		for _, flag := range []string{"--dry-run", "--diff"} {
 			s.observe(t, flag)
 		}
@@ -159,9 +160,9 @@ var (
 		`rename(at2?)?|(un|sym)?link(at)?|mkdir(at)?|rmdir|mknod(at)?|utime\w*|futimesat|[lf]?(set|remove)xattr|u?mount2?|move_mount|f?sync|fdatasync|syncfs|flock|ioctl|` +
 		`execve(at)?|clone3?|v?fork)\(|^open(at2?)?\(.*O_(WRONLY|RDWR|CREAT|TRUNC|TMPFILE)|^creat\(`)
 	// harmless are those of them that leave nothing: to pipes, standard output and the runtime's own event descriptor, a new
-	// thread, the start of the program itself, questions to a terminal and to the kernel's tables of the network.
+	// thread, the start of the program itself, questions to a terminal and to the kernel's tables of the network, and asking an endpoint for its page.
 	harmless = regexp.MustCompile(`^(write\([12]<|write\(\d+<(anon_inode:|pipe:)|clone3?\(.*CLONE_THREAD|execve\("` + agentPath + `"|ioctl\(\d+<[^>]*>, TC|` +
-		`openat\([^,]*, "/dev/null"|sendto\(.*nlmsg_type=RTM_GET)`)
+		`openat\([^,]*, "/dev/null"|sendto\(.*nlmsg_type=RTM_GET|write\(\d+<socket:\[\d+\]>, "GET )`)
 	// asks are greetings of the bus, and messages that ask systemd for something, or the bus for signals. A message tells its
 	// method in a header field: 3, the type, the length, the name.
 	asks = regexp.MustCompile(`^write\(\d+<socket:\[\d+\]>, "(\\0"|AUTH|DATA|BEGIN|l\\1.*\\3\\1s\\0\\\w+\\0\\0\\0(Hello|AddMatch|RemoveMatch|Subscribe|Get|GetAll|GetUnitFileState)\\0)`)
@@ -188,6 +189,8 @@ func TestWrites(t *testing.T) {
 		`clone(child_stack=NULL, flags=CLONE_VM|CLONE_VFORK|SIGCHLD) = 9`:                                      true,
 		`execve("/usr/bin/apt-get", ["/usr/bin/apt-get", "update"], 0x1 /* 4 vars */) = 0`:                     true,
 		`sendto(6<socket:[1]>, [{nlmsg_len=17, nlmsg_type=RTM_GETLINK, nlmsg_flags=NLM_F_DUMP}, {}], 17) = 17`: false,
+		`write(6<socket:[1]>, "GET /health HTTP/1.1\r\n", 22) = 22`:                                            false,
+		`write(6<socket:[1]>, "PUT /health HTTP/1.1\r\n", 22) = 22`:                                            true,
 		`sendto(6<socket:[1]>, [{nlmsg_len=17, nlmsg_type=RTM_NEWLINK}, {}], 17) = 17`:                         true,
 		`write(6<socket:[1]>, "l\1\0\1\"\0\0\0\3\1s\0\6\0\0\0GetAll\0\0\2\1s\0\37\0", 210 <unfinished ...>`:    false,
 		`write(6<socket:[1]>, "l\1\0\1\"\0\0\0\3\1s\0\t\0\0\0StartUnit\0\0\2\1s\0\37\0", 210) = 210`:           true,

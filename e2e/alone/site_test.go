@@ -53,7 +53,9 @@ func newSite(t *testing.T, debs ...host.Deb) *site {
 	}
 	s := &site{Host: lab.Boot(t, "alone"), lab: lab}
 	s.CopyIn(t, host.AgentBinary(t), agentPath)
-	s.CopyIn(t, filepath.Join("..", "..", "packaging", "tako-agent.service"), "/etc/systemd/system/tako-agent.service")
+	for _, unit := range []string{"tako-agent.service", "tako-agent-trial.service"} {
+		s.CopyIn(t, filepath.Join("..", "..", "packaging", unit), "/etc/systemd/system/"+unit)
+	}
 	s.MustRun(t, "systemctl", "daemon-reload")
 	return s
 }

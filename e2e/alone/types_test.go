@@ -4,14 +4,16 @@ package alone_test
 
 import (
 	"encoding/json"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
 
+	"tako.dev/tako/declare"
 	"tako.dev/tako/e2e/host"
 )
 
-// everyType declares each type that a container can have, twice: FIRST and THEN stand for what differs.
+// everyType declares each type twice: FIRST and THEN stand for what differs. What prepare makes is there before.
 const everyType = `apiVersion: tako.dev/v1alpha1
 kind: NodeConfig
 metadata: {name: types}
@@ -38,19 +40,70 @@ spec:
     - {name: web, service: {}}
     - {name: tidy, timer: {timer: tidy, calendar: ["FIRSThourlyTHENdailyEND"], command: ["/bin/true"]}}
     - {name: schema, exec: {command: ["/bin/touch", "/srv/types/FIRSTschemaTHENschema2END"], creates: /srv/types/FIRSTschemaTHENschema2END}}
+    - {name: net.ipv4.ip_forward, sysctl: {value: "FIRST1THEN0END"}}
+    - {name: t_nowhere, kernelModule: {state: FIRSTblockedTHENunloadedEND}}
+    - {name: cache, mount: {path: /mnt, source: tmpfs, type: tmpfs, options: [FIRSTsize=8mTHENsize=4mEND]}}
+    - {name: old-swap, swap: {path: /var/FIRSToldTHENolderEND.swap, state: absent}}
+    - {name: lab, repository: {apt: {uris: ["http://LAB/"], suites: [./], options: {Signed-By: /etc/apt/keyrings/lab.asc, Languages: "FIRSTnoneTHENenEND"}}}}
+    - {name: app, archive: {path: /srv/app, from: {path: /srv/FIRSToneTHENtwoEND.tar.gz}}}
+    - {name: deploy, sudoers: {rules: ["deploy ALL=(root) NOPASSWD: /usr/bin/FIRSTtrueTHENfalseEND"]}}
+    - {name: pieces, file: {path: /etc/pieces.conf, fragments: true, content: "head\n"}}
+    - {name: piece, fragment: {path: /etc/pieces.conf, content: "FIRSToneTHENtwoEND\n"}}
+    - {name: packages, endpoint: {host: LAB, port: 80, http: {path: /Packages, contains: "Package: tool"}}}
+`
+
+// steady are those of everyType that are as declared from the start: a piece is written by its file, and somebody else's service is only asked.
+var steady = []string{"fragment/piece", "endpoint/packages"}
+
+// elsewhere are the types that everyType lacks, and where they are looked at instead.
+var elsewhere = map[declare.ResourceType]string{
+	"agent": "upgrade_test.go: it needs another agent to become",
+}
+
+// notHere is what a container cannot have, and a service that nobody runs.
+const notHere = `apiVersion: tako.dev/v1alpha1
+kind: NodeConfig
+metadata: {name: nothere}
+spec:
+  resources:
+    - {name: kernel.panic, sysctl: {value: "7"}}
+    - {name: t_nowhere, kernelModule: {}}
+    - {name: memory, swap: {path: /run/swapfile, size: 1Mi}}
+    - {name: silent, endpoint: {host: 127.0.0.1, port: 9}}
+    - {name: waiting, file: {path: /srv/waiting, content: "x"}, require: [silent]}
 `
 
 // told is one resource as a report tells it.
 type told struct {
-	Title, Would, Outcome, Unknown string
-	Changes                        []struct{ Text, Field, From, To, Diff string }
-	Problem                        *struct{ Code, Message string }
+	Title, Would, Outcome, Unknown, Waits string
+	Changes                               []struct{ Text, Field, From, To, Diff string }
+	Problem                               *struct{ Code, Message string }
+}
+
+// prepare makes what everyType needs to be there. The packages are in the lab's repository from the start.
+func (s *site) prepare(t *testing.T) {
+	t.Helper()
+	s.MustRun(t, "apt-get", "update")
+	s.MustRun(t, "apt-get", "install", "--yes", "--no-install-recommends", "sudo")
+	s.MustRun(t, "sh", "-ec", `for n in one two; do mkdir -p /root/$n/bin; echo $n >/root/$n/bin/app; tar -czf /srv/$n.tar.gz -C /root/$n bin; done
+		printf '/var/%s.swap none swap sw,noauto 0 0\n' old older >>/etc/fstab`)
+}
+
+// everyType is the text everyType on this host, in both its forms.
+func (s *site) everyType(t *testing.T) []string {
+	t.Helper()
+	_, rest, _ := strings.Cut(s.Get(t, "/etc/apt/sources.list"), "http://")
+	lab, _, found := strings.Cut(rest, "/")
+	if !found {
+		t.Fatalf("where is the host's repository? %q", rest)
+	}
+	return variants(strings.ReplaceAll(everyType, "LAB", lab))
 }
 
 // reports is what converge tells a program.
 func (s *site) reports(t *testing.T, flags string) (resources []told, exit int) {
 	t.Helper()
-	out := s.MustRun(t, "sh", "-c", agentPath+" converge -f "+confDir+" -o json "+flags+"; test $? -le 1")
+	out := s.MustRun(t, "sh", "-c", agentPath+" converge -f "+confDir+" -o json "+flags+"; test $? -le 2")
 	var doc struct {
 		Version, Exit int
 		Resources     []told
@@ -69,8 +122,8 @@ func (s *site) reports(t *testing.T, flags string) (resources []told, exit int) 
 func TestEveryTypeTellsWhatItDoes(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, host.Deb{Name: "tool", Version: "1.0"}, host.Deb{Name: "tool", Version: "2.0"})
-	s.MustRun(t, "apt-get", "update")
-	for i, declaration := range variants(everyType) {
+	s.prepare(t)
+	for i, declaration := range s.everyType(t) {
 		s.put(t, declaration)
 		human := s.MustRun(t, "sh", "-c", agentPath+" converge -f "+confDir+" --diff; test $? -le 1")
 		t.Logf("declaration %d:\n%s", i, human)
@@ -83,8 +136,9 @@ func TestEveryTypeTellsWhatItDoes(t *testing.T) {
 		}
 		var due []string
 		for _, r := range planned {
-			switch r.Would {
-			case "change", "unknown":
+			switch steady := slices.Contains(steady, r.Title); {
+			case steady && r.Would == "keep":
+			case !steady && (r.Would == "change" || r.Would == "unknown"):
 				due = append(due, r.Title)
 			default:
 				t.Errorf("%s: would %s: %+v", r.Title, r.Would, r.Problem)
@@ -104,9 +158,11 @@ func TestEveryTypeTellsWhatItDoes(t *testing.T) {
 			t.Errorf("converging exits with %d", exit)
 		}
 		for _, r := range after {
-			if r.Outcome == "repaired" {
+			switch steady := slices.Contains(steady, r.Title); {
+			case steady && r.Outcome == "kept":
+			case !steady && r.Outcome == "repaired":
 				done = append(done, r.Title)
-			} else {
+			default:
 				t.Errorf("%s became %s: %+v", r.Title, r.Outcome, r.Problem)
 			}
 		}
@@ -118,6 +174,74 @@ func TestEveryTypeTellsWhatItDoes(t *testing.T) {
 		if left, exit := s.reports(t, "--diff"); exit != 0 {
 			t.Errorf("after it there is left %+v", left)
 		}
+	}
+}
+
+// TestEveryTypeIsDeclared: a type that is added is added here, too.
+func TestEveryTypeIsDeclared(t *testing.T) {
+	want := declare.ResourceTypes()
+	for typ := range elsewhere {
+		want = slices.DeleteFunc(want, func(w declare.ResourceType) bool { return w == typ })
+	}
+	slices.Sort(want)
+	for _, declaration := range variants(strings.ReplaceAll(everyType, "LAB", "192.0.2.1")) {
+		documents, faults := declare.Read("types.yaml", []byte(declaration))
+		if len(faults) > 0 || len(documents) != 1 {
+			t.Fatalf("%d documents, %v", len(documents), faults)
+		}
+		var got []declare.ResourceType
+		for _, r := range documents[0].Config.Spec.Resources {
+			got = append(got, r.Type())
+		}
+		slices.Sort(got)
+		if got = slices.Compact(got); !slices.Equal(got, want) {
+			t.Errorf("everyType has %v,\nwant %v", got, want)
+		}
+	}
+}
+
+// TestWhatCannotBeHere: what the kernel keeps from a container is said in words, in the plan where that can be known, and by converging.
+func TestWhatCannotBeHere(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.put(t, notHere)
+	type fate struct{ became, code, words string }
+	refused := map[string]fate{
+		"sysctl/kernel.panic":    {"failed", "TK0641", "set kernel parameter kernel.panic: setting was not taken: open /proc/sys/kernel/panic: read-only file system"},
+		"kernelModule/t_nowhere": {"failed", "TK0643", " is not there: this kernel takes no modules, or, in a container, they are its host's"},
+		"swap/memory":            {"failed", "TK0657", "swap to /run/swapfile: not made for swapping: the file system of /run is none that swaps to files"},
+		"endpoint/silent":        {"deferred", "TK0695", "ask endpoint 127.0.0.1:9: "},
+		"file/waiting":           {became: "blocked"},
+	}
+	look := func(flags string, exit int, want map[string]fate) {
+		t.Helper()
+		got, is := s.reports(t, flags)
+		if is != exit || len(got) != len(want) {
+			t.Errorf("converge %s exits with %d, want %d: %+v", flags, is, exit, got)
+		}
+		for _, r := range got {
+			w := want[r.Title]
+			if r.Would+r.Outcome != w.became {
+				t.Errorf("%s: %s%s, want %s", r.Title, r.Would, r.Outcome, w.became)
+			}
+			if w.code != "" && (r.Problem == nil || r.Problem.Code != w.code || !strings.Contains(r.Problem.Message, w.words)) {
+				t.Errorf("%s: %+v, want %s %q", r.Title, r.Problem, w.code, w.words)
+			}
+			if r.Title == "file/waiting" && r.Would != "" && r.Waits != "it requires endpoint/silent, which would not be as declared" {
+				t.Errorf("%s: waits %q", r.Title, r.Waits)
+			}
+		}
+	}
+	planned := maps.Clone(refused)
+	for title, f := range planned {
+		f.became = "fail"
+		planned[title] = f
+	}
+	planned["file/waiting"] = fate{became: "change"}
+	look("--diff", 2, planned)
+	look("", 1, refused)
+	if s.exists(t, "/srv/waiting") {
+		t.Error("what was blocked is there")
 	}
 }
 

@@ -4,6 +4,7 @@ package alone_test
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -81,4 +82,98 @@ func TestWindow(t *testing.T) {
 	if at, err := strconv.ParseInt(strings.TrimPrefix(began, "@"), 10, 64); err != nil || at < opens.Unix() {
 		t.Errorf("restarted at %s, %v; its window opened at %d", began, err, opens.Unix())
 	}
+}
+
+// rebootRequest is where Debian's packages say that the host wants a reboot.
+const rebootRequest = "/run/reboot-required"
+
+// rebooted declares that a host which asks for it is rebooted in a window, as docs/spec/nodeconfig.md says.
+func rebooted(opens time.Time, with string) string {
+	return fmt.Sprintf(`apiVersion: tako.dev/v1alpha1
+kind: NodeConfig
+metadata: {name: reboot}
+spec:
+  windows: [{opens: "%s UTC", duration: 1h}]
+  windowFor: changes
+  resources:
+    - name: reboot
+      exec:
+        command: %s
+        onlyIf: [test, -e, %s]
+`, opens.UTC().Format("2006-01-02 15:04:05"), with, rebootRequest)
+}
+
+// TestRebootInWindow: a host that asks for a reboot waits for its window, is booted once in it, and is converged before, when nobody asks,
+// and after. So it is where the command has ended when the host goes down, and where the end of the host ends it.
+func TestRebootInWindow(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	const asks, stays = "[systemctl, reboot]", `[/bin/sh, -c, "systemctl reboot && exec sleep infinity"]`
+	tomorrow := time.Now().UTC().Add(24 * time.Hour)
+	s.start(t, rebooted(tomorrow, asks))
+	s.awaitConverged(t) // nobody asks, so nothing waits
+	boot := s.bootID(t)
+
+	waits := func() {
+		t.Helper()
+		s.await(t, repairTime, "the reboot waits", func(r *agent.Report) bool {
+			return r.Settled && slices.ContainsFunc(r.Resources, func(res agent.Resource) bool { return res.Title == "exec/reboot" && res.Detail == reason.Window })
+		})
+		said := s.MustRun(t, "sh", "-c", agentPath+" status; test $? -le 1")
+		if want := "it opens at " + tomorrow.Format("2006-01-02T"); !strings.Contains(said, want) {
+			t.Errorf("status does not say %q:\n%s", want, said)
+		}
+		if now := s.bootID(t); now != boot {
+			t.Fatal("it was rebooted outside of its window")
+		}
+	}
+	// once waits for the boot, and that it was the only one.
+	once := func() {
+		t.Helper()
+		s.Rebooted(t)
+		before := boot
+		if boot = s.bootID(t); boot == before {
+			t.Fatal("it was not rebooted")
+		}
+		s.awaitConverged(t)
+		if res := resource(t, s.status(t), "exec/reboot"); res.Outcome != reason.Kept {
+			t.Errorf("after the boot it is %s: %+v", res.Outcome, res)
+		}
+		s.MustRun(t, "systemctl", "restart", "tako-agent") // it looks at everything once more
+		s.awaitConverged(t)
+		if now := s.bootID(t); now != boot {
+			t.Fatal("it was rebooted once more")
+		}
+		for _, h := range s.history(t, "exec/reboot") {
+			if h.Outcome == reason.Failed.String() {
+				t.Errorf("its history has a failure: %+v", h)
+			}
+		}
+	}
+	s.MustRun(t, "touch", rebootRequest)
+	waits()
+	s.MustRun(t, "systemctl", "restart", "tako-agent") // and knows nothing of the guard
+	waits()
+	s.MustRun(t, "rm", rebootRequest) // somebody has changed his mind
+	s.awaitConverged(t)
+	s.MustRun(t, "touch", rebootRequest)
+	waits()
+
+	_, _ = s.Run(t.Context(), agentPath, "converge", "--now") // how it ends is decided by the end of the host
+	once()
+
+	for _, command := range []string{asks, stays} {
+		tomorrow = tomorrow.Add(time.Minute)
+		s.change(t, rebooted(tomorrow, command))
+		s.MustRun(t, "touch", rebootRequest)
+		waits()
+		s.put(t, rebooted(time.Now().Add(5*time.Second), command)) // from then on it is open for an hour
+		once()
+	}
+}
+
+// bootID is the kernel's name of the present boot; a container has that of its first process.
+func (s *site) bootID(t *testing.T) string {
+	t.Helper()
+	return strings.TrimSpace(s.MustRun(t, "systemctl", "show", "--property=UserspaceTimestampMonotonic", "--value"))
 }

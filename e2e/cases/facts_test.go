@@ -2,6 +2,7 @@ package cases_test
 
 import (
 	"os"
+	"slices"
 	"strings"
 	"testing"
 
@@ -50,4 +51,40 @@ func TestOwnFactsCountAtOnce(t *testing.T) {
 	if got := s.run("facts"); got.code != int(reason.ExitFailed) || !strings.Contains(got.stderr, reason.OwnFactsUnsafe.String()) {
 		t.Errorf("tako-agent facts tells nothing of it: %v", got)
 	}
+}
+
+// TestRefusedOwnFactsAreInTheStatus: a file that gives no facts is told by the status until it is mended, with why and what to do, also
+// where nothing that is declared uses them; and by a run and a plan, which end as without it.
+func TestRefusedOwnFactsAreInTheStatus(t *testing.T) {
+	s := newSandbox(t)
+	s.declare(file("motd", "/motd", "hello\n"))
+	dir := s.path(declare.OwnFactsDir)
+	s.must(os.MkdirAll(dir, 0o755))
+	s.write(dir+"/good.yaml", "rack: 12\n")
+	s.write(dir+"/site.yaml", "rack: 12\nrole: {a: b}\n")
+	code := reason.OwnFactsMalformed.String()
+	plan, once := s.run("converge", "-f", s.conf, "--dry-run"), s.run("converge", "-f", s.conf)
+	for what, got := range map[string]result{"plan": plan, "run": once} {
+		if got.code != int(reason.ExitOK) || !strings.Contains(got.stderr, code) || !strings.Contains(got.stderr, "site.yaml") {
+			t.Errorf("the %s tells nothing of it: %v", what, got)
+		}
+	}
+	if got := s.run("converge", "-f", s.conf, "--dry-run", "-o", "json"); !strings.Contains(got.stdout, `"warnings":[{"code":"`+code) {
+		t.Errorf("the plan for programs tells nothing of it: %v", got)
+	}
+	r := s.watch()
+	told := func(codes ...reason.Code) func(*agent.Report) bool {
+		return func(rep *agent.Report) bool {
+			return rep.Converged && slices.EqualFunc(rep.Degraded, codes, func(p agent.Problem, c reason.Code) bool { return p.Code == c && p.Hint != "" })
+		}
+	}
+	r.until("it is told", told(reason.OwnFactsMalformed))
+	if got := s.run("status"); got.code != int(reason.ExitOK) || !strings.Contains(got.stdout, code) || !strings.Contains(got.stdout, "line 2") {
+		t.Errorf("the status tells nothing of it: %v", got)
+	}
+	s.must(os.Chmod(dir+"/good.yaml", 0o666))
+	r.until("another one is", told(reason.OwnFactsUnsafe, reason.OwnFactsMalformed))
+	s.must(os.Chmod(dir+"/good.yaml", 0o644))
+	s.write(dir+"/site.yaml", "rack: 13\n")
+	r.until("both are mended", told())
 }

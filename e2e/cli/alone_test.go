@@ -57,6 +57,10 @@ func TestBothModes(t *testing.T) {
 		!strings.Contains(out, "agent takes ") {
 		t.Errorf("what the agent takes is not told:\n%s", out)
 	}
+	kernel, err := os.ReadFile("/proc/sys/kernel/osrelease")
+	if out := s.must(t, "tako get node/one -o wide"); err != nil || !strings.Contains(out, "VIRTUALIZATION") || !strings.Contains(out, strings.TrimSpace(string(kernel))) {
+		t.Errorf("what the host is, is not told: %v\n%s", err, out)
+	}
 }
 
 // ground lays what the examples take for granted.

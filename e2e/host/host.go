@@ -93,6 +93,17 @@ func (h *Host) Reboot(t testing.TB) {
 	h.Boot(t)
 }
 
+// Rebooted waits until the host reboots by itself, and boots it again: nspawn, which keeps its unit, ends for that.
+func (h *Host) Rebooted(t testing.TB) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), poweroffTimeout)
+	defer cancel()
+	if err := h.awaitEnd(ctx); err != nil {
+		t.Fatalf("host %s does not reboot: %v; journal:\n%s", h.name, err, h.Journal(t.Context(), ""))
+	}
+	h.Boot(t)
+}
+
 // PowerCut ends every process of the host at once, with SIGKILL, and leaves it off. What programs had written stays, as the
 // machine that carries the host goes on: a missing fsync does not show.
 func (h *Host) PowerCut(t testing.TB) {

@@ -25,19 +25,28 @@ import (
 // bindTime bounds binding one resource: it may ask the system for a user's number.
 const bindTime = 10 * time.Second
 
-// scope returns what expressions see of this host now.
-func scope(opts *Options) (declare.Lookup, error) {
-	fact, err := opts.Facts.Collect()
+// scope returns what expressions see of this host now, and why some of what they might see is not there.
+func (o *Options) scope() (lookup declare.Lookup, refused []error, err error) {
+	fact, refused, err := o.Facts.Collect()
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	return declare.Scope{NodeName: opts.NodeName, Labels: opts.Labels, Fact: fact}.Lookup, nil
+	return declare.Scope{NodeName: o.NodeName, Labels: o.Labels, Fact: fact}.Lookup, refused, nil
+}
+
+// scope returns what expressions see of this host now. What is refused of it is told for as long as that is so.
+func (l *loop) scope() (declare.Lookup, error) {
+	lookup, refused, err := l.opts.scope()
+	if err == nil {
+		l.book.stand(refused)
+	}
+	return lookup, err
 }
 
 // begin loads the first state. A declaration that cannot be enforced is an error, unless the agent is to watch and has a
 // last good state: then that is enforced, and the error is told.
 func (l *loop) begin(ctx context.Context) error {
-	lookup, err := scope(l.opts)
+	lookup, err := l.scope()
 	if err != nil {
 		return err
 	}
@@ -110,16 +119,17 @@ func (l *loop) observe(ctx context.Context) {
 		}
 	}
 	l.step(ctx, converge.Tick{})
-	if lookup, err := scope(l.opts); err == nil && load.SameFacts(l.lookup, lookup) {
+	if lookup, err := l.scope(); err == nil && load.SameFacts(l.lookup, lookup) {
 		return
 	}
+	l.happened() // the servers get to know them
 	l.reload(ctx)
 }
 
 // reload takes in new declarations or new facts. Declarations that cannot be enforced change nothing and are told; the last
 // good ones are then compiled anew for the facts.
 func (l *loop) reload(ctx context.Context) {
-	lookup, err := scope(l.opts)
+	lookup, err := l.scope()
 	if err != nil {
 		l.refused(err)
 		return
@@ -234,7 +244,7 @@ func (l *loop) part(ctx context.Context, d *load.State, it *core.Item, digest co
 			return p
 		}
 		it.Resource = e.Resource
-		p.removal = &removal{how: it.OnRemove}
+		p.removal = &removal{how: it.OnRemove, resource: e.Resource}
 	}
 	if p.when == "" && p.err == nil {
 		l.bind(ctx, p, it.Resource)

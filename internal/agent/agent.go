@@ -118,6 +118,7 @@ type loop struct {
 	refuse []Problem      // why the newest declaration is not the one enforced; empty when it is
 	unkept bool           // a state could not be written down, and is read again when there is room
 	ending bool           // no new operation is started
+	told   bool           // OnKept was called
 	waited time.Time      // since when a single run has nothing to do but to wait for locks
 }
 

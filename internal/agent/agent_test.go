@@ -28,8 +28,8 @@ func must(t testing.TB, err error) {
 // noFacts is a host that has none, and never gets any.
 type noFacts struct{}
 
-func (noFacts) Collect() (func(string) (any, bool), error) {
-	return func(string) (any, bool) { return nil, false }, nil
+func (noFacts) Collect() (func(string) (any, bool), []error, error) {
+	return func(string) (any, bool) { return nil, false }, nil, nil
 }
 
 func (noFacts) Watch(ctx context.Context, _ func()) error {
@@ -243,6 +243,21 @@ func TestWhatLeavesIsUndone(t *testing.T) {
 	if calls := s.files.done(); !slices.Equal(calls, []string{"remove /stubborn"}) {
 		t.Errorf("in the end did %v", calls)
 	}
+}
+
+// TestRemovalIsBoundAgain: what is to be undone, and could not even be made ready when it left the declaration, is tried again.
+func TestRemovalIsBoundAgain(t *testing.T) {
+	s := newSite(t)
+	s.declare("other", "gone|onRemove: delete")
+	must(t, s.converge())
+	s.declare("other")
+	s.files.fail("bind file/gone", &reason.Error{Code: reason.UnknownOwner, Doing: "look up user app"})
+	s.watch()
+	s.until("it is told", func(r *Report) bool { return resource(r, "file/gone").Outcome == reason.Failed })
+	s.holds("gone", "text of gone")
+	s.files.fail("bind file/gone", nil)
+	s.until("it is undone", func(r *Report) bool { return r.Converged })
+	s.holds("gone", "")
 }
 
 // TestOwedRefreshSurvivesTheProcess: a refresh that failed is made by the next one, though nothing changes any more.

@@ -2,10 +2,7 @@ package agent
 
 import (
 	"encoding/json"
-	"fmt"
 	"os"
-	"slices"
-	"strings"
 	"time"
 
 	"tako.dev/tako/internal/agent/report"
@@ -15,27 +12,9 @@ import (
 	"tako.dev/tako/internal/reason"
 )
 
-// Bounds of what is kept to tell people.
-const (
-	troublesMax = 20 // the newest of each kind
-	changesMax  = 8  // changes told of one repair; the rest is counted
-	// restPause is how long after something has happened the loop rests: soon enough for a report on disk that somebody
-	// reads after a crash, and seldom enough for a host on which something happens all the time.
-	restPause   = 10 * time.Second
-	troubleTime = time.Hour // a trouble that has not come again is over
-)
-
-// Line is one thing that happened, for a person who watches and for the log.
-type Line struct {
-	At       time.Time
-	Resource Resource
-	Changes  []string // what was changed, "mode 0666 -> 0644"
-	Note     string
-	Writer   string // who had changed it, where the kernel told
-	Took     time.Duration
-	Cause    string // event, order, retry, audit, declaration
-	Trouble  *Problem
-}
+// restPause is how long after something has happened the loop rests: soon enough for a report on disk that somebody
+// reads after a crash, and seldom enough for a host on which something happens all the time.
+const restPause = 10 * time.Second
 
 // book counts and tells.
 type book struct {
@@ -44,19 +23,13 @@ type book struct {
 	scrub    func(string) string // nil where there are no secrets
 	pid      int
 	totals   Totals
-	troubles []trouble
+	troubles report.Troubles
 	took     map[*part]time.Duration // of the operation whose results are being taken in
 	unsaved  bool                    // something was reported since the report was saved
 	loaded   bool                    // memory that loading needed has not been given back
 	rest     *time.Timer             // when the loop rests next
 	resting  bool                    // the timer is set
 	rested   bool                    // the loop has just rested, and nothing has happened since
-}
-
-// trouble is something that went wrong with the agent itself.
-type trouble struct {
-	err *reason.Error
-	at  time.Time
 }
 
 func newBook(st *store.Store, o *Options) *book {
@@ -85,11 +58,11 @@ func (l *loop) reported(r converge.Report) {
 	p, b := l.parts[r.ID], l.book
 	b.unsaved = true
 	l.happened()
-	line := Line{At: time.Now(), Resource: l.resource(r.ID), Took: b.took[p], Cause: causeNames[r.Cause]}
+	line := Line{At: time.Now(), Resource: l.resource(r.ID), Took: b.took[p], Cause: report.CauseName(r.Cause)}
 	line.Resource.Outcome, line.Resource.Detail = r.Outcome, r.Detail
 	line.Resource.Problem = b.cleaned(l.explain(p, r.Status))
 	if r.Outcome == reason.Repaired {
-		line.Changes, line.Note = b.cleanAll(changes(p.plan.Changes)), b.clean(p.note)
+		line.Changes, line.Note = b.cleanAll(report.Changes(p.plan.Changes)), b.clean(p.note)
 		p.plan, p.note = host.Plan{}, ""
 		switch {
 		case p.removal != nil || r.Detail == reason.Change:
@@ -118,35 +91,12 @@ func (l *loop) writer(p *part) string {
 
 // tell keeps a line in the history and shows it.
 func (b *book) tell(line Line) {
-	res := &line.Resource
-	h := store.Happening{At: line.At, Claim: res.Claim, Title: res.Title, Config: res.Config, Outcome: res.Outcome.String(),
-		Detail: string(res.Detail), Changes: line.Changes, Writer: line.Writer, Cause: line.Cause, Took: line.Took.Microseconds()}
-	if line.Note != "" {
-		h.Message = line.Note
-	}
-	if res.Outcome == reason.Repaired {
-		h.Code = reason.RepairedChange.String()
-		if res.Detail == reason.Drift {
-			h.Code = reason.RepairedDrift.String()
-		}
-	}
-	if res.Problem != nil {
-		h.Code, h.Message, h.Evidence = res.Problem.Code.String(), res.Problem.Message, res.Problem.Evidence
-	}
-	if res.Removal != "" {
-		h.Message = strings.TrimSpace("not declared any more, " + res.Removal + " " + h.Message)
-	}
-	if err := b.store.Append(h); err != nil {
+	if err := b.store.Append(line.Happening()); err != nil {
 		b.note("write the history", err)
 	}
 	if b.onLine != nil {
 		b.onLine(line)
 	}
-}
-
-var causeNames = [...]string{
-	converge.CauseExamined: "audit", converge.CauseOrder: "order", converge.CauseRetry: "retry", converge.CauseTouched: "event",
-	converge.CauseDesired: "declaration",
 }
 
 // trouble tells of something that went wrong with the agent itself.
@@ -184,45 +134,18 @@ func (b *book) cleaned(p *Problem) *Problem {
 	return &Problem{Code: p.Code, Message: b.clean(p.Message), Hint: b.clean(p.Hint), Evidence: b.clean(p.Evidence)}
 }
 
-// note keeps a trouble for the report; a newer one of the same kind replaces the older.
+// note keeps a trouble for the report, and shows it to nobody.
 func (b *book) note(what string, err error) *reason.Error {
-	e := reason.Of(err)
-	if e.Doing == "" || e.Doing == "run" {
-		e = &reason.Error{Code: e.Code, Doing: what, Cause: e.Cause, Hint: e.Hint}
-	}
-	now := time.Now()
-	b.troubles = slices.DeleteFunc(b.troubles, func(t trouble) bool {
-		return t.err.Code == e.Code && t.err.Doing == e.Doing || now.Sub(t.at) > troubleTime
-	})
-	b.troubles = append(b.troubles, trouble{e, now})
-	if over := len(b.troubles) - troublesMax; over > 0 {
-		b.troubles = b.troubles[over:]
-	}
-	return e
+	return b.troubles.Happened(what, err, time.Now())
 }
 
-// changes renders what was changed, bounded.
-func changes(list []host.Change) []string {
-	var out []string
-	for i, c := range list {
-		if i == changesMax {
-			out = append(out, fmt.Sprintf("and %d more", len(list)-i))
-			break
-		}
-		out = append(out, Describe(c))
+// stand says what goes on being wrong until somebody mends it. What is new of it is shown.
+func (b *book) stand(errs []error) {
+	news, changed := b.troubles.Stand(errs)
+	for _, e := range news {
+		b.show(report.ProblemOf(e))
 	}
-	return out
-}
-
-// Describe renders one change on one line.
-func Describe(c host.Change) string {
-	switch {
-	case c.From == "" && c.Field == "":
-		return c.To
-	case c.From == "":
-		return c.Field + " " + c.To
-	}
-	return strings.TrimSpace(fmt.Sprintf("%s %s -> %s", c.Field, c.From, c.To))
+	b.unsaved = b.unsaved || changed
 }
 
 // save keeps the report on disk.
@@ -234,7 +157,7 @@ func (b *book) save(r *Report) {
 	if b.unsaved = err != nil; b.unsaved {
 		return // the store says so
 	}
-	b.troubles = slices.DeleteFunc(b.troubles, func(t trouble) bool { return b.store.Writes(t.err) }) // there is room again
+	b.troubles.Forget(b.store.Writes) // there is room again
 }
 
 // settled does what is only due when nothing else is: after loading at once, otherwise with the next rest, it saves what was
@@ -243,6 +166,7 @@ func (l *loop) settled() {
 	if l.engine == nil {
 		return
 	}
+	l.kept()
 	if !l.engine.Quiet() {
 		l.tellServers()
 		return
@@ -263,6 +187,17 @@ func (l *loop) settled() {
 		b.resting = true
 	}
 	b.rested = false
+}
+
+// kept tells once that this program keeps the host.
+func (l *loop) kept() {
+	if l.opts.OnKept == nil || l.told || l.joined != nil && !l.joined.links.State().Connected {
+		return
+	}
+	err := l.opts.OnKept()
+	if l.told = err == nil; !l.told { // it is tried again with the next event
+		l.book.trouble("note that the program keeps the host", err)
+	}
 }
 
 // rested saves the report and gives back what the last events needed. The memory would otherwise stay with a process that

@@ -5,10 +5,8 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -17,7 +15,6 @@ import (
 	"tako.dev/tako/internal/agent/store"
 	"tako.dev/tako/internal/converge"
 	"tako.dev/tako/internal/disk/disktest"
-	"tako.dev/tako/internal/host"
 	"tako.dev/tako/internal/reason"
 )
 
@@ -30,38 +27,6 @@ func opened(t *testing.T, dir string, onLine func(Line)) *book {
 	b := newBook(st, &Options{OnLine: onLine})
 	t.Cleanup(func() { b.rest.Stop() })
 	return b
-}
-
-func TestTroublesAreBoundedAndPass(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := &book{}
-		for i := range 2 * troublesMax {
-			b.note("try", &reason.Error{Code: reason.DiskFull, Doing: fmt.Sprint("write ", i)})
-		}
-		if len(b.troubles) != troublesMax || b.troubles[0].err.Doing != fmt.Sprint("write ", troublesMax) {
-			t.Errorf("%d troubles, the oldest is %v", len(b.troubles), b.troubles[0].err)
-		}
-		time.Sleep(troubleTime / 2)
-		again := b.note("try", &reason.Error{Code: reason.DiskFull, Doing: fmt.Sprint("write ", 2*troublesMax-2)})
-		if len(b.troubles) != troublesMax || b.troubles[troublesMax-1].err != again {
-			t.Errorf("one that came again is not the newest: %v", b.troubles[troublesMax-1].err)
-		}
-		time.Sleep(troubleTime/2 + time.Second)
-		b.note("try", &reason.Error{Code: reason.PermissionDenied, Doing: "write"})
-		if len(b.troubles) != 2 || b.troubles[0].err != again {
-			t.Errorf("those that are over stay: %d", len(b.troubles))
-		}
-	})
-}
-
-func TestTroubleWithoutWordsSaysWhatWasDone(t *testing.T) {
-	b := &book{}
-	for _, err := range []error{errors.New("out of ink"), &reason.Error{Code: reason.DiskFull, Cause: errors.New("out of ink")}} {
-		e := b.note("save the report", err)
-		if e.Doing != "save the report" || !strings.Contains(e.Error(), "out of ink") {
-			t.Errorf("%v became %q: %v", err, e.Doing, e)
-		}
-	}
 }
 
 func TestLinesAreKeptInTheHistory(t *testing.T) {
@@ -85,7 +50,7 @@ func TestLinesAreKeptInTheHistory(t *testing.T) {
 		{Line{Resource: Resource{Outcome: reason.Kept}}, converge.CauseExamined, store.Happening{Outcome: "kept", Cause: "audit"}},
 	} {
 		c.line.At, c.line.Resource.Title, c.line.Resource.Claim = time.Now(), "file/a", "path:/a"
-		c.line.Cause = causeNames[c.cause]
+		c.line.Cause = report.CauseName(c.cause)
 		b.tell(c.line)
 		h, err := b.store.History(store.Asked{Subject: "file/a", Limit: 1})
 		must(t, err)
@@ -97,17 +62,8 @@ func TestLinesAreKeptInTheHistory(t *testing.T) {
 			t.Errorf("kept %+v\nwant %+v", h[0], c.want)
 		}
 	}
-	if len(shown) != 5 || len(b.troubles) != 0 {
-		t.Errorf("%d lines shown, troubles %v", len(shown), b.troubles)
-	}
-}
-
-// TestEveryCauseHasAName: a cause that is added to the engine must not end the agent.
-func TestEveryCauseHasAName(t *testing.T) {
-	for c := range converge.CauseDesired + 1 {
-		if causeNames[c] == "" {
-			t.Errorf("cause %d has no name", c)
-		}
+	if troubles := b.troubles.List(time.Now()); len(shown) != 5 || len(troubles) != 0 {
+		t.Errorf("%d lines shown, troubles %v", len(shown), troubles)
 	}
 }
 
@@ -122,12 +78,13 @@ func TestFullStateDirectoryIsTold(t *testing.T) {
 		b.tell(Line{At: time.Now(), Resource: Resource{Title: "file/a", Claim: "path:/a", Outcome: reason.Kept}})
 	}
 	b.save(&Report{Node: "web-1"})
-	if len(shown) != 100 || len(b.troubles) == 0 || len(b.troubles) > 2 {
-		t.Fatalf("%d lines shown, troubles %v", len(shown), b.troubles)
+	troubles := b.troubles.List(time.Now())
+	if len(shown) != 100 || len(troubles) == 0 || len(troubles) > 2 {
+		t.Fatalf("%d lines shown, troubles %v", len(shown), troubles)
 	}
-	for _, tr := range b.troubles {
-		if tr.err.Code != reason.StateUnwritable || !errors.Is(tr.err, unix.ENOSPC) {
-			t.Errorf("told as %v", tr.err)
+	for _, e := range troubles {
+		if e.Code != reason.StateUnwritable || !errors.Is(e, unix.ENOSPC) {
+			t.Errorf("told as %v", e)
 		}
 	}
 	must(t, os.Remove(filepath.Join(dir, "ballast")))
@@ -178,32 +135,5 @@ func TestReportOfAnotherVersionOrDamaged(t *testing.T) {
 				t.Errorf("report %+v, %v; want %q, %v", r, err, c.node, c.code)
 			}
 		})
-	}
-}
-
-func TestChangesAreBounded(t *testing.T) {
-	var list []host.Change
-	for i := range changesMax + 3 {
-		list = append(list, host.Change{Field: "mode", From: fmt.Sprint(i), To: "0644"})
-	}
-	got := changes(list)
-	if len(got) != changesMax+1 || got[0] != "mode 0 -> 0644" || got[changesMax] != "and 3 more" {
-		t.Errorf("%q", got)
-	}
-	if got := changes(list[:changesMax]); len(got) != changesMax || slices.Contains(got, "and 0 more") {
-		t.Errorf("%q", got)
-	}
-}
-
-func TestDescribe(t *testing.T) {
-	for want, c := range map[string]host.Change{
-		"created":           {To: "created"},
-		"mode 0644":         {Field: "mode", To: "0644"},
-		"mode 0600 -> 0644": {Field: "mode", From: "0600", To: "0644"},
-		"absent -> file":    {From: "absent", To: "file"},
-	} {
-		if got := Describe(c); got != want {
-			t.Errorf("%+v is described as %q, want %q", c, got, want)
-		}
 	}
 }

@@ -38,16 +38,16 @@ func (l *loop) lookBelow(ctx context.Context, ids []converge.ID) {
 	}
 }
 
-// follow watches what a resource that encloses others has found below it. It reports whether that has to be looked at again.
+// follow watches what a check of a resource has found of it. It reports whether that has to be looked at again.
 func (l *loop) follow(p *part) bool {
-	e, ok := p.res.(host.Enclosing)
+	f, ok := p.res.(host.Following)
 	if !ok || p.removal != nil || p.when != "" {
 		return false
 	}
 	if id := l.engine.Graph().ID(p.Key()); id == converge.None || l.parts[id] != p {
 		return false
 	}
-	drop, add := e.Follow()
+	drop, add := f.Follow()
 	l.subs.Follow(p, drop, add)
 	return len(add) > 0
 }

@@ -658,3 +658,32 @@ func TestDeathsRightAfterTheSwap(t *testing.T) {
 	s.watch()
 	s.until("it has gone back", func(r *Report) bool { return r.Cluster.Version == one.Version && s.reads("a") == "text of a" })
 }
+
+// TestKept: that the program keeps the host is told once, when a server has taken its watch, and not before.
+func TestKept(t *testing.T) {
+	s, c := joinedSite(t)
+	var told atomic.Int32
+	s.opts.OnKept = func() error { told.Add(1); return nil }
+	stop := s.watch()
+	m := c.assign(nil, c.config("NodeConfig/web", 5, filesOf("a")...))
+	c.settles(m, wire.Applied)
+	s.until("it is connected", func(r *Report) bool { return r.Cluster != nil && r.Cluster.Connected && told.Load() == 1 })
+	s.edit("a", "theirs")
+	s.until("a is repaired", func(r *Report) bool { return resource(r, "file/a").Detail == reason.Drift })
+	stop()
+	if n := told.Load(); n != 1 {
+		t.Errorf("told %d times", n)
+	}
+
+	c.gone(true)
+	told.Store(0)
+	s.edit("a", "theirs again")
+	stop = s.watch()
+	s.until("it is converged", func(r *Report) bool { return r.Converged && r.Settled })
+	if n := told.Load(); n != 0 {
+		t.Errorf("told %d times without a server", n)
+	}
+	c.gone(false)
+	s.until("it is told", func(*Report) bool { return told.Load() == 1 })
+	stop()
+}

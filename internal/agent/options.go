@@ -32,6 +32,9 @@ type Options struct {
 	Audit time.Duration
 	// Log gets what the transfer has to say; nil is for nobody.
 	Log *slog.Logger
+	// OnKept is called from the loop, until it returns nil, when this program has shown that it keeps the host: what is declared is enforced, and a server has
+	// taken its watch where the host has joined. It must not block for long.
+	OnKept func() error
 	// OnLine is called from the loop for each thing that a person who watches should see. It must not block for long.
 	OnLine func(Line)
 	// OnEnd is called once with all resources when a run is over.
@@ -40,8 +43,8 @@ type Options struct {
 
 // Facts is what a host observes of itself.
 type Facts interface {
-	// Collect reads all facts now.
-	Collect() (func(name string) (any, bool), error)
+	// Collect reads all facts now. What is refused, as *reason.Error, is not among them: a person has to mend something.
+	Collect() (fact func(name string) (any, bool), refused []error, err error)
 	// Watch blocks and calls sink when a fact may have changed, until the context ends.
 	Watch(ctx context.Context, sink func()) error
 }

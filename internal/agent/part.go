@@ -31,8 +31,9 @@ type part struct {
 
 // removal is what is still to be undone.
 type removal struct {
-	how  declare.OnRemove
-	done bool
+	how      declare.OnRemove
+	done     bool
+	resource declare.Resource // what was declared
 }
 
 func newPart(it *core.Item, digest converge.Digest) *part {

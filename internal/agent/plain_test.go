@@ -51,6 +51,13 @@ func (p *plain) fail(call string, err error) {
 	p.fails[call] = err
 }
 
+// failing is what a call is to fail with, which is not noted.
+func (p *plain) failing(call string) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.fails[call]
+}
+
 // done lists what was called, and forgets it.
 func (p *plain) done() []string {
 	p.mu.Lock()
@@ -63,6 +70,9 @@ func (p *plain) done() []string {
 func (p *plain) Lane() converge.Lane { return converge.Lane{Name: "plain", Parallel: 4, Batch: 8} }
 
 func (p *plain) Bind(_ context.Context, d host.Declared) (host.Resource, error) {
+	if err := p.failing("bind " + d.Title); err != nil {
+		return nil, err
+	}
 	if s := d.Resource.Service; s != nil {
 		return &sheet{path: "/" + s.Unit, text: "running", at: filepath.Join(p.dir, s.Unit)}, nil
 	}
@@ -82,7 +92,13 @@ func (p *plain) Check(_ context.Context, rs []host.Resource, depth host.Depth) [
 		s := r.(*sheet)
 		have := s.read()
 		plans[i] = host.Plan{Resource: r, Recognised: depth == host.Shallow && have == s.text && s.seen == have}
-		if have != s.text {
+		p.mu.Lock()
+		broken := p.fails["check "+s.path]
+		p.mu.Unlock()
+		switch {
+		case broken != nil:
+			plans[i] = host.Plan{Resource: r, Err: broken}
+		case have != s.text:
 			plans[i].Changes, plans[i].State = []host.Change{{Field: "content", From: have, To: s.text}}, have
 		}
 	}

@@ -3,11 +3,13 @@ package agent
 import (
 	"context"
 	"sync"
+	"time"
 
 	"tako.dev/tako/internal/agent/clock"
 	"tako.dev/tako/internal/agent/hold"
 	"tako.dev/tako/internal/agent/load"
 	"tako.dev/tako/internal/agent/preview"
+	"tako.dev/tako/internal/agent/report"
 	"tako.dev/tako/internal/agent/store"
 	"tako.dev/tako/internal/host"
 	"tako.dev/tako/internal/reason"
@@ -24,7 +26,7 @@ type Change = host.Change
 type Text = host.Text
 
 // Preview checks every resource in the order in which converging would take them, and writes nothing: not to the host, not to the
-// state directory. It may run beside an agent.
+// state directory. It may run beside an agent. OnLine is told what of the facts is refused.
 func Preview(ctx context.Context, opts Options) ([]Planned, error) {
 	if err := opts.validate(); err != nil {
 		return nil, err
@@ -37,9 +39,15 @@ func Preview(ctx context.Context, opts Options) ([]Planned, error) {
 		return nil, err
 	}
 	defer st.Close()
-	lookup, err := scope(&opts)
+	lookup, refused, err := opts.scope()
 	if err != nil {
 		return nil, err
+	}
+	if opts.OnLine != nil {
+		doubts, _ := new(report.Troubles).Stand(refused)
+		for _, e := range doubts {
+			opts.OnLine(Line{At: time.Now(), Trouble: report.ProblemOf(e)})
+		}
 	}
 	d, err := load.Declared(opts.Files, st, lookup, opts.lane)
 	if err != nil {

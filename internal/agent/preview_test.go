@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"tako.dev/tako/internal/reason"
 )
 
 func TestPreviewWritesNothingAndSaysWhatARunDoes(t *testing.T) {
@@ -40,6 +42,26 @@ func TestPreviewWritesNothingAndSaysWhatARunDoes(t *testing.T) {
 	must(t, s.converge())
 	if calls := s.files.done(); len(calls) != 5 {
 		t.Errorf("the run did %v", calls)
+	}
+}
+
+// TestPreviewTellsWhatIsBlocked: what requires something that would fail is a difference, and is not made.
+func TestPreviewTellsWhatIsBlocked(t *testing.T) {
+	s := newSite(t)
+	s.declare("bad", "needs|require: [bad]", "far|require: [needs]", "free")
+	s.files.fail("check /bad", &reason.Error{Code: reason.DiskFull, Doing: "look at /bad"})
+	planned, err := Preview(t.Context(), s.opts)
+	must(t, err)
+	got := map[string]string{}
+	for _, p := range planned {
+		got[p.Title] = p.Waits
+	}
+	for title, want := range map[string]string{
+		"file/bad": "", "file/needs": "it requires file/bad, which would not be as declared", "file/far": "it requires file/needs, which waits", "file/free": "",
+	} {
+		if got[title] != want {
+			t.Errorf("%s waits for %q, want %q", title, got[title], want)
+		}
 	}
 }
 

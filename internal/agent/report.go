@@ -9,6 +9,7 @@ import (
 	"tako.dev/tako/internal/agent/hold"
 	"tako.dev/tako/internal/agent/report"
 	"tako.dev/tako/internal/converge"
+	"tako.dev/tako/internal/host"
 	"tako.dev/tako/internal/reason"
 	"tako.dev/tako/internal/transfer/wire"
 )
@@ -27,6 +28,8 @@ type (
 	Totals = report.Totals
 	// Resource is one resource in a report.
 	Resource = report.Resource
+	// Line is one thing that happened.
+	Line = report.Line
 	// Problem is a coded reason.
 	Problem = report.Problem
 	// Answer is the answer to `why`.
@@ -38,6 +41,9 @@ type (
 	// Hold is what people keep as it is.
 	Hold = report.Hold
 )
+
+// Describe renders one change on one line.
+func Describe(c host.Change) string { return report.Describe(c) }
 
 // report builds a report. With all, every resource is listed; otherwise what is not plainly in order, worst first.
 func (l *loop) report(all bool) *Report {
@@ -158,10 +164,8 @@ func (l *loop) degraded() []Problem {
 	for _, e := range l.store.Troubles() {
 		list = append(list, *report.ProblemOf(e))
 	}
-	for _, t := range l.book.troubles {
-		if time.Since(t.at) <= troubleTime {
-			list = append(list, *report.ProblemOf(t.err))
-		}
+	for _, e := range l.book.troubles.List(time.Now()) {
+		list = append(list, *report.ProblemOf(e))
 	}
 	if e := l.subs.Unwatched(); e != nil {
 		list = append(list, *report.ProblemOf(e))

@@ -1,13 +1,9 @@
 package agent
 
 import (
-	"runtime"
 	"slices"
-	"strconv"
-	"strings"
 	"time"
 
-	"tako.dev/tako/declare"
 	"tako.dev/tako/internal/agent/report"
 	"tako.dev/tako/internal/agent/usage"
 	"tako.dev/tako/internal/catalog"
@@ -64,7 +60,7 @@ func (j *joined) newest() wire.Verdict {
 // tell is the report to the servers.
 func (l *loop) tell() wire.Report {
 	j := l.joined
-	r := wire.Report{Enforced: j.life.Enforced, Verdict: j.newest(), Host: l.host(), Usage: taken(usage.Now())}
+	r := wire.Report{Enforced: j.life.Enforced, Verdict: j.newest(), Host: report.HostOf(usage.Version(), l.lookup), Usage: taken(usage.Now())}
 	configs := map[string]*report.Tally{}
 	for _, layer := range j.list {
 		if layer.Priority != catalog.OwnPriority {
@@ -120,20 +116,4 @@ func (l *loop) inOrder() bool {
 // taken is what the agent takes, as the servers get to know it.
 func taken(u usage.Usage) *wire.Usage {
 	return &wire.Usage{CPU: uint64(u.CPU * 1000), RSS: u.RSS, Anonymous: u.Anonymous, CommandsCPU: uint64(u.Commands.CPU * 1000), CommandsRSS: u.Commands.RSS}
-}
-
-// host is what changes seldom.
-func (l *loop) host() *wire.Host {
-	h := &wire.Host{Version: usage.Version(), Facts: map[string]string{}, CPUs: uint32(runtime.NumCPU())}
-	for _, f := range declare.FactNames() {
-		value, known := l.lookup(f.Name)
-		if !known {
-			continue
-		}
-		h.Facts[strings.TrimPrefix(f.Name, "facts.")] = value.String()
-	}
-	if n, err := strconv.ParseUint(h.Facts["memory.bytes"], 10, 64); err == nil {
-		h.Memory = n
-	}
-	return h
 }

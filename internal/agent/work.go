@@ -220,6 +220,9 @@ func (l *loop) check(ctx context.Context, t host.Type, j job, at []int, out []ou
 
 // bindAgain tries once more to bind a part: the user that it names may exist by now.
 func (l *loop) bindAgain(ctx context.Context, t host.Type, p *part) (host.Resource, *reason.Error) {
+	if p.removal != nil {
+		return bind(ctx, t, l.declaredAs(p, p.removal.resource))
+	}
 	r, err := l.bodies.Read(p.Key(), p.digest)
 	if err != nil {
 		return nil, reason.Of(err)
@@ -287,8 +290,12 @@ func (l *loop) keepOriginal(ctx context.Context, t host.Type, p *part) error {
 // remove undoes a part that is not declared any more. Without an original nothing was ever changed, so there is nothing to
 // put back.
 func (l *loop) remove(ctx context.Context, t host.Type, p *part) converge.Result {
-	if p.err != nil || p.res == nil {
-		return converge.Result{Err: p.err}
+	res, unbound := p.res, p.err
+	if res == nil && p.removal.resource.Type() != "" {
+		res, unbound = l.bindAgain(ctx, t, p)
+	}
+	if unbound != nil || res == nil {
+		return converge.Result{Err: unbound}
 	}
 	if err := l.store.Ready(); err != nil { // it would be removed again, whoever made it anew
 		return converge.Result{Err: reason.Of(err)}
@@ -297,7 +304,7 @@ func (l *loop) remove(ctx context.Context, t host.Type, p *part) converge.Result
 	if p.removal.how == declare.OnRemoveRestore && !kept {
 		return converge.Result{}
 	}
-	if err := t.Remove(ctx, p.res, p.removal.how, original); err != nil {
+	if err := t.Remove(ctx, res, p.removal.how, original); err != nil {
 		return converge.Result{Err: reason.Of(err)}
 	}
 	return converge.Result{Changed: true}

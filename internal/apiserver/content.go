@@ -78,7 +78,7 @@ func nameObjects(o runtime.Object, named map[string]bool) error {
 		return &reason.Error{Code: reason.InternalFault, Doing: "look which objects are named"}
 	}
 	for i := range resources {
-		if object := resources[i].Object(); object != nil {
+		for _, object := range resources[i].Objects() {
 			named[object.Digest] = true
 		}
 	}

@@ -227,6 +227,24 @@ func TestCompileWith(t *testing.T) {
 	}
 }
 
+// TestCompilePieceFromConfigMap: what a host gets of a piece from a ConfigMap is what it gets of one with that text, so it puts it together
+// as any other, also in an earlier version.
+func TestCompilePieceFromConfigMap(t *testing.T) {
+	piece := func(f declare.Fragment) []declare.Resource {
+		f.Path = "/etc/app.conf"
+		return []declare.Resource{{Name: "app", File: &declare.File{Path: f.Path, Fragments: true}}, {Name: "shared", Fragment: &f}}
+	}
+	from := &declare.ContentSource{ConfigMap: &declare.KeySelector{Name: "c", Key: "k"}}
+	items, err := CompileWith(piece(declare.Fragment{ContentFrom: from}), func(*declare.Resource) (Content, error) { return Content{Text: "text"}, nil })
+	if err != nil {
+		t.Fatal(err)
+	}
+	own, err := Compile(piece(declare.Fragment{Content: "text"}))
+	if err != nil || TrieOf(items).Root() != TrieOf(own).Root() {
+		t.Errorf("%v: a piece from a ConfigMap is another than one with that text", err)
+	}
+}
+
 func TestCompileWithRefuses(t *testing.T) {
 	gone := errors.New("gone")
 	fromMap := declare.Resource{Name: "conf", File: &declare.File{Path: "/conf", ContentFrom: &declare.ContentSource{ConfigMap: &declare.KeySelector{Name: "c", Key: "k"}}}}

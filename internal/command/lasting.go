@@ -18,22 +18,22 @@ const (
 	wakeEvery = 250 * time.Millisecond
 )
 
-// runLasting runs a tool that outlives the agent: it writes into a file in memory, not into a pipe that breaks.
+// runLasting runs a tool that outlives the agent: its input and output are files in memory, not pipes that break.
 func (t Tool) runLasting(ctx context.Context, program string) ([]byte, error) {
-	out, err := memoryFile()
+	in, err := memoryFile(t.Input)
+	if err != nil {
+		return nil, err
+	}
+	defer in.Close()
+	out, err := memoryFile(nil)
 	if err != nil {
 		return nil, err
 	}
 	defer out.Close()
-	null, err := os.Open(os.DevNull)
-	if err != nil {
-		return nil, err
-	}
-	defer null.Close()
 	pidfd := -1
 	p, err := os.StartProcess(program, t.Args, &os.ProcAttr{
-		Dir: "/", Env: t.environment(), Files: []*os.File{null, out, out},
-		Sys: &syscall.SysProcAttr{Setsid: true, PidFD: &pidfd},
+		Dir: "/", Env: t.environment(), Files: []*os.File{in, out, out},
+		Sys: &syscall.SysProcAttr{Setsid: true, PidFD: &pidfd, Credential: t.As},
 	})
 	if err != nil {
 		return nil, err
@@ -47,13 +47,17 @@ func (t Tool) runLasting(ctx context.Context, program string) ([]byte, error) {
 	return text, errors.Join(err, readErr)
 }
 
-// memoryFile makes a file that goes with its last user.
-func memoryFile() (*os.File, error) {
-	fd, err := unix.MemfdCreate("output", unix.MFD_CLOEXEC)
+// memoryFile makes a file that goes with its last user, holding text from its start.
+func memoryFile(text []byte) (*os.File, error) {
+	fd, err := unix.MemfdCreate("tool", unix.MFD_CLOEXEC)
 	if err != nil {
 		return nil, os.NewSyscallError("memfd_create", err)
 	}
-	return os.NewFile(uintptr(fd), "output"), nil
+	f := os.NewFile(uintptr(fd), "tool")
+	if _, err := f.WriteAt(text, 0); err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return f, nil
 }
 
 func tail(f *os.File, most int64) ([]byte, error) {

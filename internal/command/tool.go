@@ -18,9 +18,11 @@ const toolGrace = time.Second
 type Tool struct {
 	Args  []string      // a program without a slash is looked for in Path
 	Env   []string      // besides PATH and LC_ALL=C.UTF-8
-	Input []byte        // what it reads from its standard input; not with Lasting
+	Input []byte        // what it reads from its standard input
 	Limit time.Duration // it is killed after that time, with its process group
 	Keep  int           // bytes of its output that are kept, the last ones
+	// As runs it with the rights of a user, and without any group but one. Nil is as the caller.
+	As *syscall.Credential
 	// Lasting says that it goes on when the context ends, and when the agent does: it would be worse to stop half-way. When its
 	// time is over it is asked to end before it is killed.
 	Lasting bool
@@ -61,7 +63,7 @@ func (t Tool) Run(ctx context.Context) ([]byte, error) {
 		cmd.Stdin = bytes.NewReader(t.Input)
 	}
 	cmd.Stdout, cmd.Stderr = out, out
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Credential: t.As}
 	cmd.Cancel = func() error { return unix.Kill(-cmd.Process.Pid, unix.SIGKILL) }
 	cmd.WaitDelay = toolGrace
 	err = cmd.Run()

@@ -143,6 +143,30 @@ func (s *Store) Size() int64 {
 	return s.used
 }
 
+const (
+	// spareBytesMax bounds an old content that somebody else may have written: what people restore are configurations, and a file of gigabytes
+	// would push out all the others.
+	spareBytesMax = 64 << 20
+	// spareShare is the part of the quota, one in spareShare, that may be in use with such a content. Who may write where tako does cannot take
+	// the room that everything else needs, without which nothing is repaired.
+	spareShare = 4
+)
+
+// Spares reports whether there is room for an old content that anybody may have written.
+func (s *Store) Spares(size int64) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return size <= spareBytesMax && s.used+size <= s.quota/spareShare
+}
+
+// Takes reports whether there is room for the content of a file: whatever its size where only root and the agent's user may have written it,
+// see Spares otherwise.
+func (s *Store) Takes(st disk.Stat) bool {
+	const others = 0o022
+	own := st.UID == 0 || st.UID == uint32(os.Geteuid())
+	return own && st.Mode&others == 0 && st.Nlink == 1 || s.Spares(st.Size)
+}
+
 // Put stores what r yields and returns its digest and length, durable. What is there already is not written again, but
 // verified. More than the quota allows is BackupFailed, and nothing is stored; so is every other trouble with the store. An
 // error of r comes back wrapped in it.

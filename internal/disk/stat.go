@@ -19,6 +19,7 @@ const PermMask = 0o7777
 // The zero Signature means that nothing is there. It is comparable.
 type Signature struct {
 	Dev, Ino uint64
+	Born     int64  // nanoseconds since 1970; 0 where the file system does not say. The number of an inode is given to others, too
 	Ctime    int64  // nanoseconds since 1970
 	Size     int64  // bytes
 	Mode     uint32 // type and permissions
@@ -170,7 +171,7 @@ func StatAt(dir int, name string) (Stat, error) {
 	if name == "" {
 		flags |= unix.AT_EMPTY_PATH
 	}
-	err := Retry(func() error { return unix.Statx(dir, name, flags, unix.STATX_BASIC_STATS, &x) })
+	err := Retry(func() error { return unix.Statx(dir, name, flags, unix.STATX_BASIC_STATS|unix.STATX_BTIME, &x) })
 	if err == unix.ENOENT {
 		return Stat{}, nil
 	}
@@ -180,8 +181,8 @@ func StatAt(dir int, name string) (Stat, error) {
 	return Stat{
 		Signature: Signature{
 			Dev: unix.Mkdev(x.Dev_major, x.Dev_minor), Ino: x.Ino,
-			Ctime: x.Ctime.Sec*1e9 + int64(x.Ctime.Nsec),
-			Size:  int64(x.Size), Mode: uint32(x.Mode), UID: x.Uid, GID: x.Gid,
+			Born: x.Btime.Sec*1e9 + int64(x.Btime.Nsec), Ctime: x.Ctime.Sec*1e9 + int64(x.Ctime.Nsec),
+			Size: int64(x.Size), Mode: uint32(x.Mode), UID: x.Uid, GID: x.Gid,
 		},
 		Mtime:     x.Mtime.Sec*1e9 + int64(x.Mtime.Nsec),
 		Nlink:     x.Nlink,

@@ -5,7 +5,7 @@
 // Parsing is pure, in functions from bytes to values; around them are thin readers. A fact that cannot be observed is
 // absent, it never stops the others. What has a number of members that others decide, such as interfaces, is bounded.
 // Watch owns goroutines that sleep in the kernel (addresses, routes and interfaces by netlink, disks by the kernel's device
-// events, the hostname by poll, own facts by inotify once one is used) and its own loop; when it returns they are gone.
+// events, the hostname by poll, own facts by inotify once one is used or there are files) and its own loop; when it returns they are gone.
 package facts
 
 import (

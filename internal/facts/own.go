@@ -28,18 +28,22 @@ const writableByOthers = 0o022
 type Own struct {
 	root  *disk.Root
 	once  sync.Once
-	asked chan struct{} // closed when somebody has asked for one
+	asked chan struct{} // closed when there is a reason to watch
 }
 
 // NewOwn makes the own facts of the host that is below root.
 func NewOwn(root *disk.Root) *Own { return &Own{root: root, asked: make(chan struct{})} }
 
-// Ask notes that an own fact is used. Only from then on Watch keeps an eye on the directory: most hosts have none.
+// Ask notes that an own fact is used. Only from then on, or from when Read has found files, Watch keeps an eye on the directory: most
+// hosts have none.
 func (o *Own) Ask() { o.once.Do(func() { close(o.asked) }) }
 
 // Read reads all files. Those that are refused are told one by one, as *reason.Error; the facts are those of the others.
 func (o *Own) Read() (facts map[string]any, refused []error) {
 	dir, err := o.open()
+	if dir != nil || err != nil {
+		o.Ask() // what is refused is told until it is mended, also where nothing uses it
+	}
 	if err != nil {
 		return nil, []error{err}
 	}

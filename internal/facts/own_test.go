@@ -2,6 +2,7 @@ package facts
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -124,6 +125,52 @@ func TestOwnFactsOfAnotherOwner(t *testing.T) {
 	}
 	facts, refused := h.own.Read()
 	h.refused(reason.OwnFactsUnsafe, "uid 65534", facts, refused, nil)
+}
+
+// TestRefusalIsTakenBackWhenMended: files that are there are watched, though nobody uses what they say, and so are the modes of the
+// directories: what is refused is told for as long as it is so, and no longer.
+func TestRefusalIsTakenBackWhenMended(t *testing.T) {
+	h := newOwnHost(t)
+	h.write("app.yaml", "role: web\n")
+	ctx, cancel := context.WithCancel(t.Context())
+	changed, ended := make(chan struct{}, 1), make(chan struct{})
+	go func() {
+		h.own.await(ctx, changed)
+		close(ended)
+	}()
+	await := func(what string, want int) {
+		t.Helper()
+		for deadline := time.After(time.Minute); ; {
+			_, refused := h.own.Read()
+			if len(refused) == want {
+				return
+			}
+			select {
+			case <-changed:
+			case <-deadline:
+				t.Fatalf("%s: refused are %v, want %d", what, refused, want)
+			}
+		}
+	}
+	await("a good file", 0)
+	<-changed // it is watched
+	for _, name := range []string{"app.yaml", "", ".."} {
+		for _, c := range []struct {
+			mode os.FileMode
+			want int
+		}{{0o777, 1}, {0o755, 0}} {
+			if err := os.Chmod(h.path(name), c.mode); err != nil {
+				t.Fatal(err)
+			}
+			await(fmt.Sprintf("%q of mode %o", name, c.mode), c.want)
+		}
+	}
+	h.write("app.yaml", "role\n")
+	await("a malformed file", 1)
+	h.write("app.yaml", "role: db\n")
+	await("a mended file", 0)
+	cancel()
+	<-ended
 }
 
 // TestWatchOwnFacts: nothing is watched before somebody asks; then every change is told, also that the directory comes.

@@ -94,18 +94,24 @@ type Place struct {
 
 // Resource is one bound resource. It is small: large content stays behind Declared.Body. It may remember what it saw last.
 type Resource interface {
-	// Watches lists what tells when the resource is touched. Empty means that nothing does.
+	// Watches lists what tells when the resource is touched. Empty means that nothing does. It is the same each time, but of a Following.
 	Watches() []Watch
+}
+
+// Following is a Resource for which other things tell when a check has found it elsewhere, or more of it.
+type Following interface {
+	// Follow returns the watches to drop and to add since it was called last. Watches are what they are with these from then on, and not
+	// before. Where any are to be added, the resource has to be checked again after that: something may have come before its watch.
+	// It is called after a check has ended, and not beside another method.
+	Follow() (drop, add []Watch)
 }
 
 // Enclosing is a Resource that is about everything below a directory. What else is declared there matters to it, so it is checked again
 // when that has changed; and what it has found below tells about it, too.
 type Enclosing interface {
+	Following
 	// Encloses is the path of the directory.
 	Encloses() string
-	// Follow returns the watches to drop and to add since it was called last. Watches are what they are with these from then on. Where
-	// any are to be added, the resource has to be checked again after that: something may have come before its watch.
-	Follow() (drop, add []Watch)
 }
 
 // WatchKind is a source of events.

@@ -168,6 +168,12 @@ const (
 	UnitEnableRefused Code = 710
 	UnitBusy          Code = 711
 
+	AgentNoProgram  Code = 720
+	AgentNotService Code = 721
+	AgentUnfit      Code = 722
+	AgentPutBack    Code = 723
+	AgentOnTrial    Code = 724
+
 	AnotherAgent     Code = 801
 	StateCorrupt     Code = 802
 	StateNewer       Code = 803
@@ -421,6 +427,12 @@ var table = []Entry{
 	{BusDisconnected, "system bus is not reachable", Failed, DetailError, BackOff, ExitFailed, 503},
 	{UnitEnableRefused, "systemd refused to enable or disable the unit", Failed, DetailError, BackOff, ExitFailed, 500},
 	{UnitBusy, "somebody else is busy with the unit", Deferred, Lock, WaitThen, ExitStalled, 423},
+
+	{AgentNoProgram, "no program for this machine", Failed, Unsupported, Never, ExitFailed, 501},
+	{AgentNotService, "the agent is not run by its unit", Failed, Unsupported, BackOff, ExitFailed, 501},
+	{AgentUnfit, "the program does not fit this host", Failed, Invalid, BackOff, ExitFailed, 422},
+	{AgentPutBack, "the program was put back", Failed, DetailError, Never, ExitFailed, 500},
+	{AgentOnTrial, "the program is on trial", Deferred, Lock, WaitThen, ExitStalled, 423},
 
 	{AnotherAgent, "another agent is running on this state", Unknown, "", Never, ExitConflict, 409},
 	{StateCorrupt, "state file is corrupt", Failed, DetailError, BackOff, ExitFailed, 500},

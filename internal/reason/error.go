@@ -1,6 +1,7 @@
 package reason
 
 import (
+	"context"
 	"errors"
 	"strings"
 	"time"
@@ -47,6 +48,15 @@ func (e *Error) Entry() Entry {
 	}
 	row, _ := Lookup(InternalFault)
 	return row
+}
+
+// Ended is the error of what its context has ended: OperationTimeout where its time was over, otherwise Interrupted.
+func Ended(doing string, err error) *Error {
+	code := Interrupted
+	if errors.Is(err, context.DeadlineExceeded) {
+		code = OperationTimeout
+	}
+	return &Error{Code: code, Doing: doing, Cause: err}
 }
 
 // Of returns the Error inside err. An error that carries none is a fault of ours and comes back as InternalFault, so that

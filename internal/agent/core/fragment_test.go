@@ -105,6 +105,10 @@ func TestFragmentsThatCannotBe(t *testing.T) {
   - name: unknown
     expand: true
     fragment: {path: /etc/half.conf, content: "$(facts.os.codename)"}
+  - name: taken
+    file: {path: /etc/taken.conf, fragments: true}
+  - name: shared
+    fragment: {path: /etc/taken.conf, contentFrom: {configMap: {name: shared, key: piece}}}
   - name: large
     file: {path: /etc/large.conf, fragments: true}
   - name: one
@@ -114,6 +118,7 @@ func TestFragmentsThatCannotBe(t *testing.T) {
 `))
 	for title, want := range map[string]reason.Code{
 		"fragment/nobodys": reason.FragmentUntaken, "fragment/lost": reason.FragmentUntaken, "file/whole": 0, "file/large": reason.BodyTooLarge, "fragment/one": 0,
+		"fragment/shared": reason.ContentNeedsServer, "file/taken": reason.ContentNeedsServer, // there is no server
 	} {
 		it := c.item(t, title)
 		if want == 0 && it.Err != nil || want != 0 && (it.Err == nil || it.Err.Code != want) {

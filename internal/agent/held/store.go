@@ -35,6 +35,7 @@ type Store struct {
 	lists  *directory
 	layers *directory
 	room   func(path string) (room, error) // roomAt, but for tests
+	looks  bool                            // it belongs to somebody else: nothing is written
 
 	mu        sync.Mutex // guards what follows, and the files
 	record    record
@@ -58,16 +59,31 @@ func Open(stateDir string, now time.Time) (*Store, error) {
 	return s, nil
 }
 
+// Inspect opens what is held for looking at it: it writes nothing, and works beside the agent whose it is. Only Catalog, Rows, Own, Contents
+// and Close may be called.
+func Inspect(stateDir string) (*Store, error) {
+	s := &Store{state: stateDir, room: roomAt, looks: true}
+	if err := s.openAll(time.Time{}); err != nil {
+		return nil, errors.Join(err, s.Close())
+	}
+	return s, nil
+}
+
 func (s *Store) openAll(now time.Time) (err error) {
 	if s.top, err = openDirectory(s.state); err != nil {
 		return err
 	}
-	if err := s.readHeads(now); err != nil {
-		return err
+	if !s.looks {
+		if err := s.readHeads(now); err != nil {
+			return err
+		}
 	}
 	for name, d := range map[string]**directory{listsName: &s.lists, layersName: &s.layers} {
 		if *d, err = openDirectory(filepath.Join(s.state, name)); err != nil {
 			return err
+		}
+		if s.looks {
+			continue
 		}
 		if err := (*d).sweep(); err != nil {
 			return err
@@ -113,6 +129,9 @@ func (s *Store) Troubles() []*reason.Error {
 // damagedLocked sets a damaged file aside and tells of it. Whoever reads goes on as if it had not been there.
 func (s *Store) damagedLocked(d *directory, name string, err error) error {
 	e := reason.Of(err)
+	if s.looks {
+		return e
+	}
 	aside := d.setAside(s.state, name, time.Now())
 	s.troubles = append(s.troubles, &reason.Error{Code: reason.StateCorrupt, Doing: e.Doing, Cause: errors.Join(e.Cause, aside),
 		Hint: "it is fetched again; what could not be read is kept in " + corruptName + "; the disk may be failing"})

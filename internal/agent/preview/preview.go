@@ -33,7 +33,7 @@ type Planned struct {
 	When    string        // it is not applicable: this condition is false
 	Err     *reason.Error // it would fail, or cannot be looked at
 	Unknown string        // why it cannot be told without converging
-	Waits   string        // why nothing would be done of it now: it is held, or outside of its window
+	Waits   string        // why nothing would be done of it now: it is held, outside of its window, or requires what would fail
 	Changes []host.Change
 }
 
@@ -130,8 +130,26 @@ func (v *preview) plan(ctx context.Context, id converge.ID) Planned {
 	if by != "" && p.Err == nil {
 		p.Changes = append(p.Changes, host.Change{Field: "notified", To: "by " + by})
 	}
-	p.Waits = v.waits(id, by != "")
+	if p.Waits = v.waits(id, by != ""); p.Waits == "" {
+		p.Waits = v.blocked(id)
+	}
 	return p
+}
+
+// blocked says what id requires and cannot be had; empty where there is nothing.
+func (v *preview) blocked(id converge.ID) string {
+	for _, e := range v.Desired.Compiled.Graph.Before(id) {
+		if e.Kind != converge.Require {
+			continue
+		}
+		switch from := &v.planned[e.From]; {
+		case from.Err != nil:
+			return "it requires " + from.Title + ", which would not be as declared"
+		case from.Waits != "" && !from.Empty():
+			return "it requires " + from.Title + ", which waits"
+		}
+	}
+	return ""
 }
 
 // waits says why nothing would be done of what is planned for id now; empty where it would.

@@ -179,8 +179,10 @@ func GetOpenAPIDefinitions(ref common.ReferenceCallback) map[string]common.OpenA
 		v1alpha1.NodeConfig{}.OpenAPIModelName():                               schema_takodev_tako_api_v1alpha1_NodeConfig(ref),
 		v1alpha1.NodeConfigList{}.OpenAPIModelName():                           schema_takodev_tako_api_v1alpha1_NodeConfigList(ref),
 		v1alpha1.NodeConfigStatus{}.OpenAPIModelName():                         schema_takodev_tako_api_v1alpha1_NodeConfigStatus(ref),
+		v1alpha1.NodeDisk{}.OpenAPIModelName():                                 schema_takodev_tako_api_v1alpha1_NodeDisk(ref),
 		v1alpha1.NodeHold{}.OpenAPIModelName():                                 schema_takodev_tako_api_v1alpha1_NodeHold(ref),
 		v1alpha1.NodeIdentity{}.OpenAPIModelName():                             schema_takodev_tako_api_v1alpha1_NodeIdentity(ref),
+		v1alpha1.NodeInterface{}.OpenAPIModelName():                            schema_takodev_tako_api_v1alpha1_NodeInterface(ref),
 		v1alpha1.NodeList{}.OpenAPIModelName():                                 schema_takodev_tako_api_v1alpha1_NodeList(ref),
 		v1alpha1.NodeSpec{}.OpenAPIModelName():                                 schema_takodev_tako_api_v1alpha1_NodeSpec(ref),
 		v1alpha1.NodeStatus{}.OpenAPIModelName():                               schema_takodev_tako_api_v1alpha1_NodeStatus(ref),
@@ -216,6 +218,8 @@ func GetOpenAPIDefinitions(ref common.ReferenceCallback) map[string]common.OpenA
 		v1alpha1.UserToken{}.OpenAPIModelName():                                schema_takodev_tako_api_v1alpha1_UserToken(ref),
 		v1alpha1.Verdict{}.OpenAPIModelName():                                  schema_takodev_tako_api_v1alpha1_Verdict(ref),
 		v1alpha1.WrappedKey{}.OpenAPIModelName():                               schema_takodev_tako_api_v1alpha1_WrappedKey(ref),
+		declare.Agent{}.OpenAPIModelName():                                     schema_takodev_tako_declare_Agent(ref),
+		declare.AgentProgram{}.OpenAPIModelName():                              schema_takodev_tako_declare_AgentProgram(ref),
 		declare.AptRepository{}.OpenAPIModelName():                             schema_takodev_tako_declare_AptRepository(ref),
 		declare.Archive{}.OpenAPIModelName():                                   schema_takodev_tako_declare_Archive(ref),
 		declare.ArchiveSource{}.OpenAPIModelName():                             schema_takodev_tako_declare_ArchiveSource(ref),
@@ -8134,6 +8138,50 @@ func schema_takodev_tako_api_v1alpha1_NodeConfigStatus(ref common.ReferenceCallb
 	}
 }
 
+func schema_takodev_tako_api_v1alpha1_NodeDisk(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "NodeDisk is a disk of a host, real or of the virtual machine's maker: not what is made of others, such as LVM, RAID and loop devices.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"name": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Name is what it is called there: sda.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"size": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Size is how much is on it.",
+							Ref:         ref(resource.Quantity{}.OpenAPIModelName()),
+						},
+					},
+					"model": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Model is as the disk says it. Left out where it says nothing.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"rotational": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Rotational says that it turns. Default false.",
+							Type:        []string{"boolean"},
+							Format:      "",
+						},
+					},
+				},
+				Required: []string{"name", "size"},
+			},
+		},
+		Dependencies: []string{
+			resource.Quantity{}.OpenAPIModelName()},
+	}
+}
+
 func schema_takodev_tako_api_v1alpha1_NodeHold(ref common.ReferenceCallback) common.OpenAPIDefinition {
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
@@ -8227,6 +8275,54 @@ func schema_takodev_tako_api_v1alpha1_NodeIdentity(ref common.ReferenceCallback)
 		},
 		Dependencies: []string{
 			metav1.Time{}.OpenAPIModelName()},
+	}
+}
+
+func schema_takodev_tako_api_v1alpha1_NodeInterface(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "NodeInterface is a network interface of a host that is up and that other hosts can reach.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"name": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Name is what it is called there: eth0.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"mac": {
+						SchemaProps: spec.SchemaProps{
+							Description: "MAC is its hardware address: 52:54:00:12:34:56. Left out where it has none.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"addresses": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "Addresses are its addresses that other hosts can use, without the length of their prefix.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Type:   []string{"string"},
+										Format: "",
+									},
+								},
+							},
+						},
+					},
+				},
+				Required: []string{"name"},
+			},
+		},
 	}
 }
 
@@ -8386,7 +8482,7 @@ func schema_takodev_tako_api_v1alpha1_NodeStatus(ref common.ReferenceCallback) c
 					},
 					"facts": {
 						SchemaProps: spec.SchemaProps{
-							Description: "Facts are what the host observes of itself, by the names that expressions use, without \"facts.\": os.family is \"debian\". Numbers stand in decimal digits. A fact that the host does not know is left out.",
+							Description: "Facts are what the host observes of itself, by the names that expressions use, without \"facts.\": os.family is \"debian\". Numbers stand in decimal digits, the texts of a list with a space between them. A fact that the host does not know is left out. At most 256, with 64 KiB for them, the disks and the interfaces together. What the host's administrator has written down as own facts stays there. Facts select nothing.",
 							Type:        []string{"object"},
 							AdditionalProperties: &spec.SchemaOrBool{
 								Allows: true,
@@ -8394,6 +8490,42 @@ func schema_takodev_tako_api_v1alpha1_NodeStatus(ref common.ReferenceCallback) c
 									SchemaProps: spec.SchemaProps{
 										Type:   []string{"string"},
 										Format: "",
+									},
+								},
+							},
+						},
+					},
+					"disks": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "Disks are what the host knows of each disk that facts name, by name: at most 64.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(v1alpha1.NodeDisk{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+					"interfaces": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "Interfaces are what the host knows of each network interface that other hosts can reach, by name: at most 64, with at most 64 addresses in all.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(v1alpha1.NodeInterface{}.OpenAPIModelName()),
 									},
 								},
 							},
@@ -8520,7 +8652,7 @@ func schema_takodev_tako_api_v1alpha1_NodeStatus(ref common.ReferenceCallback) c
 			},
 		},
 		Dependencies: []string{
-			resource.Quantity{}.OpenAPIModelName(), metav1.Condition{}.OpenAPIModelName(), metav1.Time{}.OpenAPIModelName(), v1alpha1.AppliedHead{}.OpenAPIModelName(), v1alpha1.Disbelieved{}.OpenAPIModelName(), v1alpha1.JoinRequest{}.OpenAPIModelName(), v1alpha1.NodeAgent{}.OpenAPIModelName(), v1alpha1.NodeIdentity{}.OpenAPIModelName(), v1alpha1.PromiseCounts{}.OpenAPIModelName(), v1alpha1.ResourceProblem{}.OpenAPIModelName(), v1alpha1.Verdict{}.OpenAPIModelName()},
+			resource.Quantity{}.OpenAPIModelName(), metav1.Condition{}.OpenAPIModelName(), metav1.Time{}.OpenAPIModelName(), v1alpha1.AppliedHead{}.OpenAPIModelName(), v1alpha1.Disbelieved{}.OpenAPIModelName(), v1alpha1.JoinRequest{}.OpenAPIModelName(), v1alpha1.NodeAgent{}.OpenAPIModelName(), v1alpha1.NodeDisk{}.OpenAPIModelName(), v1alpha1.NodeIdentity{}.OpenAPIModelName(), v1alpha1.NodeInterface{}.OpenAPIModelName(), v1alpha1.PromiseCounts{}.OpenAPIModelName(), v1alpha1.ResourceProblem{}.OpenAPIModelName(), v1alpha1.Verdict{}.OpenAPIModelName()},
 	}
 }
 
@@ -10300,6 +10432,80 @@ func schema_takodev_tako_api_v1alpha1_WrappedKey(ref common.ReferenceCallback) c
 	}
 }
 
+func schema_takodev_tako_declare_Agent(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "Agent is the program of tako-agent that keeps the host itself. Another one takes its place only after it has planned the same as the one before, and stays only if it keeps the host within a minute.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"programs": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-map-keys": []interface{}{
+									"arch",
+								},
+								"x-kubernetes-list-type": "map",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "Programs are the program's files, one for each architecture of the hosts that this is for.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(declare.AgentProgram{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+				},
+				Required: []string{"programs"},
+			},
+		},
+		Dependencies: []string{
+			declare.AgentProgram{}.OpenAPIModelName()},
+	}
+}
+
+func schema_takodev_tako_declare_AgentProgram(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "AgentProgram is the program for one architecture. Exactly one of Object and Path is set.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"arch": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Arch is what facts.arch is: amd64 or arm64.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"object": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Object is what was put on the servers by `tako content put`.",
+							Ref:         ref(declare.ObjectReference{}.OpenAPIModelName()),
+						},
+					},
+					"path": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Path is a file of the host. Nobody but root and the agent's user may be able to change it.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+				},
+				Required: []string{"arch"},
+			},
+		},
+		Dependencies: []string{
+			declare.ObjectReference{}.OpenAPIModelName()},
+	}
+}
+
 func schema_takodev_tako_declare_AptRepository(ref common.ReferenceCallback) common.OpenAPIDefinition {
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
@@ -11409,10 +11615,18 @@ func schema_takodev_tako_declare_Fragment(ref common.ReferenceCallback) common.O
 							Format:      "",
 						},
 					},
+					"contentFrom": {
+						SchemaProps: spec.SchemaProps{
+							Description: "ContentFrom takes the piece from a ConfigMap instead. Alone, without a server, a host has no such pieces.",
+							Ref:         ref(declare.ContentSource{}.OpenAPIModelName()),
+						},
+					},
 				},
 				Required: []string{"path"},
 			},
 		},
+		Dependencies: []string{
+			declare.ContentSource{}.OpenAPIModelName()},
 	}
 }
 
@@ -12349,6 +12563,12 @@ func schema_takodev_tako_declare_Resource(ref common.ReferenceCallback) common.O
 							Ref:         ref(declare.Archive{}.OpenAPIModelName()),
 						},
 					},
+					"agent": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Agent makes the resource the program of the agent itself.",
+							Ref:         ref(declare.Agent{}.OpenAPIModelName()),
+						},
+					},
 					"require": {
 						VendorExtensible: spec.VendorExtensible{
 							Extensions: spec.Extensions{
@@ -12524,7 +12744,7 @@ func schema_takodev_tako_declare_Resource(ref common.ReferenceCallback) common.O
 			},
 		},
 		Dependencies: []string{
-			declare.Archive{}.OpenAPIModelName(), declare.AuthorizedKeys{}.OpenAPIModelName(), declare.Directory{}.OpenAPIModelName(), declare.Edit{}.OpenAPIModelName(), declare.Endpoint{}.OpenAPIModelName(), declare.Exec{}.OpenAPIModelName(), declare.File{}.OpenAPIModelName(), declare.Fragment{}.OpenAPIModelName(), declare.Group{}.OpenAPIModelName(), declare.HostEntry{}.OpenAPIModelName(), declare.Hostname{}.OpenAPIModelName(), declare.KernelModule{}.OpenAPIModelName(), declare.Locale{}.OpenAPIModelName(), declare.Mount{}.OpenAPIModelName(), declare.Package{}.OpenAPIModelName(), declare.Repository{}.OpenAPIModelName(), declare.Service{}.OpenAPIModelName(), declare.Sudoers{}.OpenAPIModelName(), declare.Swap{}.OpenAPIModelName(), declare.Symlink{}.OpenAPIModelName(), declare.Sysctl{}.OpenAPIModelName(), declare.Timer{}.OpenAPIModelName(), declare.Timezone{}.OpenAPIModelName(), declare.Unit{}.OpenAPIModelName(), declare.User{}.OpenAPIModelName(), declare.Window{}.OpenAPIModelName()},
+			declare.Agent{}.OpenAPIModelName(), declare.Archive{}.OpenAPIModelName(), declare.AuthorizedKeys{}.OpenAPIModelName(), declare.Directory{}.OpenAPIModelName(), declare.Edit{}.OpenAPIModelName(), declare.Endpoint{}.OpenAPIModelName(), declare.Exec{}.OpenAPIModelName(), declare.File{}.OpenAPIModelName(), declare.Fragment{}.OpenAPIModelName(), declare.Group{}.OpenAPIModelName(), declare.HostEntry{}.OpenAPIModelName(), declare.Hostname{}.OpenAPIModelName(), declare.KernelModule{}.OpenAPIModelName(), declare.Locale{}.OpenAPIModelName(), declare.Mount{}.OpenAPIModelName(), declare.Package{}.OpenAPIModelName(), declare.Repository{}.OpenAPIModelName(), declare.Service{}.OpenAPIModelName(), declare.Sudoers{}.OpenAPIModelName(), declare.Swap{}.OpenAPIModelName(), declare.Symlink{}.OpenAPIModelName(), declare.Sysctl{}.OpenAPIModelName(), declare.Timer{}.OpenAPIModelName(), declare.Timezone{}.OpenAPIModelName(), declare.Unit{}.OpenAPIModelName(), declare.User{}.OpenAPIModelName(), declare.Window{}.OpenAPIModelName()},
 	}
 }
 

@@ -3,6 +3,7 @@ package registry
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -69,6 +70,30 @@ func nodeColumns(node func(runtime.Object) *v1alpha1.Node) []Column {
 			}
 			return ""
 		}},
+		{Name: "OS", Type: "string", Wide: true, Description: "operating system and its release, as the host tells", Value: func(o runtime.Object) any {
+			return factsText(node(o), "os.id", "os.version")
+		}},
+		{Name: "Kernel", Type: "string", Wide: true, Description: "release of the kernel that runs", Value: func(o runtime.Object) any {
+			return factsText(node(o), "kernel.release")
+		}},
+		{Name: "CPU", Type: "string", Wide: true, Description: "processors", Value: func(o runtime.Object) any {
+			if n, told := node(o).Status.Capacity[v1alpha1.CapacityCPU]; told {
+				return n.String()
+			}
+			return ""
+		}},
+		{Name: "Memory", Type: "string", Wide: true, Description: "memory of the host", Value: func(o runtime.Object) any {
+			if n, told := node(o).Status.Capacity[v1alpha1.CapacityMemory]; told {
+				return present.Bytes(n.Value())
+			}
+			return ""
+		}},
+		{Name: "Virtualization", Type: "string", Wide: true, Description: "kind of virtual machine or container, none on bare metal", Value: func(o runtime.Object) any {
+			return factsText(node(o), "virtualization")
+		}},
+		{Name: "Address", Type: "string", Wide: true, Description: "address of the interface with the default route", Value: func(o runtime.Object) any {
+			return factsText(node(o), "network.primary.address")
+		}},
 		{Name: "Takes", Type: "string", Wide: true, Description: "memory and processor time of tako-agent since it started, and with + those of what it ran", Value: func(o runtime.Object) any {
 			if a := node(o).Status.Agent; a != nil && a.Usage != nil {
 				return usageText(a.Usage)
@@ -76,6 +101,24 @@ func nodeColumns(node func(runtime.Object) *v1alpha1.Node) []Column {
 			return ""
 		}},
 	}
+}
+
+// factWidth is how much of a fact a column shows: more than honest hosts have to say.
+const factWidth = 40
+
+// factsText is what a host tells, for a column. Others can be asked for it in full.
+func factsText(n *v1alpha1.Node, names ...string) string {
+	var texts []string
+	for _, name := range names {
+		if text := n.Status.Facts[name]; text != "" {
+			texts = append(texts, text)
+		}
+	}
+	text := []rune(strings.Join(texts, " "))
+	if len(text) > factWidth {
+		text = append(text[:factWidth-1], '…')
+	}
+	return string(text)
 }
 
 // usageText is what an agent takes, for a column.

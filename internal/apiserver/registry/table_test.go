@@ -2,6 +2,7 @@ package registry
 
 import (
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -54,10 +55,12 @@ func TestCells(t *testing.T) {
 		{"clusternodeconfigs", `{"spec":{"resources":[]}}`, []any{0, "", "", "Unknown", ""}},
 		{"revisions", `{"spec":{"source":{"name":"web"},"resources":[{"name":"a"}]}}`, []any{"web", 1}},
 		{"clusterrevisions", `{"spec":{}}`, []any{"", 0}},
-		{"nodes", `{"spec":{"environment":"qa"},"status":{"promises":{"kept":3,"repaired":2,"failed":1}}}`, []any{"qa", "Unknown", "", int32(3), int32(2), int32(1), "never", int32(0), "", "", ""}},
-		{"nodes", `{"spec":{},"status":{"appliedHead":{"version":7},"assignedHead":{"version":7},"held":2,"verdict":{"type":"Partial"},"agent":{"version":"v1"}}}`, []any{"", "Unknown", "7", int32(0), int32(0), int32(0), "never", int32(2), "Partial", "v1", ""}},
-		{"nodes", `{"spec":{},"status":{"agent":{"version":"v1","usage":{"cpu":"1.5s","memory":"16Mi","anonymousMemory":"6Mi","commandsCPU":"0s","commandsMemory":"0"}}}}`, []any{"", "Unknown", "", int32(0), int32(0), int32(0), "never", int32(0), "", "v1", "16 MiB, 1.5s"}},
-		{"nodes", `{"spec":{},"status":{"agent":{"usage":{"cpu":"90m0s","memory":"16Mi","anonymousMemory":"6Mi","commandsCPU":"1234ms","commandsMemory":"9Mi"}}}}`, []any{"", "Unknown", "", int32(0), int32(0), int32(0), "never", int32(0), "", "", "16 MiB, 1h30m0s + 1.23s"}},
+		{"nodes", `{"spec":{"environment":"qa"},"status":{"promises":{"kept":3,"repaired":2,"failed":1}}}`, []any{"qa", "Unknown", "", int32(3), int32(2), int32(1), "never", int32(0), "", "", "", "", "", "", "", "", ""}},
+		{"nodes", `{"spec":{},"status":{"appliedHead":{"version":7},"assignedHead":{"version":7},"held":2,"verdict":{"type":"Partial"},"agent":{"version":"v1"}}}`, []any{"", "Unknown", "7", int32(0), int32(0), int32(0), "never", int32(2), "Partial", "v1", "", "", "", "", "", "", ""}},
+		{"nodes", `{"spec":{},"status":{"agent":{"version":"v1","usage":{"cpu":"1.5s","memory":"16Mi","anonymousMemory":"6Mi","commandsCPU":"0s","commandsMemory":"0"}}}}`, []any{"", "Unknown", "", int32(0), int32(0), int32(0), "never", int32(0), "", "v1", "", "", "", "", "", "", "16 MiB, 1.5s"}},
+		{"nodes", `{"spec":{},"status":{"agent":{"usage":{"cpu":"90m0s","memory":"16Mi","anonymousMemory":"6Mi","commandsCPU":"1234ms","commandsMemory":"9Mi"}}}}`, []any{"", "Unknown", "", int32(0), int32(0), int32(0), "never", int32(0), "", "", "", "", "", "", "", "", "16 MiB, 1h30m0s + 1.23s"}},
+		{"nodes", `{"spec":{},"status":{"facts":{"os.id":"debian","os.version":"12","kernel.release":"6.1.0-18-amd64","virtualization":"kvm","network.primary.address":"192.0.2.7"},"capacity":{"cpu":"4","memory":"8216928256"}}}`, []any{"", "Unknown", "", int32(0), int32(0), int32(0), "never", int32(0), "", "", "debian 12", "6.1.0-18-amd64", "4", "7.7 GiB", "kvm", "192.0.2.7", ""}},
+		{"nodes", `{"spec":{},"status":{"facts":{"os.id":"arch","kernel.release":"` + strings.Repeat("é", 50) + `"}}}`, []any{"", "Unknown", "", int32(0), int32(0), int32(0), "never", int32(0), "", "", "arch", strings.Repeat("é", 39) + "…", "", "", "", "", ""}},
 		{"assignments", `{"metadata":{"resourceVersion":"9"},"spec":{"environment":"qa","layers":[{},{}],"try":{"config":"NodeConfig/qa/web"}}}`, []any{"qa", 2, "9", "NodeConfig/qa/web"}},
 		{"tokens", `{"spec":{"type":"user","user":{"name":"ann"},"expires":"2026-05-01T12:00:00+02:00"}}`, []any{"user", "ann", int32(0), "2026-05-01T10:00:00Z"}},
 		{"tokens", `{"spec":{"type":"join","join":{"pattern":"web-*"}},"status":{"uses":2}}`, []any{"join", "web-*", int32(2), "never"}},

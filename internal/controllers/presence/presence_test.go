@@ -7,6 +7,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -14,8 +15,10 @@ import (
 	"time"
 
 	core "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	k8sruntime "k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -151,7 +154,8 @@ func report(session string, start, number, version uint64) *wire.Report {
 		Configs:  []wire.ConfigReport{{ID: "NodeConfig/qa/web", Converged: true, Settled: true}},
 		Problems: []wire.Resource{{Title: "file/motd", Claim: "path:/etc/motd", Config: "NodeConfig/qa/web", Outcome: "failed", Code: reason.CheckRejected, Since: 5000}},
 		Usage:    &wire.Usage{CPU: 1500, RSS: 12 << 20, Anonymous: 6 << 20, CommandsCPU: math.MaxUint64, CommandsRSS: math.MaxUint64},
-		Host:     &wire.Host{Version: "v1", Facts: map[string]string{"os.family": "debian"}, CPUs: 2, Memory: 1 << 30},
+		Host: &wire.Host{Version: "v1", Facts: map[string]string{"os.family": "debian"}, CPUs: 2, Memory: math.MaxUint64,
+			Disks: []wire.Disk{{Name: "sda", Bytes: 1 << 40, Model: "Fast", Rotational: true}}, Interfaces: []wire.Interface{{Name: "eth0", MAC: "52:54:00:12:34:56", Addresses: []string{"192.0.2.7"}}}},
 	}
 }
 
@@ -204,12 +208,22 @@ func TestNodeIsHeard(t *testing.T) {
 			s.Facts["os.family"] != "debian" || cpu.Value() != 2 || len(s.Problems) != 1 || s.Problems[0].Code != reason.CheckRejected.String() || s.LastHeard == nil {
 			t.Errorf("shown %+v", s)
 		}
+		want := v1alpha1.NodeDisk{Name: "sda", Size: resource.MustParse("1Ti"), Model: "Fast", Rotational: true}
+		if len(s.Disks) != 1 || !equality.Semantic.DeepEqual(s.Disks[0], want) {
+			t.Errorf("shown disks %+v", s.Disks)
+		}
+		if len(s.Interfaces) != 1 || s.Interfaces[0].Name != "eth0" || s.Interfaces[0].MAC == "" || !slices.Equal(s.Interfaces[0].Addresses, []string{"192.0.2.7"}) {
+			t.Errorf("shown interfaces %+v", s.Interfaces)
+		}
+		if memory := s.Capacity[v1alpha1.CapacityMemory]; memory.Value() != math.MaxInt64 {
+			t.Errorf("a memory that cannot be true is %v", memory)
+		}
 		// What cannot be true, because a host says what it likes, is large and not negative.
 		if u := s.Agent.Usage; u == nil || u.CPU.Duration != 1500*time.Millisecond || u.Memory.Value() != 12<<20 || u.AnonymousMemory.Value() != 6<<20 ||
 			u.CommandsCPU.Duration <= 0 || u.CommandsMemory.Value() != math.MaxInt64 {
 			t.Errorf("the agent takes %+v", u)
 		}
-		if s := r.store.node("a").Status; s.AppliedHead.Version != 7 || s.AssignedHead != nil || s.Facts["os.family"] != "debian" {
+		if s := r.store.node("a").Status; s.AppliedHead.Version != 7 || s.AssignedHead != nil || s.Facts["os.family"] != "debian" || len(s.Disks) != 1 {
 			t.Errorf("stored %+v", s)
 		}
 	})

@@ -44,6 +44,7 @@ func (r *Register) Decorate(n *v1alpha1.Node) {
 	if e.host != nil {
 		s.Facts = e.host.Facts
 		s.Capacity = capacityOf(e.host)
+		s.Disks, s.Interfaces = disksOf(e.host.Disks), interfacesOf(e.host.Interfaces)
 	}
 	if e.report == nil {
 		return
@@ -144,6 +145,11 @@ func promisesOf(c *wire.Counts, p node.Presence) v1alpha1.PromiseCounts {
 	}
 }
 
+// bytesOf is an amount. What is too much to be true is as much as can be said.
+func bytesOf(n uint64) resource.Quantity {
+	return *resource.NewQuantity(int64(min(n, math.MaxInt64)), resource.BinarySI)
+}
+
 // usageOf is what an agent takes; nil where it does not tell. What is too much to be true is as much as can be said.
 func usageOf(u *wire.Usage) *v1alpha1.AgentUsage {
 	if u == nil {
@@ -152,11 +158,8 @@ func usageOf(u *wire.Usage) *v1alpha1.AgentUsage {
 	spent := func(milliseconds uint64) metav1.Duration {
 		return metav1.Duration{Duration: time.Duration(min(milliseconds, uint64(math.MaxInt64/time.Millisecond))) * time.Millisecond}
 	}
-	bytes := func(n uint64) resource.Quantity {
-		return *resource.NewQuantity(int64(min(n, math.MaxInt64)), resource.BinarySI)
-	}
-	return &v1alpha1.AgentUsage{CPU: spent(u.CPU), Memory: bytes(u.RSS), AnonymousMemory: bytes(u.Anonymous), CommandsCPU: spent(u.CommandsCPU),
-		CommandsMemory: bytes(u.CommandsRSS)}
+	return &v1alpha1.AgentUsage{CPU: spent(u.CPU), Memory: bytesOf(u.RSS), AnonymousMemory: bytesOf(u.Anonymous), CommandsCPU: spent(u.CommandsCPU),
+		CommandsMemory: bytesOf(u.CommandsRSS)}
 }
 
 func capacityOf(h *wire.Host) map[v1alpha1.CapacityName]resource.Quantity {
@@ -165,9 +168,25 @@ func capacityOf(h *wire.Host) map[v1alpha1.CapacityName]resource.Quantity {
 		capacity[v1alpha1.CapacityCPU] = *resource.NewQuantity(int64(h.CPUs), resource.DecimalSI)
 	}
 	if h.Memory > 0 {
-		capacity[v1alpha1.CapacityMemory] = *resource.NewQuantity(int64(h.Memory), resource.BinarySI)
+		capacity[v1alpha1.CapacityMemory] = bytesOf(h.Memory)
 	}
 	return capacity
+}
+
+func disksOf(all []wire.Disk) []v1alpha1.NodeDisk {
+	var disks []v1alpha1.NodeDisk
+	for _, d := range all {
+		disks = append(disks, v1alpha1.NodeDisk{Name: d.Name, Size: bytesOf(d.Bytes), Model: d.Model, Rotational: d.Rotational})
+	}
+	return disks
+}
+
+func interfacesOf(all []wire.Interface) []v1alpha1.NodeInterface {
+	var interfaces []v1alpha1.NodeInterface
+	for _, n := range all {
+		interfaces = append(interfaces, v1alpha1.NodeInterface{Name: n.Name, MAC: n.MAC, Addresses: n.Addresses})
+	}
+	return interfaces
 }
 
 // parseRoot reads a root as the API has it.

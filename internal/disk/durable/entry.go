@@ -96,7 +96,8 @@ func justMade(fd int, kind uint32) bool {
 	}
 	entries := make([]byte, 512) // room for the two that are always there, and one more
 	n, err := unix.Getdents(fd, entries)
-	if err != nil || st.Perm() != newDirPrivate {
+	// What it is made in may hand down setgid, and a default access list may take bits away.
+	if err != nil || st.Perm()&^(newDirPrivate|unix.S_ISGID) != 0 {
 		return false
 	}
 	_, others, _ := unix.ParseDirent(entries[:n], 1, nil)

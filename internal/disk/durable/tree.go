@@ -25,14 +25,15 @@ type Tree struct {
 	inode  Inode
 }
 
-// Inode tells one thing of a host from all others that are there now.
+// Inode tells one thing of a host from all others, also from those that get its number when it is gone.
 type Inode struct {
-	Dev uint64 `json:"dev"`
-	Ino uint64 `json:"ino"`
+	Dev  uint64 `json:"dev"`
+	Ino  uint64 `json:"ino"`
+	Born int64  `json:"born,omitempty"` // nanoseconds since 1970; 0 where the file system does not say
 }
 
 // InodeOf is the inode that somebody has looked at.
-func InodeOf(s disk.Signature) Inode { return Inode{s.Dev, s.Ino} }
+func InodeOf(s disk.Signature) Inode { return Inode{s.Dev, s.Ino, s.Born} }
 
 // BeginTree makes an empty directory beside a path. The caller calls Close. Errors: as of Mkdir.
 func BeginTree(ctx context.Context, r *disk.Root, p string) (*Tree, error) {

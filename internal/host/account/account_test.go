@@ -341,6 +341,15 @@ func TestShallow(t *testing.T) {
 	if want := []string{"/etc/passwd", "/etc/group", "/etc/shadow", "/home/t-alice"}; !slices.Equal(names, want) {
 		t.Errorf("watches %v, want %v", names, want)
 	}
+	g.run(t, "usermod", "-d", "/home/t-other", "t-alice") // which is nobody's business, but it must be there
+	look()
+	drop, add := bound.(host.Following).Follow()
+	if !slices.Equal(drop, watchOf("/home/t-alice")) || !slices.Equal(add, watchOf("/home/t-other")) || !slices.Contains(bound.Watches(), add[0]) {
+		t.Errorf("with another home, it drops %v, adds %v and watches %v", drop, add, bound.Watches())
+	}
+	if drop, add := bound.(host.Following).Follow(); drop != nil || add != nil {
+		t.Errorf("once more, it drops %v and adds %v", drop, add)
+	}
 }
 
 func TestSandbox(t *testing.T) {

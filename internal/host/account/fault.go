@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"tako.dev/tako/internal/command"
 	"tako.dev/tako/internal/disk"
 	"tako.dev/tako/internal/reason"
 )
@@ -18,15 +19,6 @@ const (
 	lockWaitMin = 50 * time.Millisecond
 	lockWaitMax = 5 * time.Second
 )
-
-// ended is the error of what its context has ended.
-func ended(doing string, err error) *reason.Error {
-	code := reason.Interrupted
-	if errors.Is(err, context.DeadlineExceeded) {
-		code = reason.OperationTimeout
-	}
-	return &reason.Error{Code: code, Doing: doing, Cause: err}
-}
 
 // lockError is the error of a change for which somebody holds a lock; refusals counts how often that was so before.
 func lockError(doing, holder string, refusals int) error {
@@ -57,9 +49,9 @@ var (
 const hintUnknown = "declare it too, or require the package that makes it"
 
 // toolError is the error of a program that did not do what it was run for.
-func toolError(doing string, c *command, output []byte, err error) error {
+func toolError(doing string, c *call, output []byte, err error) error {
 	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
-		return ended(doing, err)
+		return reason.Ended(doing, err)
 	}
 	text := reason.Clip(output)
 	if notUnlocked.MatchString(text) {
@@ -70,7 +62,7 @@ func toolError(doing string, c *command, output []byte, err error) error {
 		return lockError(doing, holder, 0)
 	}
 	e := &reason.Error{Code: reason.AccountToolFailed, Doing: doing, Cause: err, Evidence: text}
-	if errors.Is(err, errStopped) {
+	if errors.Is(err, command.ErrStopped) {
 		e.Code = reason.OperationTimeout
 		return e
 	}
@@ -81,11 +73,11 @@ func toolError(doing string, c *command, output []byte, err error) error {
 		e.Code, e.Cause, e.Hint = reason.UnknownOwner, errors.New(name), hintUnknown
 		return e
 	}
-	var exit *exitError
+	var exit *command.ExitError
 	if !errors.As(err, &exit) {
 		return e
 	}
-	switch exit.state.ExitCode() {
+	switch exit.Status.ExitStatus() {
 	case exitInUse:
 		e.Code, e.Hint = reason.AccountBusy, "nothing is ended for that: stop what runs as the user, or log the sessions out (`loginctl terminate-user`)"
 		if m := usedBy.FindStringSubmatch(text); m != nil {

@@ -110,7 +110,7 @@ func (g *group) compareAbsent(c circle, s *snapshot) ([]host.Change, error) {
 }
 
 // next is the next program on the way of a group.
-func (g *group) next(_ *Type, _, now any, _ *snapshot) (*command, error) {
+func (g *group) next(_ *Type, _, now any, _ *snapshot) (*call, error) {
 	c := now.(circle)
 	switch {
 	case g.Absent() && c.there:

@@ -58,6 +58,7 @@ type keyFile struct {
 
 	state   uint64         // of the databases, when at was found
 	at      place          // where it was when it was last looked at
+	watched string         // the path that tells of it: where it was at the last Follow
 	seen    disk.Signature // what was last found to be as declared
 	settled bool
 }
@@ -69,13 +70,21 @@ type place struct {
 	uid, gid uint32
 }
 
+var _ host.Following = (*keyFile)(nil)
+
 // Watches names the file, and that of users: it says where the file is, and whose.
 func (f *keyFile) Watches() []host.Watch {
-	list := watches("passwd")
-	if f.at.path != "" {
-		list = append(list, host.Watch{Kind: host.WatchPath, Name: f.at.path})
+	return append(watches("passwd"), watchOf(f.watched)...)
+}
+
+// Follow takes over where the last check has found the file: a user's home may be another one.
+func (f *keyFile) Follow() (drop, add []host.Watch) {
+	if f.at.path == f.watched {
+		return nil, nil
 	}
-	return list
+	drop, add = watchOf(f.watched), watchOf(f.at.path)
+	f.watched = f.at.path
+	return drop, add
 }
 
 func (f *keyFile) doing() string { return "write the ssh keys of user " + f.user }
@@ -102,6 +111,7 @@ func (k *Keys) Bind(_ context.Context, d host.Declared) (host.Resource, error) {
 	if f.at, err = k.place(f, s); err != nil {
 		return nil, err
 	}
+	f.watched = f.at.path
 	return f, nil
 }
 
@@ -161,7 +171,7 @@ func (k *Keys) Check(ctx context.Context, rs []host.Resource, depth host.Depth) 
 	l := looker{Keys: k, depth: depth, now: disk.Tick()}
 	err := ctx.Err()
 	if err != nil {
-		err = ended("look at ssh keys", err)
+		err = reason.Ended("look at ssh keys", err)
 	} else {
 		l.state, l.settled, err = k.databases.look()
 	}

@@ -29,7 +29,7 @@ func (k *Keys) Apply(ctx context.Context, plans []host.Plan) []host.Result {
 // write writes one file, if everything is as it was checked.
 func (k *Keys) write(ctx context.Context, f *keyFile, was found) (changed bool, err error) {
 	if err := ctx.Err(); err != nil {
-		return false, ended(f.doing(), err)
+		return false, reason.Ended(f.doing(), err)
 	}
 	v, err := k.again(f, was)
 	if err != nil {
@@ -95,7 +95,7 @@ func (k *Keys) makeDirectory(ctx context.Context, f *keyFile) error {
 		return nil
 	}
 	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
-		return ended(f.doing(), err)
+		return reason.Ended(f.doing(), err)
 	}
 	return &reason.Error{Code: reason.PermissionDenied, Doing: "make directory " + shown(dir) + " as user " + f.user, Cause: err, Evidence: reason.Clip(output),
 		Hint: "the user must be able to write to his home"}

@@ -55,7 +55,7 @@ type record interface {
 	// compare says what has to change, or why it cannot be.
 	compare(sight any, s *snapshot) ([]host.Change, error)
 	// next is the next program to run on the way from first, which was there before all of them, over now; nil at the end of the way.
-	next(t *Type, first, now any, s *snapshot) (*command, error)
+	next(t *Type, first, now any, s *snapshot) (*call, error)
 	// note tells what else a person should know after the way from first.
 	note(t *Type, first any, s *snapshot) string
 }
@@ -84,6 +84,7 @@ func (t *Type) Bind(_ context.Context, d host.Declared) (host.Resource, error) {
 	case res.User != nil:
 		u := newUser(res.User, res.User.NameOr(res.Name))
 		u.ignored = res.Ignore
+		u.watched = u.watchable()
 		r = u
 	case res.Group != nil:
 		r = newGroup(res.Group, res.Group.NameOr(res.Name))
@@ -104,7 +105,7 @@ func (t *Type) Check(ctx context.Context, rs []host.Resource, depth host.Depth) 
 	plans := make([]host.Plan, len(rs))
 	state, settled, err := t.databases.look()
 	if ctx.Err() != nil {
-		err = ended("look at accounts", ctx.Err())
+		err = reason.Ended("look at accounts", ctx.Err())
 	}
 	var s *snapshot
 	for i, res := range rs {
@@ -183,7 +184,7 @@ func (w *way) walk(ctx context.Context) error {
 	case now != w.first:
 		return &reason.Error{Code: reason.ConcurrentEdit, Doing: w.doing()}
 	}
-	var before *command
+	var before *call
 	for {
 		c, err := w.next(w.Type, w.first, now, s)
 		if err != nil {
@@ -230,7 +231,7 @@ func (w *way) see() (*snapshot, any, error) {
 // mayBegin says why nothing can even be tried.
 func (w *way) mayBegin(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
-		return ended(w.doing(), err)
+		return reason.Ended(w.doing(), err)
 	}
 	if os.Geteuid() != 0 {
 		return &reason.Error{Code: reason.PermissionDenied, Doing: w.doing(), Hint: "run the agent as root"}

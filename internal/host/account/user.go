@@ -41,8 +41,9 @@ type user struct {
 	expires      *int64
 	ignored      []string // fields that are others' once the account is there
 	// shadow is what the field of the password must be, sign for sign: in an account that is put back.
-	shadow *string
-	mem    memory
+	shadow  *string
+	mem     memory
+	watched string // the home that tells of it: as it was at the last Follow
 }
 
 // person is an account as it is found. It is comparable.
@@ -108,11 +109,31 @@ func (u *user) Watches() []host.Watch {
 	if u.hashes() {
 		list = append(list, watches("shadow")...)
 	}
-	// Until it is looked at, it is taken for a new one.
-	if home := cmp.Or(u.mem.home, u.neededHome(person{})); home != "" {
-		list = append(list, host.Watch{Kind: host.WatchPath, Name: home})
+	return append(list, watchOf(u.watched)...)
+}
+
+var _ host.Following = (*user)(nil)
+
+// Follow takes over what home the last check has found that must be there: passwd may name another one.
+func (u *user) Follow() (drop, add []host.Watch) {
+	home := u.watchable()
+	if home == u.watched {
+		return nil, nil
 	}
-	return list
+	drop, add = watchOf(u.watched), watchOf(home)
+	u.watched = home
+	return drop, add
+}
+
+// watchable is the home that tells of the account. Until it is there, it is taken for a new one.
+func (u *user) watchable() string { return cmp.Or(u.mem.home, u.neededHome(person{})) }
+
+// watchOf watches a path; none of an empty one.
+func watchOf(path string) []host.Watch {
+	if path == "" {
+		return nil
+	}
+	return []host.Watch{{Kind: host.WatchPath, Name: path}}
 }
 
 func (u *user) doing() string {

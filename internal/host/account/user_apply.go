@@ -12,7 +12,7 @@ import (
 )
 
 // next is the next program on the way of an account.
-func (u *user) next(t *Type, first, now any, s *snapshot) (*command, error) {
+func (u *user) next(t *Type, first, now any, s *snapshot) (*call, error) {
 	p := now.(person)
 	u = u.beside(first.(person))
 	switch {
@@ -35,10 +35,10 @@ func (u *user) next(t *Type, first, now any, s *snapshot) (*command, error) {
 	return u.move(t, p)
 }
 
-func tool(args ...string) *command { return &command{args: args} }
+func tool(args ...string) *call { return &call{args: args} }
 
 // useradd makes the account, and its home.
-func (u *user) useradd(t *Type, p person, s *snapshot) (*command, error) {
+func (u *user) useradd(t *Type, p person, s *snapshot) (*call, error) {
 	args := []string{useraddPath, "-d", u.homeOf(p), "-s", u.shellOf(p)}
 	if home := u.neededHome(p); home != "" {
 		if err := t.mayMakeHome(u.doing(), home); err != nil {
@@ -72,7 +72,7 @@ func (u *user) useradd(t *Type, p person, s *snapshot) (*command, error) {
 }
 
 // usermod changes what may be changed while the account is in use.
-func (u *user) usermod(p person, s *snapshot) *command {
+func (u *user) usermod(p person, s *snapshot) *call {
 	args := []string{"/usr/sbin/usermod"}
 	if gid, err := u.groupNumber(p, s); err == nil && gid != p.gid {
 		args = append(args, "-g", u.Group)
@@ -103,7 +103,7 @@ func missing(want, have string) []string {
 }
 
 // chpasswd sets the field of the password. The hash is on standard input, because everybody may read arguments.
-func (u *user) chpasswd(field string) *command {
+func (u *user) chpasswd(field string) *call {
 	c := tool("/usr/sbin/chpasswd", "-e")
 	c.secret = []byte(u.name() + ":" + field + "\n")
 	return c
@@ -111,7 +111,7 @@ func (u *user) chpasswd(field string) *command {
 
 // move changes what usermod refuses to change while processes of the account run: the number first, which takes along what is in the
 // home, and then the home; and makes a home that is missing.
-func (u *user) move(t *Type, p person) (*command, error) {
+func (u *user) move(t *Type, p person) (*call, error) {
 	if u.UID != nil && uint32(*u.UID) != p.uid {
 		return tool("/usr/sbin/usermod", "-u", strconv.FormatInt(*u.UID, 10), u.name()), nil
 	}
@@ -128,7 +128,7 @@ func (u *user) move(t *Type, p person) (*command, error) {
 }
 
 // userdel removes the account, and its home where that is its own.
-func (u *user) userdel(t *Type, p person, s *snapshot) *command {
+func (u *user) userdel(t *Type, p person, s *snapshot) *call {
 	args := []string{"/usr/sbin/userdel"}
 	if u.RemoveHome && t.homeKept(u.name(), p, s) == "" {
 		args = append(args, "-r")
@@ -158,7 +158,7 @@ func (t *Type) homeKept(name string, p person, s *snapshot) string {
 
 // groupdel removes the account's own group after it, where userdel has left it: its number and name were the account's, and nobody is in
 // it.
-func (u *user) groupdel(first person, s *snapshot) *command {
+func (u *user) groupdel(first person, s *snapshot) *call {
 	gid, members, ok := s.group.group(u.name())
 	members = slices.DeleteFunc(members, func(m string) bool { return m == u.name() })
 	if !ok || !first.there || gid != first.gid || len(members) > 0 || len(s.passwd.usersOf(gid, 1)) > 0 {

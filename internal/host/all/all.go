@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 
 	"tako.dev/tako/declare"
 	"tako.dev/tako/internal/content"
@@ -29,6 +30,7 @@ import (
 	"tako.dev/tako/internal/host/service"
 	"tako.dev/tako/internal/host/setting"
 	"tako.dev/tako/internal/host/unit"
+	"tako.dev/tako/internal/host/upgrade"
 	"tako.dev/tako/internal/reason"
 	"tako.dev/tako/internal/systemd"
 )
@@ -41,6 +43,8 @@ type Options struct {
 	ReadOnly bool
 	// Warden is how a program is started that calls command.Serve. Without it no declared command can be run.
 	Warden []string
+	// Rehearse is what a program of the agent is called with to plan what is enforced, see upgrade.Summary.
+	Rehearse []string
 }
 
 // Host is a host as its resource types see it.
@@ -50,6 +54,8 @@ type Host struct {
 	Types map[declare.ResourceType]host.Type
 	// Objects are the contents that declarations name by digest; nil for previews.
 	Objects *content.Objects
+	// Upgrade is the resource type agent, which also ends trials.
+	Upgrade *upgrade.Type
 	own     *facts.Own
 }
 
@@ -111,6 +117,12 @@ func Open(o Options) (*Host, error) {
 		declare.TypeTimer:          unit.NewTimers(unitFiles),
 		declare.TypeService:        service.New(service.Options{Sandbox: sandbox, Bus: h.Bus}),
 	}
+	upgrades := upgrade.Options{Root: root, Sandbox: sandbox, StateDir: o.StateDir, Objects: objects, Rehearse: o.Rehearse}
+	if h.Bus != nil {
+		upgrades.Units = h.Bus
+	}
+	h.Upgrade = upgrade.New(upgrades)
+	h.Types[declare.TypeAgent] = h.Upgrade
 	maps.Copy(h.Types, setting.Types(setting.Options{Root: root}))
 	maps.Copy(h.Types, mount.Types(mount.Options{Root: root, Bus: h.Bus}))
 	return h, nil
@@ -127,15 +139,29 @@ func unwritable(dir string, err error) error {
 // Close gives back what Open opened.
 func (h *Host) Close() error { return h.Root.Close() }
 
+// OnBus runs something while the connection to systemd is open, where there is one. What cannot be asked there is an error of what asks.
+func (h *Host) OnBus(ctx context.Context, do func(context.Context) error) error {
+	if h.Bus == nil {
+		return do(ctx)
+	}
+	connected, cancel := context.WithCancel(ctx)
+	var running sync.WaitGroup
+	running.Go(func() { _ = h.Bus.Run(connected, func(systemd.Event) {}) })
+	err := do(ctx)
+	cancel()
+	running.Wait()
+	return err
+}
+
 // Collect reads the facts of the host; it makes a Host the agent's source of facts.
-func (h *Host) Collect() (func(name string) (any, bool), error) {
-	f, _, err := h.Facts()
+func (h *Host) Collect() (fact func(name string) (any, bool), refused []error, err error) {
+	f, refused, err := h.Facts()
 	return func(name string) (any, bool) {
 		if strings.HasPrefix(name, declare.OwnFactsPrefix) {
 			h.own.Ask()
 		}
 		return f.Get(name)
-	}, err
+	}, refused, err
 }
 
 // Facts reads the facts of the host. Refused are the files of own facts that are not read; the facts are good without them.

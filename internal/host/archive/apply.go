@@ -9,6 +9,7 @@ import (
 	"tako.dev/tako/internal/disk"
 	"tako.dev/tako/internal/disk/durable"
 	"tako.dev/tako/internal/host"
+	"tako.dev/tako/internal/reason"
 )
 
 // leftMax bounds what may stand beside a directory and could not be removed: each is as large as the directory.
@@ -27,7 +28,7 @@ func (t *Type) Apply(ctx context.Context, plans []host.Plan) []host.Result {
 
 func (t *Type) apply(ctx context.Context, r *resource, s step) host.Result {
 	if err := ctx.Err(); err != nil {
-		return host.Result{Err: ended(r.doing(), err)}
+		return host.Result{Err: reason.Ended(r.doing(), err)}
 	}
 	now, err := t.root.Stat(r.path)
 	if err == nil && now.Signature != s.found {

@@ -25,7 +25,7 @@ func (t *Type) Check(ctx context.Context, rs []host.Resource, depth host.Depth) 
 		p.Resource = res
 		r := res.(*resource)
 		if err := ctx.Err(); err != nil {
-			p.Err = ended("look at "+disk.Shown(r.path), err)
+			p.Err = reason.Ended("look at "+disk.Shown(r.path), err)
 			continue
 		}
 		p.Err = t.check(ctx, r, depth, p)

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"tako.dev/tako/internal/disk"
+	"tako.dev/tako/internal/reason"
 )
 
 // imprint is a hash over all entries of a directory.
@@ -73,7 +74,7 @@ func (p *printing) directory(ctx context.Context, fd, depth int) error {
 	p.number(int64(len(names)))
 	for _, name := range names {
 		if err := ctx.Err(); err != nil {
-			return ended("look at what was unpacked", err)
+			return reason.Ended("look at what was unpacked", err)
 		}
 		if err := p.entry(ctx, fd, name, depth); err != nil {
 			return err
@@ -153,7 +154,7 @@ func (p *printing) file(ctx context.Context, dir int, name string) error {
 	sum := sha256.New()
 	for {
 		if err := ctx.Err(); err != nil {
-			return ended("look at what was unpacked", err)
+			return reason.Ended("look at what was unpacked", err)
 		}
 		n, err := f.Read(p.buffer)
 		sum.Write(p.buffer[:n])

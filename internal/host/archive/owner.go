@@ -73,7 +73,7 @@ func (t *Type) number(ctx context.Context, noun, file, name string) (uint32, err
 		cause = err
 	}
 	if ctx.Err() != nil {
-		return 0, ended("find "+noun+" "+disk.Shown(name), ctx.Err())
+		return 0, reason.Ended("find "+noun+" "+disk.Shown(name), ctx.Err())
 	}
 	return 0, &reason.Error{Code: reason.UnknownOwner, Doing: "find " + noun + " " + disk.Shown(name), Cause: errors.Join(errors.New("nobody knows that "+noun), cause),
 		Hint: "declare the " + noun + ", or correct the name"}

@@ -86,7 +86,7 @@ func (t *Type) Remove(ctx context.Context, res host.Resource, how declare.OnRemo
 		return &reason.Error{Code: reason.InternalFault, Doing: "remove " + disk.Shown(r.path), Cause: errors.New("onRemove is neither delete nor restore")}
 	}
 	if err := ctx.Err(); err != nil {
-		return ended("remove "+disk.Shown(r.path), err)
+		return reason.Ended("remove "+disk.Shown(r.path), err)
 	}
 	t.working.Lock()
 	defer t.working.Unlock()

@@ -251,7 +251,7 @@ func (s *sink) copy(ctx context.Context, name string, f *os.File, r io.Reader) e
 	}
 	for {
 		if err := ctx.Err(); err != nil {
-			return ended(s.doing, err)
+			return reason.Ended(s.doing, err)
 		}
 		n, readErr := r.Read(s.buffer)
 		if s.written += int64(n); s.written > s.limit() {

@@ -125,14 +125,5 @@ func (t *Type) Bind(ctx context.Context, d host.Declared) (host.Resource, error)
 	return r, nil
 }
 
-// ended is the error of what its context has ended.
-func ended(doing string, err error) *reason.Error {
-	code := reason.Interrupted
-	if errors.Is(err, context.DeadlineExceeded) {
-		code = reason.OperationTimeout
-	}
-	return &reason.Error{Code: code, Doing: doing, Cause: err}
-}
-
 // sandboxed reports whether paths begin elsewhere than at the host's own root.
 func (t *Type) sandboxed() bool { return t.root.Path() != "/" }

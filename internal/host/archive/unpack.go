@@ -83,7 +83,7 @@ func untar(ctx context.Context, in io.Reader, s *sink) error {
 	r := tar.NewReader(in)
 	for {
 		if err := ctx.Err(); err != nil {
-			return ended(s.doing, err)
+			return reason.Ended(s.doing, err)
 		}
 		h, err := r.Next()
 		if errors.Is(err, io.EOF) {

@@ -10,6 +10,8 @@ import (
 	"io"
 	"io/fs"
 	"strings"
+
+	"tako.dev/tako/internal/reason"
 )
 
 const (
@@ -35,7 +37,7 @@ func unzip(ctx context.Context, in io.ReaderAt, size int64, s *sink) error {
 	}
 	for _, f := range r.File {
 		if err := ctx.Err(); err != nil {
-			return ended(s.doing, err)
+			return reason.Ended(s.doing, err)
 		}
 		if err := unzipOne(ctx, f, s); err != nil {
 			return err

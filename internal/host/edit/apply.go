@@ -183,6 +183,9 @@ func (t *Type) keep(ctx context.Context, path string, now *sight) (note string, 
 		fault.Hint = "there is no content store"
 		return "", fault
 	}
+	if !t.store.Takes(now.Stat) {
+		return "old content not kept, because there is no room for what others than root may have written", nil
+	}
 	stood := content.Version{Path: []byte(path), Mode: now.Perm(), UID: now.UID, GID: now.GID}
 	var digest content.Digest
 	if digest, _, err = t.store.Keep(ctx, stood, strings.NewReader(now.text)); err != nil {

@@ -2,7 +2,6 @@ package edit
 
 import (
 	"context"
-	"errors"
 	"slices"
 	"strconv"
 	"strings"
@@ -171,10 +170,4 @@ func shownOr(text string, private bool, instead string) string {
 }
 
 // ended is the error of what its context has ended.
-func ended(op, p string, err error) *reason.Error {
-	code := reason.Interrupted
-	if errors.Is(err, context.DeadlineExceeded) {
-		code = reason.OperationTimeout
-	}
-	return &reason.Error{Code: code, Doing: op + " " + disk.Shown(p), Cause: err}
-}
+func ended(op, p string, err error) *reason.Error { return reason.Ended(op+" "+disk.Shown(p), err) }

@@ -3,6 +3,7 @@ package edit
 import (
 	"context"
 	"errors"
+	"io/fs"
 	"strings"
 	"time"
 
@@ -40,7 +41,7 @@ func runCheck(ctx context.Context, path string, check []string, temp string, pri
 		failed.Code, failed.Cause, failed.Hint = ended(doing, path, ctx.Err()).Code, ctx.Err(), stopped
 	case errors.As(err, &exit) && exit.Status.Exited():
 		failed.Code = reason.CheckRejected
-	case errors.Is(err, command.ErrNotFound):
+	case errors.Is(err, command.ErrNotFound), errors.Is(err, fs.ErrNotExist): // of a name, and of a path
 		failed.Hint = "install " + disk.Shown(args[0]) + ", or require the package that brings it"
 	}
 	if private {

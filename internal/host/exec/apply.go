@@ -27,7 +27,7 @@ func (t *Type) Apply(ctx context.Context, plans []host.Plan) []host.Result {
 
 func (t *Type) apply(ctx context.Context, r *resource, p host.Plan) host.Result {
 	if err := ctx.Err(); err != nil {
-		return host.Result{Err: ended(r.doing(), err)}
+		return host.Result{Err: reason.Ended(r.doing(), err)}
 	}
 	a, err := t.begin(ctx, r)
 	if err != nil {
@@ -58,7 +58,7 @@ func (t *Type) apply(ctx context.Context, r *resource, p host.Plan) host.Result 
 func (t *Type) Refresh(ctx context.Context, res host.Resource, since host.Stamp) (host.Refreshed, error) {
 	r := res.(*resource)
 	if err := ctx.Err(); err != nil {
-		return host.Refreshed{}, ended(r.doing(), err)
+		return host.Refreshed{}, reason.Ended(r.doing(), err)
 	}
 	rec, err := r.last()
 	if err != nil {

@@ -81,7 +81,7 @@ func (t *Type) ask(ctx context.Context, r *resource, e *declare.Exec, who *ident
 	var start *command.StartError
 	switch {
 	case ctx.Err() != nil:
-		return false, "", "", ended("ask `"+field+"` of "+r.title, ctx.Err())
+		return false, "", "", reason.Ended("ask `"+field+"` of "+r.title, ctx.Err())
 	case sealed && errors.As(err, &start) && start.Doing == "seal":
 		return false, "", fmt.Sprintf("`%s` cannot be sealed here: %v", field, start.Err), nil
 	case sealed && err != nil:
@@ -133,7 +133,7 @@ func (t *Type) Check(ctx context.Context, rs []host.Resource, depth host.Depth) 
 func (t *Type) check(ctx context.Context, r *resource, depth host.Depth) host.Plan {
 	p := host.Plan{Resource: r}
 	if err := ctx.Err(); err != nil {
-		p.Err = ended("look at "+r.title, err)
+		p.Err = reason.Ended("look at "+r.title, err)
 		return p
 	}
 	if r.refreshOnly {
@@ -156,7 +156,13 @@ func (t *Type) check(ctx context.Context, r *resource, depth host.Depth) host.Pl
 	}
 	if r.guarded {
 		var said word
-		if v, said, err = t.sealed(ctx, r, e, &who, depth, v); err != nil {
+		v, said, err = t.sealed(ctx, r, e, &who, depth, v)
+		if err == nil && v.unknown != "" && r.frozen && depth != host.Explain {
+			if v, err = t.guards(ctx, r, e, &who, false); err == nil {
+				r.compare(said, v)
+			}
+		}
+		if err != nil {
 			p.Err = err
 			return p
 		}

@@ -14,6 +14,12 @@
 // has said the same for real, once in the life of the agent: otherwise a guard that fails because it is sealed would keep its command
 // from ever running. A person's preview has no such life, and takes the guard's word.
 //
+// What runs in its windows only may not be applied before, so Apply cannot ask. There the agent's own check asks the guard for real where
+// its sealed word is not good: the window is for the command, and a guard changes nothing. Otherwise a host on which nothing is to be done
+// would wait for its window.
+//
+// A guard of test(1) is about paths, and these are watched: a request such as /run/reboot-required is seen when it is made.
+//
 //	check:    conditions, guards sealed                   -> nothing | run | unknown
 //	apply:    conditions, guards for real -> run -> is there what it creates? -> record it, durably
 //	refresh:  conditions, guards for real -> it has run since the change: done | run -> record it

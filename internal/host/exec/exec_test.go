@@ -1,8 +1,10 @@
 package exec
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -217,6 +219,70 @@ func TestOrdinaryUserGuards(t *testing.T) {
 		if n := g.runs("runs"); n != map[string]int{"true": 2, "false": 0}[guard] {
 			t.Errorf("onlyIf %s: %d runs", guard, n)
 		}
+	}
+}
+
+// TestGuardOutsideOfItsWindow: what waits for a window is looked at all the same, so its guard is asked for real where its sealed word is
+// not good; a preview never asks so.
+func TestGuardOutsideOfItsWindow(t *testing.T) {
+	g := newGround(t)
+	g.needsSeal()
+	for name, c := range map[string]struct {
+		guard []string
+		run   bool
+	}{
+		"not asked before":     {[]string{"test", "-e", g.path("request")}, false},
+		"misled by its seal":   {sh("touch " + g.path("trace")), true},
+		"misled the other way": {sh("! touch " + g.path("trace")), false},
+	} {
+		d := declared(name, declare.Exec{Command: sh("echo run >>" + g.path("runs")), OnlyIf: c.guard})
+		d.Resource.WindowFor, d.Resource.Windows = declare.WindowForChanges, []declare.Window{{Opens: "02:00", Duration: "1h"}}
+		r, err := g.Bind(t.Context(), d)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if p := g.Check(t.Context(), []host.Resource{r}, host.Explain)[0]; p.Err != nil || isThere(g.path("trace")) {
+			t.Errorf("%s: a preview asks for real: %+v", name, p)
+		}
+		for range 3 {
+			p := g.Check(t.Context(), []host.Resource{r}, host.Shallow)[0]
+			if p.Err != nil || p.Unknown != "" || p.Empty() == c.run {
+				t.Errorf("%s: %+v, want something to do: %v", name, p, c.run)
+			}
+		}
+		g.remove("trace")
+	}
+	if isThere(g.path("runs")) {
+		t.Error("a check has run a command")
+	}
+}
+
+// TestAskedPaths: what a guard of test(1) is about is watched.
+func TestAskedPaths(t *testing.T) {
+	for _, c := range []struct {
+		guards [][]string
+		want   []string
+	}{
+		{[][]string{{"test", "-e", "/run/reboot-required"}}, []string{"/run/reboot-required"}},
+		{[][]string{{"/usr/bin/test", "!", "-e", "/a", "-a", "-s", "/a", "-o", "/b", "-nt", "/c"}, nil}, []string{"/a", "/b", "/c"}},
+		{[][]string{{"test", "-e", "/"}, {"test", "/a/../b", "=", "x/y"}, {"grep", "-q", "x", "/etc/passwd"}}, nil},
+		{[][]string{append([]string{"test"}, strings.Split(strings.Repeat("/a/b/c/d/e/f/g/h/", 9), "")...)}, nil},
+	} {
+		if got := askedPaths(c.guards...); !slices.Equal(got, c.want) {
+			t.Errorf("%q: %q, want %q", c.guards, got, c.want)
+		}
+	}
+	var many []string
+	for i := range 100 {
+		many = append(many, fmt.Sprint("/", i))
+	}
+	if got := askedPaths(append([]string{"test"}, many...)); len(got) != askedPathsMax {
+		t.Errorf("%d are watched", len(got))
+	}
+	g := newGround(t)
+	r := g.bind(declare.Exec{Command: []string{"true"}, Creates: "/made", Unless: []string{"test", "-e", "/asked"}})
+	if want := []host.Watch{{Kind: host.WatchPath, Name: "/made"}, {Kind: host.WatchPath, Name: "/asked"}}; !slices.Equal(r.Watches(), want) {
+		t.Errorf("watches %v", r.Watches())
 	}
 }
 

@@ -48,7 +48,7 @@ func (r *resource) notRun(e *declare.Exec, end command.Ending, err error) error 
 	case errors.Is(err, command.ErrSurvived):
 		return &reason.Error{Code: reason.OperationTimeout, Doing: r.doing(), Cause: err, Evidence: end.Output.Text(scrubber(e))}
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
-		f := ended(r.doing(), err)
+		f := reason.Ended(r.doing(), err)
 		f.Hint = "it was ended with all that it had started, and runs again"
 		return f
 	}
@@ -86,15 +86,6 @@ func statusText(s syscall.WaitStatus) string {
 		return "it was ended by signal " + unix.SignalName(s.Signal())
 	}
 	return fmt.Sprintf("exit status %d", s.ExitStatus())
-}
-
-// ended is the error of what its context has ended.
-func ended(doing string, err error) *reason.Error {
-	code := reason.Interrupted
-	if errors.Is(err, context.DeadlineExceeded) {
-		code = reason.OperationTimeout
-	}
-	return &reason.Error{Code: code, Doing: doing, Cause: err}
 }
 
 // commandTextMax bounds what is shown of a command, bytes: a line.

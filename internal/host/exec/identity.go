@@ -158,7 +158,7 @@ func getent(ctx context.Context, database, name string) ([]byte, error) {
 		return nil, &reason.Error{Code: reason.OperationTimeout, Doing: "look up " + what + " " + disk.Shown(name), Cause: err,
 			Hint: "`getent " + database + "` waits: see the name services in /etc/nsswitch.conf"}
 	case ctx.Err() != nil:
-		return nil, ended("look up "+what+" "+disk.Shown(name), ctx.Err())
+		return nil, reason.Ended("look up "+what+" "+disk.Shown(name), ctx.Err())
 	case errors.As(err, &exit) && exit.Status.ExitStatus() == getentNotFound:
 		return nil, unknown(what, name, nil)
 	case err != nil:

@@ -6,7 +6,9 @@ import (
 	"encoding/json"
 	"errors"
 	"os"
+	"path"
 	"path/filepath"
+	"slices"
 
 	"tako.dev/tako/declare"
 	"tako.dev/tako/internal/command"
@@ -72,7 +74,9 @@ type resource struct {
 	declared    [sha256.Size]byte // of everything declared
 	digest      [sha256.Size]byte // of what is run; see digestOf
 	refreshOnly bool
-	guarded     bool // has unless or onlyIf
+	guarded     bool     // has unless or onlyIf
+	asked       []string // paths that guards ask for; see askedPaths
+	frozen      bool     // it runs in its windows only
 	trust       trust
 }
 
@@ -85,12 +89,38 @@ const (
 	misled                // it has said something else: the seal is in its way
 )
 
-// Watches names what the command creates. Nothing tells when a guard would say something else.
+// Watches names what the command creates, and what guards of test(1) ask for. Nothing tells when another guard would say something else.
 func (r *resource) Watches() []host.Watch {
-	if r.creates == "" || r.refreshOnly {
+	if r.refreshOnly {
 		return nil
 	}
-	return []host.Watch{{Kind: host.WatchPath, Name: r.creates}}
+	var watches []host.Watch
+	if r.creates != "" {
+		watches = append(watches, host.Watch{Kind: host.WatchPath, Name: r.creates})
+	}
+	for _, p := range r.asked {
+		watches = append(watches, host.Watch{Kind: host.WatchPath, Name: p})
+	}
+	return watches
+}
+
+// askedPathsMax bounds what is watched of one command: a guard that asks for more of them does not end at each of them.
+const askedPathsMax = 16
+
+// askedPaths are the paths that guards of the form `test -e PATH` are about.
+func askedPaths(guards ...[]string) []string {
+	var paths []string
+	for _, args := range guards {
+		if len(args) == 0 || path.Base(args[0]) != "test" {
+			continue
+		}
+		for _, arg := range args[1:] {
+			if path.IsAbs(arg) && arg == path.Clean(arg) && arg != "/" && len(paths) < askedPathsMax && !slices.Contains(paths, arg) {
+				paths = append(paths, arg)
+			}
+		}
+	}
+	return paths
 }
 
 // Bind makes a command ready.
@@ -107,6 +137,7 @@ func (t *Type) Bind(_ context.Context, d host.Declared) (host.Resource, error) {
 	return &resource{
 		title: d.Title, record: filepath.Join(t.records, nameOf(d.Key)), body: d.Body, creates: e.Creates,
 		declared: sum(e), digest: digestOf(e), refreshOnly: e.RefreshOnly, guarded: len(e.Unless) > 0 || len(e.OnlyIf) > 0,
+		asked: askedPaths(e.Unless, e.OnlyIf), frozen: d.Resource.Frozen(),
 	}, nil
 }
 

@@ -294,7 +294,11 @@ func (t *Type) keep(ctx context.Context, j *job, old *os.File, st disk.Stat) err
 		j.note("old content not kept, because it has more than " + strconv.Itoa(largeMax>>20) + " MiB")
 		return nil
 	}
-	digest, err := t.save(ctx, j.path, old)
+	if t.store != nil && !t.store.Takes(st) {
+		j.note("old content not kept, because there is no room for what others than root may have written")
+		return nil
+	}
+	digest, err := t.save(ctx, j.path, old, st.Size)
 	if err != nil {
 		return err
 	}
@@ -337,14 +341,14 @@ func (t *Type) keepAt(ctx context.Context, j *job) error {
 	return t.keep(ctx, j, f, st)
 }
 
-// save puts a content into the content store.
-func (t *Type) save(ctx context.Context, p string, old io.Reader) (content.Digest, error) {
+// save puts a content into the content store, as much of it as there was: who has it open may go on writing.
+func (t *Type) save(ctx context.Context, p string, old *os.File, size int64) (content.Digest, error) {
 	fault := &reason.Error{Code: reason.BackupFailed, Doing: "back up " + disk.Shown(p)}
 	if t.store == nil {
 		fault.Hint = "there is no content store"
 		return content.Digest{}, fault
 	}
-	digest, _, err := t.store.Keep(ctx, versionOf(p, old), old)
+	digest, _, err := t.store.Keep(ctx, versionOf(p, old), io.LimitReader(old, size))
 	if err == nil {
 		return digest, nil
 	}

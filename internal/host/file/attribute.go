@@ -19,7 +19,8 @@ import (
 )
 
 const (
-	labelAttribute = "security.selinux"
+	labelAttribute      = "security.selinux"
+	capabilityAttribute = "security.capability"
 	// valueShownMax is how much of an attribute's value a person is shown, in bytes.
 	valueShownMax = 64
 )

@@ -234,6 +234,8 @@ func (c *comparison) run() error {
 	if err := c.substance(); err != nil {
 		return err
 	}
+	// Who had the file may have it open still, and change what would run with rights that are not his.
+	c.anew = c.anew || r.grants() && !r.onlyNew && !c.now.MountRoot && c.now.UID != 0 && c.now.UID != c.t.uid && c.now.UID != r.uid
 	if c.anew && r.kind() == unix.S_IFREG && !r.inPlace {
 		if c.now.MountRoot {
 			return &reason.Error{Code: reason.MountPointFile, Doing: r.doing(), Hint: "declare `inPlace: true`, or unmount it"}
@@ -252,7 +254,28 @@ func (c *comparison) run() error {
 	if c.now.GID != gid {
 		c.add("group", c.looker.name(groups, c.now.GID), c.looker.name(groups, gid))
 	}
-	return c.attributes(true)
+	if err := c.attributes(true); err != nil {
+		return err
+	}
+	return c.spareLinks()
+}
+
+// spareLinks refuses to change an inode that has other names, where others may have made one of them: they could have any file of the host
+// changed, or given to them.
+func (c *comparison) spareLinks() error {
+	if len(c.changes) == 0 || c.now.Type() != unix.S_IFREG || c.now.Nlink == 1 || c.anew && !c.r.inPlace {
+		return nil
+	}
+	dir, err := c.dir.Stat("")
+	if err != nil {
+		return err
+	}
+	if _, foreign := disk.Foreign(c.t.uid, dir); !foreign {
+		return nil
+	}
+	return &reason.Error{Code: reason.EntryRefused, Doing: c.r.doing(),
+		Cause: errors.New("it has " + strconv.FormatUint(uint64(c.now.Nlink-1), 10) + " other hard links, which may be anywhere, and others than root may write to its directory"),
+		Hint:  "remove the other links: find / -xdev -samefile " + disk.Shown(c.r.path)}
 }
 
 func (c *comparison) add(field, from, to string) {
@@ -390,10 +413,4 @@ func (c *comparison) addContent(from string, have []byte) error {
 }
 
 // ended is the error of what its context has ended.
-func ended(op, p string, err error) *reason.Error {
-	code := reason.Interrupted
-	if errors.Is(err, context.DeadlineExceeded) {
-		code = reason.OperationTimeout
-	}
-	return &reason.Error{Code: code, Doing: op + " " + disk.Shown(p), Cause: err}
-}
+func ended(op, p string, err error) *reason.Error { return reason.Ended(op+" "+disk.Shown(p), err) }

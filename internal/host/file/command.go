@@ -3,6 +3,7 @@ package file
 import (
 	"context"
 	"errors"
+	"io/fs"
 	"strings"
 	"time"
 
@@ -41,7 +42,7 @@ func runCheck(ctx context.Context, r *resource, temp string) error {
 		failed.Code, failed.Cause, failed.Hint = ended("check the new content of", r.path, ctx.Err()).Code, ctx.Err(), endedHint
 	case errors.As(err, &exit) && exit.Status.Exited():
 		failed.Code = reason.CheckRejected
-	case errors.Is(err, command.ErrNotFound):
+	case errors.Is(err, command.ErrNotFound), errors.Is(err, fs.ErrNotExist): // of a name, and of a path
 		failed.Hint = "install " + disk.Shown(args[0]) + ", or require the package that brings it"
 	}
 	return failed

@@ -56,6 +56,17 @@ func TestCheckCommand(t *testing.T) {
 	}
 }
 
+// What is not there is told how to be had, by name or by path.
+func TestCheckCommandMissing(t *testing.T) {
+	g := newGround(t)
+	for _, program := range []string{"tako-no-such-program", "/usr/sbin/tako-no-such-program"} {
+		res := g.converge(g.bindFile(declare.File{Path: g.path("file"), Content: "new", Check: []string{program, "{}"}}))
+		if e := reason.Of(res.Err); !reason.Is(res.Err, reason.CheckNotRun) || !strings.Contains(e.Hint, "install "+program) {
+			t.Errorf("%s: %+v", program, e)
+		}
+	}
+}
+
 // What a check command started is gone with it when it takes too long.
 func TestCheckCommandTimeout(t *testing.T) {
 	if testing.Short() {

@@ -113,13 +113,10 @@ func (t *Type) trusted(r *resource, d *disk.Dir, now disk.Stat) error {
 	if err != nil {
 		return err
 	}
-	const others = 0o022
-	for _, st := range []disk.Stat{dir, now} {
-		if st.UID != 0 && st.UID != t.uid || st.Mode&others != 0 {
-			return &reason.Error{Code: reason.SourceUntrusted, Doing: r.doing() + " from " + disk.Shown(r.from.path),
-				Cause: errors.New("the " + st.Kind() + " belongs to " + t.owners.name(users, st.UID) + " and has mode " + modeText(st.Perm())),
-				Hint:  "let the file and its directory belong to root, and nobody else write there"}
-		}
+	if st, foreign := disk.Foreign(t.uid, dir, now); foreign {
+		return &reason.Error{Code: reason.SourceUntrusted, Doing: r.doing() + " from " + disk.Shown(r.from.path),
+			Cause: errors.New("the " + st.Kind() + " belongs to " + t.owners.name(users, st.UID) + " and has mode " + modeText(st.Perm())),
+			Hint:  "let the file and its directory belong to root, and nobody else write there"}
 	}
 	return nil
 }

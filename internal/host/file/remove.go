@@ -82,7 +82,7 @@ func (t *Type) originalAt(ctx context.Context, r *resource, d *disk.Dir, name st
 			return original{}, err
 		}
 		defer f.Close()
-		if o.Digest, err = t.save(ctx, r.path, f); err != nil {
+		if o.Digest, err = t.save(ctx, r.path, f, st.Size); err != nil {
 			return original{}, err
 		}
 		o.Size, now = st.Size, st
@@ -212,10 +212,11 @@ func (t *Type) restore(ctx context.Context, r *resource, before thing, attribute
 // store; which one cannot be told, so each goes there, but none of a secret: its old files never go that way.
 func (t *Type) Sweep(ctx context.Context, dirs []string) error {
 	_, err := durable.SweepTemporaries(ctx, t.root, dirs, func(old *os.File, st disk.Stat) error {
-		if st.Size == 0 || t.secrets.hasTemporary(old.Name()) {
+		// Whoever may write there can have made it, too.
+		if st.Size == 0 || t.secrets.hasTemporary(old.Name()) || t.store != nil && !t.store.Takes(st) {
 			return nil
 		}
-		_, err := t.save(ctx, old.Name(), old)
+		_, err := t.save(ctx, old.Name(), old, st.Size)
 		return err
 	})
 	return err

@@ -3,6 +3,7 @@ package file
 import (
 	"errors"
 	"path"
+	"slices"
 	"strconv"
 
 	"golang.org/x/sys/unix"
@@ -10,6 +11,7 @@ import (
 	"tako.dev/tako/declare"
 	"tako.dev/tako/internal/content"
 	"tako.dev/tako/internal/disk"
+	"tako.dev/tako/internal/disk/durable"
 	"tako.dev/tako/internal/host"
 	"tako.dev/tako/internal/reason"
 )
@@ -40,7 +42,12 @@ func (r *resource) permBeside(found disk.Signature) uint32 {
 	if found.Type() != r.kind() {
 		return r.perm()
 	}
-	return r.perm()&^r.left | found.Perm()&r.left
+	keeps := r.left
+	if uid, gid := r.ownersBeside(found); found.Type() == unix.S_IFREG && (uid != found.UID || gid != found.GID) {
+		// The bits of who had the file are not for who gets it: what he has put there would run as somebody else.
+		keeps &^= unix.S_ISUID | unix.S_ISGID
+	}
+	return r.perm()&^r.left | found.Perm()&keeps
 }
 
 // ownersBeside returns the owner and group that are wanted where found is: either may be left to others once something is there.
@@ -56,6 +63,12 @@ func (r *resource) ownersBeside(found disk.Signature) (uid, gid uint32) {
 		gid = found.GID
 	}
 	return uid, gid
+}
+
+// grants reports whether who runs the file gets rights by it: set-id bits, or a capability.
+func (r *resource) grants() bool {
+	return r.kind() == unix.S_IFREG && (r.perm()&(unix.S_ISUID|unix.S_ISGID) != 0 ||
+		slices.ContainsFunc(r.wanted(), func(a durable.Attribute) bool { return a.Name == capabilityAttribute && a.Value != nil }))
 }
 
 // leaveToOthers notes which fields are not compared any more once the thing is there.

@@ -29,6 +29,9 @@ import (
 type Trees struct {
 	*Type
 	keep []host.Place // is nobody's to change: the agent's own state
+	// entriesMost bounds how many entries of one tree are looked at, and changesMost how many are changed at once: whoever may write below a
+	// tree may make millions, and neither the time nor the memory is his alone.
+	entriesMost, changesMost int
 }
 
 var (
@@ -39,7 +42,7 @@ var (
 
 // NewTrees makes Trees. keep are paths that are left alone with all that is below them.
 func NewTrees(t *Type, keep ...string) *Trees {
-	trees := &Trees{Type: t}
+	trees := &Trees{Type: t, entriesMost: treeEntriesMax, changesMost: treeChangesMax}
 	for _, p := range keep {
 		trees.keep = append(trees.keep, host.Place{Path: p, Whole: true})
 	}

@@ -13,14 +13,6 @@ import (
 	"tako.dev/tako/internal/reason"
 )
 
-// purgedBytesMax bounds an old content that is kept of what is purged: what people restore are configurations, and a file of gigabytes
-// would push out all the others.
-const purgedBytesMax = 64 << 20
-
-// purgedRoomMax is how much the store may hold when something more is kept of what is purged: a quarter of its quota. Who may write below a tree
-// cannot take the room that everything else needs, without which nothing is repaired.
-const purgedRoomMax = 256 << 20
-
 // purgeBatch is how many files are removed between two fsyncs of a directory.
 const purgeBatch = 256
 
@@ -146,7 +138,7 @@ func (w *work) removeDirectory(ctx context.Context, a *action) error {
 // keeper keeps the old content of a file before it goes.
 func (w *work) keeper(ctx context.Context, path string) durable.Backup {
 	return func(old *os.File, st disk.Stat) error {
-		if st.Size > purgedBytesMax || w.t.store != nil && w.t.store.Size()+st.Size > purgedRoomMax {
+		if w.t.store != nil && !w.t.store.Spares(st.Size) {
 			w.large++
 			return nil
 		}

@@ -22,6 +22,9 @@ import (
 const (
 	// entriesMax bounds what one directory may have: its names are sorted in memory, and whoever may write there may make millions.
 	entriesMax = 100_000
+	// treeEntriesMax is ours: 3 s of looking. treeChangesMax is as many as may be purged at once, see declare.Directory.
+	treeEntriesMax = 1_000_000
+	treeChangesMax = 100_000
 	// purgeMax and purgeShare are the default limit: what is easily looked through, and in a large tree one entry in purgeShare.
 	purgeMax   = 100
 	purgeShare = 10
@@ -276,7 +279,10 @@ func (s *survey) entry(ctx context.Context, d *disk.Dir, name, relative string, 
 	if others && place.Whole {
 		return true, nil
 	}
-	s.entries++
+	if s.entries++; s.entries > s.t.entriesMost {
+		return true, &reason.Error{Code: reason.EntryRefused, Doing: "look below " + disk.Shown(s.r.path),
+			Cause: fmt.Errorf("it has more than %d entries", s.t.entriesMost), Hint: "name what has many in `ignore`, or declare a smaller `depth`"}
+	}
 	full := len(inner) > 0 // something is to stand below it
 	if isDirectory(now.Signature) {
 		stays, err := s.descend(ctx, d, name, relative, now, depth)
@@ -328,6 +334,10 @@ func (s *survey) leave(path string, err error) {
 }
 
 func (s *survey) remove(d *disk.Dir, name, relative string, now disk.Stat) {
+	if s.removed.n >= s.t.changesMost { // more than may be removed at all
+		s.removed.n++
+		return
+	}
 	a := action{dir: d.Path(), name: name, found: now.Signature, remove: true}
 	s.removed.add(a.mark(), func() string { return disk.Shown(relative) })
 	if s.listed {
@@ -363,6 +373,11 @@ func (s *survey) attributes(d *disk.Dir, name, relative string, now disk.Stat) {
 		s.leave(d.Join(name), &reason.Error{Code: reason.EntryRefused, Doing: "set owner and mode of " + disk.Shown(d.Join(name)),
 			Cause: errors.New("it has " + strconv.FormatUint(uint64(now.Nlink-1), 10) + " other hard links, which may be anywhere"),
 			Hint:  "remove the other links, or name it in `ignore`"})
+		return
+	}
+	if s.set.n >= s.t.changesMost {
+		s.leave(d.Join(name), &reason.Error{Code: reason.EntryRefused, Doing: "set owner and mode of " + disk.Shown(d.Join(name)),
+			Cause: fmt.Errorf("more than %d entries are not as declared", s.t.changesMost), Hint: "wait: the first of them are changed now, and the others after them"})
 		return
 	}
 	s.set.add(a.mark(), func() string { return disk.Shown(relative) + " (" + s.difference(&a) + ")" })
@@ -402,7 +417,7 @@ func (s *survey) limit() int {
 	if s.r.limit > 0 {
 		return s.r.limit
 	}
-	return max(purgeMax, s.entries/purgeShare)
+	return min(max(purgeMax, s.entries/purgeShare), s.t.changesMost)
 }
 
 func (s *survey) overLimit() bool { return s.removed.n > s.limit() }

@@ -1,7 +1,6 @@
 package file
 
 import (
-	"io"
 	"os"
 
 	"tako.dev/tako/internal/content"
@@ -9,12 +8,11 @@ import (
 )
 
 // versionOf is what is noted of a content before it goes. A temporary file's is nobody's.
-func versionOf(path string, old io.Reader) content.Version {
-	f, isFile := old.(*os.File)
-	if _, name := split(path); !isFile || disk.IsTemporary(name) {
+func versionOf(path string, old *os.File) content.Version {
+	if _, name := split(path); disk.IsTemporary(name) {
 		return content.Version{}
 	}
-	st, err := disk.StatAt(int(f.Fd()), "")
+	st, err := disk.StatAt(int(old.Fd()), "")
 	if err != nil {
 		return content.Version{}
 	}

@@ -138,9 +138,18 @@ func (r *run) dryRun(rs []host.Resource) []host.Plan {
 // check checks, and that the answer has its form.
 func (r *run) check(rs []host.Resource, depth host.Depth) []host.Plan {
 	r.Helper()
+	watched := make([][]host.Watch, len(rs))
+	for i, res := range rs {
+		watched[i] = res.Watches()
+	}
 	plans := r.Type.Check(r.Context(), rs, depth)
 	if len(plans) != len(rs) {
 		r.Fatalf("%d plans for %d resources", len(plans), len(rs))
+	}
+	for i, res := range rs {
+		if now := res.Watches(); !slices.Equal(now, watched[i]) { // only Follow changes them, or nobody is told
+			r.Errorf("%s: after a check it watches %v, before %v", r.Declared[i].Title, now, watched[i])
+		}
 	}
 	for i := range plans {
 		p := &plans[i]

@@ -200,7 +200,7 @@ func TestMount(t *testing.T) {
 	g.refused(mountOf(declare.Mount{Path: "/srv/m", Source: "/dev/nowhere", Type: "ext4"}), reason.MountSourceMissing, "/dev/nowhere is not there")
 	g.refused(mountOf(declare.Mount{Path: "/srv/m", Source: "/srv/real", Type: "ext4"}), reason.MountSourceMissing, "options: [bind]")
 	g.refused(mountOf(declare.Mount{Path: "/srv/m", Source: "/srv/nowhere", Options: []string{"bind"}}), reason.MountSourceMissing, "/srv/nowhere is not there")
-	g.refused(mountOf(declare.Mount{Path: "/srv/m", Source: "x", Type: "ext4"}), reason.MountSourceMissing, "x does not exist")
+	g.refused(mountOf(declare.Mount{Path: "/srv/m", Source: "no-such-device", Type: "ext4"}), reason.MountSourceMissing, "no-such-device does not exist")
 	g.refused(mountOf(declare.Mount{Path: "/srv/m", Source: "/srv/file", Type: "nosuchfs", Options: []string{"loop"}}), reason.MountRefused, "wrong fs type")
 	g.refused(tmpfsAt("/srv/m", "nosuchoption"), reason.MountRefused, "bad option")
 	if _, err := exec.LookPath("mount.nfs"); err != nil {

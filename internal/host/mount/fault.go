@@ -9,15 +9,6 @@ import (
 	"tako.dev/tako/internal/reason"
 )
 
-// ended is the error of what its context has ended.
-func ended(doing string, err error) *reason.Error {
-	code := reason.Interrupted
-	if errors.Is(err, context.DeadlineExceeded) {
-		code = reason.OperationTimeout
-	}
-	return &reason.Error{Code: code, Doing: doing, Cause: err}
-}
-
 // hints are what helps, by the words of mount(8) and swapon(8).
 var hints = []struct {
 	words string
@@ -41,7 +32,7 @@ var hints = []struct {
 // toolError is the error of a program that did not do what it was run for.
 func toolError(doing string, output []byte, err error) error {
 	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
-		return ended(doing, err)
+		return reason.Ended(doing, err)
 	}
 	e := &reason.Error{Code: reason.MountRefused, Doing: doing, Cause: err, Evidence: reason.Clip(output)}
 	var exit *command.ExitError

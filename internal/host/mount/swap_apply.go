@@ -178,7 +178,7 @@ func (s *swap) makeFile(ctx context.Context, t *Type, done *work) error {
 	res, err := durable.Write(ctx, t.root, durable.WriteSpec{Path: s.path, Content: newImage(ctx, size), Size: size, Mode: swapMode, UID: durable.Keep, GID: durable.Keep})
 	done.changed = done.changed || res.Changed
 	if err != nil && ctx.Err() != nil {
-		return ended(s.doing(), ctx.Err())
+		return reason.Ended(s.doing(), ctx.Err())
 	}
 	return err
 }

@@ -201,7 +201,7 @@ func (t *Type) Check(ctx context.Context, rs []host.Resource, depth host.Depth) 
 		p := &plans[i]
 		p.Resource = res
 		if err := ctx.Err(); err != nil {
-			p.Err = ended(res.(*resource).doing(), err)
+			p.Err = reason.Ended(res.(*resource).doing(), err)
 			continue
 		}
 		c.check(ctx, res.(*resource), depth, now, p)
@@ -248,7 +248,7 @@ func (t *Type) Apply(ctx context.Context, plans []host.Plan) []host.Result {
 	for i, p := range plans {
 		r := p.Resource.(*resource)
 		if err := ctx.Err(); err != nil {
-			results[i].Err = ended(r.doing(), err)
+			results[i].Err = reason.Ended(r.doing(), err)
 			continue
 		}
 		results[i].Err = t.apply(ctx, r, &p, &works[i])
@@ -337,7 +337,7 @@ func (t *Type) Original(_ context.Context, res host.Resource) ([]byte, error) {
 func (t *Type) Remove(ctx context.Context, res host.Resource, how declare.OnRemove, original []byte) error {
 	r := res.(*resource)
 	if err := ctx.Err(); err != nil {
-		return ended(r.doing(), err)
+		return reason.Ended(r.doing(), err)
 	}
 	r.seen = 0
 	switch {

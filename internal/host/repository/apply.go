@@ -39,7 +39,7 @@ func (t *Type) Apply(ctx context.Context, plans []host.Plan) []host.Result {
 	for i, p := range plans {
 		r := p.Resource.(*resource)
 		if err := ctx.Err(); err != nil {
-			results[i].Err = ended(r.doing(), err)
+			results[i].Err = reason.Ended(r.doing(), err)
 			continue
 		}
 		was, _ := p.State.(sight)

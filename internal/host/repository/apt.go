@@ -140,7 +140,41 @@ func aptMention(file string, line int, uri, suite string, options map[string]str
 		uri += "/"
 	}
 	keys := options["signed-by"]
-	return mention{file: file, line: line, place: uri, suite: suite, keys: keys, trust: strings.Join(strings.Fields(keys), " ") + " " + strings.ToLower(options["trusted"])}
+	return mention{file: file, line: line, place: uri, suite: suite, keys: keys, trust: strings.Join(strings.Fields(keys), " ") + " " + agreed(options)}
+}
+
+// aptSwitches and aptValues are the options that all entries with one index must agree on, besides the keys: where they do not, apt reads
+// no list at all ("Conflicting values set for option"). That it is just these is tried with apt itself, which cannot be asked for them.
+var (
+	aptSwitches = []string{"trusted", "check-valid-until", "check-date", "allow-insecure", "allow-weak", "allow-downgrade-to-insecure"}
+	aptValues   = []string{"valid-until-min", "valid-until-max", "date-max-future", "inrelease-path"}
+)
+
+// agreed writes those options, each value in one way.
+func agreed(options map[string]string) string {
+	var said []string
+	for _, name := range aptSwitches {
+		if value, given := options[name]; given {
+			said = append(said, name+"="+aptSwitch(value))
+		}
+	}
+	for _, name := range aptValues {
+		if value, given := options[name]; given {
+			said = append(said, name+"="+value)
+		}
+	}
+	return strings.Join(said, " ")
+}
+
+// aptSwitch writes yes or no as apt understands them (its StringToBool).
+func aptSwitch(value string) string {
+	switch value = strings.ToLower(value); value {
+	case "yes", "true", "with", "on", "enable", "1":
+		return "yes"
+	case "no", "false", "without", "off", "disable", "0":
+		return "no"
+	}
+	return value
 }
 
 // rival: apt wants of two entries with one index that they agree on how it is checked.

@@ -325,7 +325,7 @@ func (t *Type) Check(ctx context.Context, rs []host.Resource, depth host.Depth) 
 		p, r := &plans[i], res.(*resource)
 		p.Resource = res
 		if err := ctx.Err(); err != nil {
-			p.Err = ended(r.doing(), err)
+			p.Err = reason.Ended(r.doing(), err)
 			continue
 		}
 		c.check(r, depth, now, p)

@@ -22,7 +22,7 @@ func fetchFault(doing string, output []byte, err error) *reason.Error {
 	case err == nil:
 		return nil
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
-		return ended(doing, err)
+		return reason.Ended(doing, err)
 	}
 	e := &reason.Error{Code: reason.PackageToolFailed, Doing: doing, Cause: err, Evidence: reason.Clip(output)}
 	if errors.Is(err, command.ErrStopped) {

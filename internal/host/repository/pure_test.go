@@ -3,6 +3,7 @@ package repository
 import (
 	"errors"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -25,13 +26,13 @@ func TestParseSources(t *testing.T) {
 		want       []mention
 	}{
 		{"x.list", line, []mention{
-			{file: "x.list", line: 2, place: "http://a/d/", suite: "bookworm", trust: " "}, {file: "x.list", line: 3, place: "http://a/d/", suite: "bookworm/updates", trust: "/k.gpg yes", keys: "/k.gpg"},
+			{file: "x.list", line: 2, place: "http://a/d/", suite: "bookworm", trust: " "}, {file: "x.list", line: 3, place: "http://a/d/", suite: "bookworm/updates", trust: "/k.gpg trusted=yes", keys: "/k.gpg"},
 			{file: "x.list", line: 7, place: "http://c/", suite: "./", trust: " "},
 		}},
 		{"x.sources", stanzas, []mention{
 			{file: "x.sources", line: 3, place: "http://a/d/", suite: "one", trust: "-----BEGIN . ", keys: "\n -----BEGIN\n ."}, {file: "x.sources", line: 3, place: "http://a/d/", suite: "two", trust: "-----BEGIN . ", keys: "\n -----BEGIN\n ."},
 			{file: "x.sources", line: 3, place: "http://b/", suite: "one", trust: "-----BEGIN . ", keys: "\n -----BEGIN\n ."}, {file: "x.sources", line: 3, place: "http://b/", suite: "two", trust: "-----BEGIN . ", keys: "\n -----BEGIN\n ."},
-			{file: "x.sources", line: 17, place: "file:/x/", suite: "./", trust: " yes"},
+			{file: "x.sources", line: 17, place: "file:/x/", suite: "./", trust: " trusted=yes"},
 		}},
 	} {
 		if got := (apt{}).parse(c.file, c.text); !slices.Equal(got, c.want) {
@@ -43,6 +44,43 @@ func TestParseSources(t *testing.T) {
 	want[1] = mention{file: "x.repo", line: 11, id: "b", place: "http://m/"}
 	if !slices.Equal(got, want) {
 		t.Errorf("%+v", got)
+	}
+}
+
+// TestAptAgrees has apt itself read two files of one repository that differ in one option: where it refuses to, that is a rival.
+func TestAptAgrees(t *testing.T) {
+	needs(t, "apt-get")
+	dir := t.TempDir()
+	refuses := func(a, b string) (bool, string) {
+		lines := [2]string{"deb " + a + " http://x.example/ ./\n", "deb " + b + " http://x.example/ ./\n"}
+		for i, text := range lines {
+			if err := os.WriteFile(filepath.Join(dir, string('a'+rune(i))+".list"), []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		run := exec.CommandContext(t.Context(), "apt-get", "-o", "Dir::Etc::sourcelist=/dev/null", "-o", "Dir::Etc::sourceparts="+dir, "indextargets")
+		out, err := run.CombinedOutput()
+		return err != nil && strings.Contains(string(out), "Conflicting values set for option"), string(out)
+	}
+	rival := func(a, b string) bool {
+		one, other := apt{}.parse("a.list", "deb "+a+" http://x.example/ ./"), apt{}.parse("b.list", "deb "+b+" http://x.example/ ./")
+		is, double := apt{}.rival(one[0], other[0])
+		if is == double {
+			t.Errorf("%s and %s: both or neither", a, b)
+		}
+		return is
+	}
+	for _, c := range []struct{ a, b string }{
+		{"[trusted=yes]", ""}, {"[trusted=no]", "[trusted=Yes]"}, {"[trusted=yes]", "[trusted=1]"}, {"[check-valid-until=no]", ""}, {"[check-valid-until=no]", "[check-valid-until=false]"},
+		{"[check-date=no]", "[check-date=yes]"}, {"[check-date=off]", "[check-date=no]"}, {"[allow-insecure=yes]", ""}, {"[allow-weak=yes]", ""}, {"[allow-downgrade-to-insecure=yes]", ""},
+		{"[valid-until-min=1]", "[valid-until-min=2]"}, {"[valid-until-max=1]", "[valid-until-max=2]"}, {"[date-max-future=1]", "[date-max-future=2]"}, {"[valid-until-min=1]", "[valid-until-min=1]"},
+		{"[inrelease-path=a]", "[inrelease-path=b]"}, {"[signed-by=/a.gpg]", "[signed-by=/b.gpg]"}, {"[signed-by=/a.gpg]", "[signed-by=/a.gpg]"},
+		{"[arch=amd64]", "[arch=i386]"}, {"[lang=none]", ""}, {"[target=Packages]", ""}, {"[pdiffs=no]", ""}, {"[by-hash=no]", "[by-hash=yes]"},
+	} {
+		apts, said := refuses(c.a, c.b)
+		if ours := rival(c.a, c.b); ours != apts {
+			t.Errorf("%s and %s: a rival: %v, apt refuses: %v\n%s", c.a, c.b, ours, apts, said)
+		}
 	}
 }
 

@@ -154,7 +154,7 @@ func (t *Type) Original(_ context.Context, res host.Resource) ([]byte, error) {
 func (t *Type) Remove(ctx context.Context, res host.Resource, how declare.OnRemove, originally []byte) error {
 	r := res.(*resource)
 	if err := ctx.Err(); err != nil {
-		return ended(r.doing(), err)
+		return reason.Ended(r.doing(), err)
 	}
 	r.seen = 0
 	var o original

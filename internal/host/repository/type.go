@@ -235,15 +235,6 @@ func (r *resource) Watches() []host.Watch {
 	return watches
 }
 
-// ended is the error of what its context has ended.
-func ended(doing string, err error) *reason.Error {
-	code := reason.Interrupted
-	if errors.Is(err, context.DeadlineExceeded) {
-		code = reason.OperationTimeout
-	}
-	return &reason.Error{Code: code, Doing: doing, Cause: err}
-}
-
 // hasSuffix reports whether a file in a directory of others counts.
 func hasSuffix(name string, suffixes []string) bool {
 	for _, s := range suffixes {

@@ -61,7 +61,7 @@ func (t *Type) Apply(ctx context.Context, plans []host.Plan) []host.Result {
 	results := make([]host.Result, len(plans))
 	for i, p := range plans {
 		if err := ctx.Err(); err != nil {
-			results[i].Err = ended("change unit "+p.Resource.(*resource).unit, err)
+			results[i].Err = reason.Ended("change unit "+p.Resource.(*resource).unit, err)
 			continue
 		}
 		results[i].Changed, results[i].Err = t.apply(ctx, p.Resource.(*resource), p.Changes)
@@ -194,13 +194,4 @@ func (t *Type) stop(ctx context.Context, r *resource, left []host.Change) (bool,
 
 func has(changes []host.Change, field string) bool {
 	return slices.ContainsFunc(changes, func(c host.Change) bool { return c.Field == field })
-}
-
-// ended is the error of what its context has ended.
-func ended(doing string, err error) error {
-	code := reason.Interrupted
-	if errors.Is(err, context.DeadlineExceeded) {
-		code = reason.OperationTimeout
-	}
-	return &reason.Error{Code: code, Doing: doing, Cause: err}
 }

@@ -18,7 +18,7 @@ func (t *Type) Refresh(ctx context.Context, res host.Resource, since host.Stamp)
 	}
 	doing := "restart unit " + r.unit
 	if err := ctx.Err(); err != nil {
-		return host.Refreshed{}, ended(doing, err)
+		return host.Refreshed{}, reason.Ended(doing, err)
 	}
 	s, err := t.settled(ctx, r)
 	switch {

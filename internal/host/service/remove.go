@@ -63,7 +63,7 @@ func (t *Type) Remove(ctx context.Context, res host.Resource, how declare.OnRemo
 		return err
 	}
 	if err := ctx.Err(); err != nil {
-		return ended("change unit "+r.unit, err)
+		return reason.Ended("change unit "+r.unit, err)
 	}
 	_, err = t.apply(ctx, back, changes)
 	return err

@@ -13,15 +13,6 @@ import (
 	"tako.dev/tako/internal/reason"
 )
 
-// ended is the error of what its context has ended.
-func ended(doing string, err error) *reason.Error {
-	code := reason.Interrupted
-	if errors.Is(err, context.DeadlineExceeded) {
-		code = reason.OperationTimeout
-	}
-	return &reason.Error{Code: code, Doing: doing, Cause: err}
-}
-
 // refused is the error of what the kernel did not take.
 func refused(doing string, err error) error {
 	e := &reason.Error{Code: reason.SystemCallFailed, Doing: doing, Cause: err}
@@ -38,7 +29,7 @@ func refused(doing string, err error) error {
 // toolError is the error of a program that did not do what it was run for.
 func toolError(doing string, output []byte, err error) error {
 	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
-		return ended(doing, err)
+		return reason.Ended(doing, err)
 	}
 	e := &reason.Error{Code: reason.CommandFailed, Doing: doing, Cause: err, Evidence: reason.Clip(output)}
 	var exit *command.ExitError

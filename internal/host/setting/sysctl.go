@@ -69,8 +69,9 @@ func (s *sysctl) sign(to *signs) {
 // sysctlSight is how a parameter is.
 type sysctlSight struct {
 	live    string
-	unknown bool // the kernel has no such parameter
-	command bool // it can be written and not read
+	unknown bool       // the kernel has no such parameter
+	command bool       // it can be written and not read
+	closed  unix.Errno // why it cannot be written, where it has another value
 	file    string
 	there   bool // the file is
 	later   assignment
@@ -94,6 +95,10 @@ func (s *sysctl) look(c *call) (any, error) {
 		return nil, err
 	}
 	sight.file, sight.there = f.body, f.there()
+	if live != s.value {
+		// What this does not tell, of a kernel that refuses in another way, writing does.
+		errors.As(unix.Access(s.path(), unix.W_OK), &sight.closed)
+	}
 	l, err := c.laterFiles()
 	if err != nil {
 		return nil, err
@@ -124,6 +129,9 @@ func (s *sysctl) compare(sight any) ([]host.Change, error) {
 	case now.command:
 		return nil, &reason.Error{Code: reason.SettingRefused, Doing: s.doing(), Cause: errors.New("it is a command to the kernel, and has no value"),
 			Hint: "use an exec that is notified"}
+	}
+	if now.closed != 0 {
+		return nil, refused(s.doing(), &fs.PathError{Op: "open", Path: s.path(), Err: now.closed})
 	}
 	var changes []host.Change
 	if now.live != s.value {

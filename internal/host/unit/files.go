@@ -417,12 +417,3 @@ func (f *files) restore(ctx context.Context, g *target, o original) (changed boo
 	res, err := durable.Write(ctx, f.root, spec)
 	return res.Changed, err
 }
-
-// ended is the error of what its context has ended.
-func ended(doing string, err error) error {
-	code := reason.Interrupted
-	if errors.Is(err, context.DeadlineExceeded) {
-		code = reason.OperationTimeout
-	}
-	return &reason.Error{Code: code, Doing: doing, Cause: err}
-}

@@ -158,7 +158,7 @@ func (t *Timers) Check(ctx context.Context, rs []host.Resource, depth host.Depth
 		p := &plans[i]
 		p.Resource = res
 		if err := ctx.Err(); err != nil {
-			p.Err = ended("look at timers", err)
+			p.Err = reason.Ended("look at timers", err)
 			continue
 		}
 		changes, state, err := t.check(ctx, res.(*timer), depth, now)

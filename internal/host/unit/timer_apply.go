@@ -43,7 +43,7 @@ func (t *Timers) Apply(ctx context.Context, plans []host.Plan) []host.Result {
 	for i := range plans {
 		j := &job{timer: plans[i].Resource.(*timer), plan: &plans[i], step: plans[i].State.(timerStep), result: &results[i]}
 		if err := ctx.Err(); err != nil {
-			results[i].Err = ended(j.doing(), err)
+			results[i].Err = reason.Ended(j.doing(), err)
 		} else if j.absent {
 			down = append(down, j)
 		} else {
@@ -313,7 +313,7 @@ func (t *Timers) Remove(ctx context.Context, res host.Resource, how declare.OnRe
 // restoreFiles puts both files back, and then the state of the timer.
 func (t *Timers) restoreFiles(ctx context.Context, r *timer, o originalTimer) error {
 	if err := ctx.Err(); err != nil {
-		return ended("restore timer "+r.name, err)
+		return reason.Ended("restore timer "+r.name, err)
 	}
 	changed, err := t.files.restore(ctx, &r.timer, o.Timer)
 	if err != nil {

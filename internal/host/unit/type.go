@@ -81,7 +81,7 @@ func (t *Type) Check(ctx context.Context, rs []host.Resource, depth host.Depth) 
 		p := &plans[i]
 		p.Resource = res
 		if err := ctx.Err(); err != nil {
-			p.Err = ended("look at unit files", err)
+			p.Err = reason.Ended("look at unit files", err)
 			continue
 		}
 		p.Err = t.check(ctx, res.(*resource), depth, now, p)
@@ -147,7 +147,7 @@ func (t *Type) Apply(ctx context.Context, plans []host.Plan) []host.Result {
 		d := &draft{target: &r.target, was: s.was, whole: s.whole}
 		drafts[i] = d
 		if d.err = ctx.Err(); d.err != nil {
-			d.err = ended(r.doing(), d.err)
+			d.err = reason.Ended(r.doing(), d.err)
 			continue
 		}
 		if s.whole {
@@ -233,7 +233,7 @@ func (t *Type) Remove(ctx context.Context, res host.Resource, how declare.OnRemo
 		return &reason.Error{Code: reason.InternalFault, Doing: "remove unit file " + disk.Shown(r.path), Cause: errors.New("onRemove is neither delete nor restore")}
 	}
 	if err := ctx.Err(); err != nil {
-		return ended("remove unit file "+disk.Shown(r.path), err)
+		return reason.Ended("remove unit file "+disk.Shown(r.path), err)
 	}
 	changed, err := t.restore(ctx, &r.target, o)
 	if err != nil {

@@ -130,7 +130,7 @@ func rejected(ctx context.Context, dir string, d *draft) error {
 	case errors.Is(err, command.ErrStopped):
 		failed.Code = reason.OperationTimeout
 	case ctx.Err() != nil:
-		return ended("verify unit file "+disk.Shown(d.path), ctx.Err())
+		return reason.Ended("verify unit file "+disk.Shown(d.path), ctx.Err())
 	case errors.As(err, &exit) && exit.Status.Exited():
 		failed.Code, failed.Cause = reason.CheckRejected, errors.New("systemd-analyze verify does not accept it")
 		failed.Hint = "what a unit runs or needs must be there first: require the package or the file"

@@ -121,12 +121,14 @@ func (id *identity) Renewed(certificate []byte) error {
 
 // host is a client.Host that takes what it is given.
 type host struct {
-	changed  chan struct{}
-	problems []wire.Resource
-	configs  []wire.ConfigReport
-	facts    map[string]string
-	answer   func(ctx context.Context, q wire.Question, w io.Writer) error
-	takes    time.Duration // to say that a state was taken, which it has reached by then
+	changed    chan struct{}
+	problems   []wire.Resource
+	configs    []wire.ConfigReport
+	facts      map[string]string
+	disks      []wire.Disk
+	interfaces []wire.Interface
+	answer     func(ctx context.Context, q wire.Question, w io.Writer) error
+	takes      time.Duration // to say that a state was taken, which it has reached by then
 
 	mu     sync.Mutex // guards what follows
 	states []core.State
@@ -153,7 +155,7 @@ func (h *host) Activate(_ context.Context, s core.State) (wire.Verdict, error) {
 func (h *host) Report() wire.Report {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return wire.Report{Enforced: h.mark, Verdict: wire.Verdict{Type: wire.Applied, Epoch: h.mark.Epoch, Version: h.mark.Version, Root: h.mark.Root}, Problems: h.problems, Configs: h.configs, Host: &wire.Host{Facts: h.facts}}
+	return wire.Report{Enforced: h.mark, Verdict: wire.Verdict{Type: wire.Applied, Epoch: h.mark.Epoch, Version: h.mark.Version, Root: h.mark.Root}, Problems: h.problems, Configs: h.configs, Host: &wire.Host{Facts: h.facts, Disks: h.disks, Interfaces: h.interfaces}}
 }
 
 func (h *host) Changed() <-chan struct{} { return h.changed }

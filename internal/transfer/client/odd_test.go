@@ -30,10 +30,15 @@ func TestHastyServer(t *testing.T) {
 func TestOddFacts(t *testing.T) {
 	play(t, func(t *testing.T, s *scene) {
 		s.host.facts = map[string]string{"hostname": "caf\xe9", "os.name": strings.Repeat("x", 8<<10), "arch": "amd64"}
+		s.host.disks = []wire.Disk{{Name: "sda", Model: strings.Repeat("caf\xe9", 1<<10)}}
+		s.host.interfaces = []wire.Interface{{Name: "eth\xff", MAC: "52:54:00:12:34:56", Addresses: []string{"192.0.2.7"}}}
 		s.publish(7, "one")
 		s.start()
 		pass(5 * time.Second)
 		r := s.last()
+		if d, n := r.Host.Disks, r.Host.Interfaces; len(d) != 1 || !strings.HasPrefix(d[0].Model, "caf\uFFFD") || len(n) != 1 || n[0].Name != "eth\uFFFD" {
+			t.Errorf("the server reads %+v", r.Host)
+		}
 		if err := r.Validate(); err != nil || r.Host.Facts["arch"] != "amd64" || r.Host.Facts["hostname"] != "caf\uFFFD" {
 			t.Errorf("the server reads %+v (%v)", r.Host, err)
 		}

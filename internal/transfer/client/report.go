@@ -96,11 +96,20 @@ func readable(r *wire.Report) {
 	if r.Host == nil {
 		return
 	}
-	// What a host is called, and what its files say of it, is any bytes.
+	// What a host is called, and what its files and disks say of it, is any bytes.
 	h := *r.Host
-	h.Version, h.Facts = wire.Text(h.Version), make(map[string]string, len(r.Host.Facts))
+	h.Version, h.Facts = wire.Name(h.Version), make(map[string]string, len(r.Host.Facts))
 	for name, value := range r.Host.Facts {
-		h.Facts[name] = wire.Text(value)
+		h.Facts[name] = wire.Fact(value)
+	}
+	h.Disks, h.Interfaces = slices.Clone(h.Disks), slices.Clone(h.Interfaces)
+	for i := range h.Disks {
+		d := &h.Disks[i]
+		d.Name, d.Model = wire.Name(d.Name), wire.Name(d.Model)
+	}
+	for i := range h.Interfaces {
+		n := &h.Interfaces[i]
+		n.Name, n.MAC = wire.Name(n.Name), wire.Name(n.MAC)
 	}
 	r.Host = &h
 }

@@ -6,10 +6,12 @@ import (
 	"io"
 	"net/http"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 
+	"tako.dev/tako/declare"
 	"tako.dev/tako/internal/catalog"
 	"tako.dev/tako/internal/content"
 	"tako.dev/tako/internal/reason"
@@ -90,7 +92,7 @@ func (s *Server) names(q *request, l *listed, key catalog.Digest, digest content
 			continue
 		}
 		if entry, err := catalog.DecodeBody(key, body); err == nil {
-			if o := entry.Resource.Object(); o != nil && o.Digest == digest.String() {
+			if slices.ContainsFunc(entry.Resource.Objects(), func(o *declare.ObjectReference) bool { return o.Digest == digest.String() }) {
 				return nil
 			}
 		}

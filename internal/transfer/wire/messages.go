@@ -266,6 +266,24 @@ type Host struct {
 	Facts   map[string]string `cbor:"2,keyasint,omitempty"`
 	CPUs    uint32            `cbor:"3,keyasint,omitempty"`
 	Memory  uint64            `cbor:"4,keyasint,omitempty"` // bytes
+	// Disks and Interfaces are what is known of each; empty from agents that do not tell.
+	Disks      []Disk      `cbor:"5,keyasint,omitempty"` // at most DisksMax, by name
+	Interfaces []Interface `cbor:"6,keyasint,omitempty"` // at most InterfacesMax with AddressesMax in all, by name
+}
+
+// Disk is a disk of a host.
+type Disk struct {
+	Name       string `cbor:"1,keyasint"`
+	Bytes      uint64 `cbor:"2,keyasint,omitempty"`
+	Model      string `cbor:"3,keyasint,omitempty"`
+	Rotational bool   `cbor:"4,keyasint,omitempty"`
+}
+
+// Interface is a network interface of a host.
+type Interface struct {
+	Name      string   `cbor:"1,keyasint"`
+	MAC       string   `cbor:"2,keyasint,omitempty"`
+	Addresses []string `cbor:"3,keyasint,omitempty"` // without the length of their prefix
 }
 
 // Refused counts, since the agent was installed, what it did not believe.
@@ -278,10 +296,15 @@ type Refused struct {
 
 // Bounds of messages.
 const (
-	ProblemsMax  = 10
-	MessageMax   = 1 << 10   // bytes of one text for people
-	HashesMax    = 256       // of one NodesRequest
-	PartBytesMax = 256 << 10 // of the bodies of one part, unless one alone is larger
+	ProblemsMax = 10
+	// DisksMax, InterfacesMax and AddressesMax are of one host, the last of all its interfaces together: as many as facts have.
+	DisksMax      = 64
+	InterfacesMax = 64
+	AddressesMax  = 64
+	FactMax       = 4 << 10   // bytes of a fact
+	MessageMax    = 1 << 10   // bytes of one text for people
+	HashesMax     = 256       // of one NodesRequest
+	PartBytesMax  = 256 << 10 // of the bodies of one part, unless one alone is larger
 	// FrameMax is above the largest body, and what stands around it.
 	FrameMax = 1<<20 + 16<<10
 	// JoinMax is above a request to join: a certificate request and a name.

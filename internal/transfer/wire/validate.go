@@ -11,9 +11,8 @@ import (
 const (
 	sessionMax    = 64 // bytes of Session.ID
 	factsMax      = 256
-	factMax       = 4 << 10  // bytes of a fact
-	factsBytesMax = 64 << 10 // of all facts and their names: they are stored with the Node; a host has some hundred bytes
-	nameMax       = 256      // bytes of the name of a fact, of a version, of an outcome
+	factsBytesMax = 64 << 10 // of all facts, disks and interfaces with their names: they are stored with the Node; a host has some hundred bytes
+	nameMax       = 256      // bytes of the name of a fact, of a version, of an outcome, of a disk, of its model, of an address
 	titleMax      = declare.ClaimBytesMax + nameMax
 )
 
@@ -38,18 +37,43 @@ func (r *Report) Validate() error {
 		b.text("outcome", p.Outcome, nameMax)
 		b.text("message", p.Message, MessageMax)
 	}
-	if h := r.Host; h != nil {
-		b.text("version", h.Version, nameMax)
-		b.count("facts", len(h.Facts), factsMax)
-		sum := 0
-		for name, value := range h.Facts {
-			b.text("name of a fact", name, nameMax)
-			b.text("fact", value, factMax)
-			sum += len(name) + len(value)
-		}
-		b.count("bytes of facts", sum, factsBytesMax)
+	if r.Host != nil {
+		b.host(r.Host)
 	}
 	return b.err
+}
+
+func (b *bounds) host(h *Host) {
+	b.text("version", h.Version, nameMax)
+	b.count("facts", len(h.Facts), factsMax)
+	sum := 0
+	for name, value := range h.Facts {
+		b.text("name of a fact", name, nameMax)
+		b.text("fact", value, FactMax)
+		sum += len(name) + len(value)
+	}
+	b.count("disks", len(h.Disks), DisksMax)
+	for i := range h.Disks {
+		d := &h.Disks[i]
+		b.text("name of a disk", d.Name, nameMax)
+		b.text("model of a disk", d.Model, nameMax)
+		sum += len(d.Name) + len(d.Model)
+	}
+	b.count("interfaces", len(h.Interfaces), InterfacesMax)
+	addresses := 0
+	for i := range h.Interfaces {
+		n := &h.Interfaces[i]
+		b.text("name of an interface", n.Name, nameMax)
+		b.text("hardware address", n.MAC, nameMax)
+		addresses += len(n.Addresses)
+		for _, a := range n.Addresses {
+			b.text("address", a, nameMax)
+			sum += len(a)
+		}
+		sum += len(n.Name) + len(n.MAC)
+	}
+	b.count("addresses", addresses, AddressesMax)
+	b.count("bytes of facts", sum, factsBytesMax)
 }
 
 // bounds keeps the first thing that is out of them.

@@ -21,7 +21,7 @@ func full() map[string]any {
 		Session: Session{"a", 2}, Number: 3, Have: mark(4), Enforced: mark(3), Verdict: Verdict{Withheld, 1, 2, catalog.Digest{3}, reason.DiskFull, "words", 5},
 		Counts: Counts{1, 2, 3, 4, 5, 6, 7, 8, 9}, Configs: []ConfigReport{{"default/web", true, true, reason.DiskFull, "words", 6}},
 		Problems: []Resource{{"file /etc/motd", "path:/etc/motd", "default/web", "failed", reason.DiskFull, "words", 7, 8}},
-		Host:     &Host{"v1", map[string]string{"os": "linux", "arch": "amd64"}, 2, 3}, Refused: Refused{1, 2, 3, 4}, Stale: true, At: 9, Trust: 10, Usage: &Usage{1, 2, 3, 4, 5},
+		Host:     &Host{"v1", map[string]string{"os": "linux", "arch": "amd64"}, 2, 3, []Disk{{"sda", 4, "Fast", true}}, []Interface{{"eth0", "52:54:00:12:34:56", []string{"192.0.2.7"}}}}, Refused: Refused{1, 2, 3, 4}, Stale: true, At: 9, Trust: 10, Usage: &Usage{1, 2, 3, 4, 5},
 	}
 	return map[string]any{
 		"JoinRequest":  &JoinRequest{Protocol, "token", "web-1", []byte{1}, []byte{2}},
@@ -159,6 +159,17 @@ func TestValidate(t *testing.T) {
 		"fact":               func(r *Report) { r.Host = &Host{Facts: map[string]string{"a": long}} },
 		"facts together":     func(r *Report) { r.Host = &Host{Facts: largeFacts()} },
 		"more facts than is": func(r *Report) { r.Host = &Host{Facts: manyFacts()} },
+		"disks":              func(r *Report) { r.Host = &Host{Disks: make([]Disk, DisksMax+1)} },
+		"name of a disk":     func(r *Report) { r.Host = &Host{Disks: []Disk{{Name: long}}} },
+		"model":              func(r *Report) { r.Host = &Host{Disks: []Disk{{Model: long}}} },
+		"interfaces":         func(r *Report) { r.Host = &Host{Interfaces: make([]Interface, InterfacesMax+1)} },
+		"name of one":        func(r *Report) { r.Host = &Host{Interfaces: []Interface{{Name: long}}} },
+		"hardware address":   func(r *Report) { r.Host = &Host{Interfaces: []Interface{{MAC: long}}} },
+		"address":            func(r *Report) { r.Host = &Host{Interfaces: []Interface{{Addresses: []string{long}}}} },
+		"addresses": func(r *Report) {
+			r.Host = &Host{Interfaces: []Interface{{Addresses: make([]string, AddressesMax)}, {Addresses: make([]string, 1)}}}
+		},
+		"all together": func(r *Report) { r.Host = &Host{Facts: almostTooLarge(), Disks: []Disk{{Name: "sda"}}} },
 	} {
 		r := *good
 		if change(&r); r.Validate() == nil {
@@ -169,8 +180,17 @@ func TestValidate(t *testing.T) {
 
 func largeFacts() map[string]string {
 	facts := map[string]string{}
-	for i := range factsBytesMax/factMax + 1 {
-		facts[string(rune('a'+i))] = strings.Repeat("x", factMax)
+	for i := range factsBytesMax/FactMax + 1 {
+		facts[string(rune('a'+i))] = strings.Repeat("x", FactMax)
+	}
+	return facts
+}
+
+// almostTooLarge are as large as all of a host may be.
+func almostTooLarge() map[string]string {
+	facts := map[string]string{}
+	for i := range factsBytesMax / FactMax {
+		facts[string(rune('a'+i))] = strings.Repeat("x", FactMax-1)
 	}
 	return facts
 }
@@ -181,6 +201,50 @@ func manyFacts() map[string]string {
 		facts[strings.Repeat("f", i%200)+string(rune('a'+i/200))] = ""
 	}
 	return facts
+}
+
+// TestHostOfAnotherVersion: a server passes over what a later agent tells more of its host, and one that is told less has less.
+func TestHostOfAnotherVersion(t *testing.T) {
+	type earlier struct { // Host without disks and interfaces
+		Version string            `cbor:"1,keyasint,omitempty"`
+		Facts   map[string]string `cbor:"2,keyasint,omitempty"`
+		CPUs    uint32            `cbor:"3,keyasint,omitempty"`
+		Memory  uint64            `cbor:"4,keyasint,omitempty"`
+	}
+	type earlierReport struct {
+		Session Session  `cbor:"1,keyasint"`
+		Host    *earlier `cbor:"9,keyasint,omitempty"`
+	}
+	told := full()["Report"].(*Report)
+	data, err := Encode(told)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var old earlierReport
+	if err := Decode(data, &old); err != nil || old.Host.Facts["os"] != "linux" || old.Host.Memory != told.Host.Memory {
+		t.Errorf("an earlier server reads %+v, %v", old.Host, err)
+	}
+	if data, err = Encode(old); err != nil {
+		t.Fatal(err)
+	}
+	var now Report
+	if err := Decode(data, &now); err != nil || now.Validate() != nil || now.Host.Facts["os"] != "linux" || now.Host.Disks != nil || now.Host.Interfaces != nil {
+		t.Errorf("of an earlier agent it reads %+v, %v", now.Host, err)
+	}
+	type later struct {
+		Host
+		Moon string `cbor:"99,keyasint"`
+	}
+	type laterReport struct {
+		Session Session `cbor:"1,keyasint"`
+		Host    *later  `cbor:"9,keyasint,omitempty"`
+	}
+	if data, err = Encode(laterReport{Host: &later{*told.Host, "full"}}); err != nil {
+		t.Fatal(err)
+	}
+	if err := Decode(data, &now); err != nil || len(now.Host.Disks) != 1 {
+		t.Errorf("of a later agent it reads %+v, %v", now.Host, err)
+	}
 }
 
 func TestVerdictNames(t *testing.T) {
