@@ -45,7 +45,7 @@ func newConverge(c *common) *cobra.Command {
 		Long: `converge makes this host as the declarations say: by itself, without a server. The same files can be applied to a cluster as they are.
 
 The exit code is 0 when everything is as declared, 1 when something is not, 2 when the declarations are no good, and 4 when something
-waits for a lock or its time. With --diff it is 0 when there is nothing to do, 1 when there is, and 2 when something would fail or the
+waits for a lock or its time. With --diff it is 0 when there is nothing to do, 1 when there is or would be waited for, and 2 when something would fail or the
 declarations are no good.`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd.Context(), args) },

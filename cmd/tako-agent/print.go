@@ -102,16 +102,20 @@ func (f *convergeFlags) preview(ctx context.Context, opts agent.Options) error {
 		return err
 	case f.output != "":
 		doc.plan(planned)
-		return doc.end(os.Stdout, f.verdict(doc.Counts[wouldChange]+doc.Counts[wouldUnknown], doc.Counts[wouldFail]))
+		return doc.end(os.Stdout, f.verdict(doc.differs(), doc.Counts[wouldFail]))
 	}
 	style := f.style(os.Stdout)
-	var changes, failures, same int
+	var changes, waits, failures, same int
 	for _, p := range planned {
 		switch {
 		case p.When != "":
 			fmt.Printf("%-22s %s: %s is false here\n", present.Outcome(reason.NotApplicable, ""), present.Quote(p.Title), present.Escape(p.When))
 		case p.Err != nil:
-			failures++
+			if p.Defers() {
+				waits++
+			} else {
+				failures++
+			}
 			row := p.Err.Entry()
 			fmt.Printf("%-22s %s\n%s", present.Outcome(row.Outcome, row.Detail), present.Quote(p.Title),
 				indent(problemText(&agent.Problem{Code: p.Err.Code, Message: p.Err.Error(), Hint: p.Err.Hint, Evidence: p.Err.Evidence})))
@@ -124,8 +128,12 @@ func (f *convergeFlags) preview(ctx context.Context, opts agent.Options) error {
 			}
 		}
 	}
-	fmt.Printf("%d to change, %d as declared, %d would fail\n", changes, same, failures)
-	return f.verdict(changes, failures)
+	waiting := ""
+	if waits > 0 {
+		waiting = fmt.Sprintf(", %d would wait", waits)
+	}
+	fmt.Printf("%d to change, %d as declared%s, %d would fail\n", changes, same, waiting, failures)
+	return f.verdict(changes+waits, failures)
 }
 
 // verdict is what a preview ends with. Of --diff 1 says that there are differences, so what would fail is told apart from them.

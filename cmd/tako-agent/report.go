@@ -210,6 +210,7 @@ const (
 	wouldChange  = "change"
 	wouldKeep    = "keep"
 	wouldFail    = "fail"
+	wouldWait    = "wait"    // for what is not to be had now
 	wouldSkip    = "skip"    // its condition is false
 	wouldUnknown = "unknown" // it cannot be told without doing it
 )
@@ -219,6 +220,8 @@ func would(p *agent.Planned) string {
 	switch {
 	case p.When != "":
 		return wouldSkip
+	case p.Defers():
+		return wouldWait
 	case p.Err != nil:
 		return wouldFail
 	case len(p.Changes) == 0 && p.Unknown != "":
@@ -227,6 +230,11 @@ func would(p *agent.Planned) string {
 		return wouldKeep
 	}
 	return wouldChange
+}
+
+// differs is how many resources of a plan are not as declared, and would not fail.
+func (r *report) differs() int {
+	return r.Counts[wouldChange] + r.Counts[wouldUnknown] + r.Counts[wouldWait]
 }
 
 // plan puts what would be done into a report.
@@ -247,5 +255,5 @@ func (r *report) plan(planned []agent.Planned) {
 		r.Counts[one.Would]++
 		r.Resources = append(r.Resources, one)
 	}
-	r.OK = r.Counts[wouldChange]+r.Counts[wouldFail]+r.Counts[wouldUnknown] == 0
+	r.OK = r.differs()+r.Counts[wouldFail] == 0
 }

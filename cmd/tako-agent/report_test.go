@@ -47,10 +47,11 @@ func TestPlanReport(t *testing.T) {
 		{"not known", agent.Planned{Claim: claim, Unknown: "cannot say"}, "unknown", 1},
 		{"not here", agent.Planned{Claim: claim, When: "1 == 2"}, "skip", 0},
 		{"failing", agent.Planned{Claim: claim, Err: denied}, "fail", 2},
+		{"silent", agent.Planned{Claim: claim, Err: &reason.Error{Code: reason.EndpointSilent, Doing: "ask"}}, "wait", 1},
 	} {
 		r := f.begin(modePlan, "web-1")
 		r.plan([]agent.Planned{c.planned})
-		doc := written(t, r, f.verdict(r.Counts[wouldChange]+r.Counts[wouldUnknown], r.Counts[wouldFail]))
+		doc := written(t, r, f.verdict(r.differs(), r.Counts[wouldFail]))
 		one := doc["resources"].([]any)[0].(map[string]any)
 		if one["would"] != c.would || doc["exit"] != c.exit || doc["ok"] != (c.exit == 0) || doc["counts"].(map[string]any)[c.would] != 1.0 {
 			t.Errorf("%s: %v", c.name, doc)
@@ -62,7 +63,7 @@ func TestPlanReport(t *testing.T) {
 		if has := strings.Contains(string(text), `@@ -1 +1 @@\n-a\n+b\n`); has != (c.name == "changed") {
 			t.Errorf("%s: the changes are %s", c.name, text)
 		}
-		if c.planned.Err != nil && one["problem"].(map[string]any)["code"] != reason.DiskFull.String() {
+		if c.planned.Err != nil && one["problem"].(map[string]any)["code"] != c.planned.Err.Code.String() {
 			t.Errorf("%s: the problem is %v", c.name, one["problem"])
 		}
 	}

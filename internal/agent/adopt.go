@@ -62,7 +62,7 @@ func (l *loop) begin(ctx context.Context) error {
 	}
 	if err != nil {
 		// What a cluster has given up is not enforced for want of room either.
-		if !l.opts.Watch || len(l.store.Active()) == 0 || l.joined != nil && reason.Is(err, reason.StateUnwritable) {
+		if !l.opts.Watch || l.store.Active().Len() == 0 || l.joined != nil && reason.Is(err, reason.StateUnwritable) {
 			return err
 		}
 		l.refused(err)
@@ -96,8 +96,8 @@ func (l *loop) begin(ctx context.Context) error {
 func (l *loop) sweep(ctx context.Context) {
 	var dirs []string
 	for _, p := range l.parts {
-		if p.claim.Kind == declare.ClaimPath {
-			dirs = append(dirs, path.Dir(p.claim.ID))
+		if p.claim().Kind == declare.ClaimPath {
+			dirs = append(dirs, path.Dir(p.claim().ID))
 		}
 	}
 	slices.Sort(dirs)
@@ -114,7 +114,7 @@ func (l *loop) sweep(ctx context.Context) {
 // container that starts wakes who watches the host's own. Nothing else tells of that name, nor windows of the host's zone.
 func (l *loop) observe(ctx context.Context) {
 	for i, p := range l.parts {
-		if p.claim.Kind == declare.ClaimHostname {
+		if p.claim().Kind == declare.ClaimHostname {
 			l.step(ctx, converge.Touched{IDs: []converge.ID{converge.ID(i)}})
 		}
 	}
@@ -179,10 +179,11 @@ func (l *loop) adopt(ctx context.Context, d *load.State) error {
 	d.Compiled.Hold(l.holds(), time.Now())
 	l.windowed = slices.ContainsFunc(graph.Vertices, func(v converge.Vertex) bool { return v.Window != nil })
 	l.bodies.Swap(d)
-	parts := make([]*part, graph.Len())
+	parts, made := make([]*part, graph.Len()), make([]part, graph.Len())
 	var again []converge.ID // parts that the engine has no reason to look at, although something about them has changed
 	for i := range parts {
-		parts[i] = l.part(ctx, d, &d.Compiled.Items[i], graph.Vertices[i].Digest)
+		parts[i] = &made[i]
+		l.makePart(ctx, parts[i], d, &d.Compiled.Items[i], &graph.Vertices[i])
 		if l.changed(parts[i]) {
 			again = append(again, converge.ID(i))
 		}
@@ -220,37 +221,37 @@ func subscribers(parts []*part) []subscribe.Subscriber {
 	return members
 }
 
-// part makes the part of an item, or takes over the one that is there for the same desire.
-func (l *loop) part(ctx context.Context, d *load.State, it *core.Item, digest converge.Digest) *part {
+// makePart makes the part of an item, or takes over the one that is there for the same desire.
+func (l *loop) makePart(ctx context.Context, p *part, d *load.State, it *core.Item, v *converge.Vertex) {
 	if l.engine != nil {
-		if id := l.engine.Graph().ID(core.Key(it.Claim)); id != converge.None && l.parts[id].digest == digest && l.parts[id].when == it.When {
-			p := *l.parts[id]
-			p.title, p.config, p.place, p.plan, p.hold, p.unfit = it.Title, it.Config, it.Place.String(), host.Plan{}, it.Hold, it.Unfit
+		if id := l.engine.Graph().ID(v.Key); id != converge.None && l.parts[id].vertex.Digest == v.Digest && l.parts[id].when == it.When {
+			*p = *l.parts[id]
+			p.vertex, p.config, p.found, p.unfit = v, it.Config, nil, it.Unfit
+			p.setHold(it.Hold)
 			if p.unfit {
 				p.err = it.Err
 			}
 			if p.res == nil && p.removal == nil && it.Err == nil && p.when == "" {
-				l.bind(ctx, &p, it.Resource) // its secret can be opened by now
+				l.bind(ctx, p, *it.Resource) // its secret can be opened by now
 			}
-			it.Resource = declare.Resource{}
-			return &p
+			it.Resource = nil
+			return
 		}
 	}
-	p := newPart(it, digest)
+	*p = newPart(it, v)
 	if it.Removal >= 0 {
 		e, err := catalog.Decode(d.Removals[it.Removal].Body)
 		if err != nil {
 			p.err = reason.Of(err)
-			return p
+			return
 		}
-		it.Resource = e.Resource
+		it.Resource = &e.Resource
 		p.removal = &removal{how: it.OnRemove, resource: e.Resource}
 	}
 	if p.when == "" && p.err == nil {
-		l.bind(ctx, p, it.Resource)
+		l.bind(ctx, p, *it.Resource)
 	}
-	it.Resource = declare.Resource{}
-	return p
+	it.Resource = nil
 }
 
 // bind makes a part's resource ready, or notes why it cannot be.
@@ -260,8 +261,8 @@ func (l *loop) bind(ctx context.Context, p *part, r declare.Resource) {
 
 // declaredAs is what a type gets to know of a part. A removed resource has no body in the active state: it is kept.
 func (l *loop) declaredAs(p *part, r declare.Resource) host.Declared {
-	d := host.Declared{Title: p.title, Key: string(p.Key()), Resource: r, Below: l.ground.Below}
-	key, digest := p.Key(), p.digest
+	d := host.Declared{Title: p.title(), Key: string(p.Key()), Resource: r, Below: l.ground.Below}
+	key, digest := p.Key(), p.vertex.Digest
 	if p.removal != nil {
 		d.Body = func() (declare.Resource, error) { return r, nil }
 		return d
@@ -315,7 +316,7 @@ func (l *loop) changed(p *part) bool {
 		return false
 	}
 	id := l.engine.Graph().ID(p.Key())
-	if id == converge.None || l.parts[id].digest != p.digest {
+	if id == converge.None || l.parts[id].vertex.Digest != p.vertex.Digest {
 		return false
 	}
 	was := l.parts[id]

@@ -16,7 +16,7 @@ const historyShown = 10
 func (l *loop) find(subject string) []converge.ID {
 	var found []converge.ID
 	for i, p := range l.parts {
-		if names(p.title, p.claim.String(), p.claim.ID, subject) {
+		if names(p.title(), string(p.Key()), p.claim().ID, subject) {
 			found = append(found, converge.ID(i))
 		}
 	}
@@ -44,20 +44,20 @@ func (l *loop) why(subject string) (*Answer, error) {
 	case len(found) > 1:
 		a := &Answer{}
 		for _, id := range found {
-			a.Candidates = append(a.Candidates, l.parts[id].title+" ("+l.parts[id].claim.String()+")")
+			a.Candidates = append(a.Candidates, l.parts[id].title()+" ("+string(l.parts[id].Key())+")")
 		}
 		return a, nil
 	}
 	id := found[0]
-	a := &Answer{Resource: l.resource(id), Watched: len(l.parts[id].Watches()) > 0 && !l.subs.IsSlow(l.parts[id].Key())}
+	a := &Answer{Resource: l.resource(id), Watched: len(l.parts[id].Watches()) > 0 && !l.subs.IsSlow(id)}
 	for st := l.engine.Status(id); st.BlockedBy != converge.None && len(a.Because) <= len(l.parts); st = l.engine.Status(st.BlockedBy) {
 		a.Because = append(a.Because, l.resource(st.BlockedBy))
 	}
 	for _, e := range l.engine.Graph().Before(id) {
-		a.Requires = append(a.Requires, Relation{Title: l.parts[e.From].title, Kind: e.Kind.String(), Why: e.Why,
+		a.Requires = append(a.Requires, Relation{Title: l.parts[e.From].title(), Kind: e.Kind.String(), Why: e.Why,
 			Outcome: l.engine.Status(e.From).Outcome})
 	}
-	history, err := l.store.History(store.Asked{Subject: l.parts[id].claim.String(), Limit: historyShown})
+	history, err := l.store.History(store.Asked{Subject: string(l.parts[id].Key()), Limit: historyShown})
 	a.History = history
 	return a, err
 }

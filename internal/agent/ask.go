@@ -157,7 +157,10 @@ func lastAnswer(stateDir, subject string) (*Answer, error) {
 		return nil, err
 	}
 	defer st.Close()
-	for _, ref := range st.Active() {
+	for ref, err := range st.Active().Refs() {
+		if err != nil {
+			return nil, err
+		}
 		if !names(ref.Title, ref.Claim.String(), ref.Claim.ID, subject) {
 			continue
 		}

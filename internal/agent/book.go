@@ -8,7 +8,6 @@ import (
 	"tako.dev/tako/internal/agent/report"
 	"tako.dev/tako/internal/agent/store"
 	"tako.dev/tako/internal/converge"
-	"tako.dev/tako/internal/host"
 	"tako.dev/tako/internal/reason"
 )
 
@@ -62,15 +61,16 @@ func (l *loop) reported(r converge.Report) {
 	line.Resource.Outcome, line.Resource.Detail = r.Outcome, r.Detail
 	line.Resource.Problem = b.cleaned(l.explain(p, r.Status))
 	if r.Outcome == reason.Repaired {
-		line.Changes, line.Note = b.cleanAll(report.Changes(p.plan.Changes)), b.clean(p.note)
-		p.plan, p.note = host.Plan{}, ""
+		line.Changes, line.Note = b.cleanAll(report.Changes(p.plan().Changes)), b.clean(p.note)
+		p.found = nil
+		p.setNote("")
 		switch {
 		case p.removal != nil || r.Detail == reason.Change:
 			b.totals.Change++
 		default:
 			b.totals.Drift++
 			line.Writer = l.writer(p)
-			if r.Cause == converge.CauseExamined && !l.subs.IsSlow(p.Key()) {
+			if r.Cause == converge.CauseExamined && !l.subs.IsSlow(r.ID) {
 				b.totals.Missed++
 			}
 		}
@@ -228,7 +228,7 @@ func (l *loop) rested() {
 // converged yields what is known to have been converged with its present desire.
 func (l *loop) converged(yield func(converge.Key, converge.Digest) bool) {
 	for i, p := range l.parts {
-		if p.removal == nil && l.engine.Proven(converge.ID(i)) && !yield(p.Key(), p.digest) {
+		if p.removal == nil && l.engine.Proven(converge.ID(i)) && !yield(p.Key(), p.vertex.Digest) {
 			return
 		}
 	}

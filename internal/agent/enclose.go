@@ -16,7 +16,7 @@ func (l *loop) standing(yield func(converge.ID, ground.Member) bool) {
 		if p.removal != nil && p.removal.done {
 			continue
 		}
-		if !yield(converge.ID(i), ground.Member{Claim: p.claim, Resource: p.res}) {
+		if !yield(converge.ID(i), ground.Member{Claim: p.claim(), Resource: p.res}) {
 			return
 		}
 	}
@@ -44,10 +44,11 @@ func (l *loop) follow(p *part) bool {
 	if !ok || p.removal != nil || p.when != "" {
 		return false
 	}
-	if id := l.engine.Graph().ID(p.Key()); id == converge.None || l.parts[id] != p {
+	id := l.engine.Graph().ID(p.Key())
+	if id == converge.None || l.parts[id] != p {
 		return false
 	}
 	drop, add := f.Follow()
-	l.subs.Follow(p, drop, add)
+	l.subs.Follow(id, p, drop, add)
 	return len(add) > 0
 }

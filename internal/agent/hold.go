@@ -78,7 +78,7 @@ func (l *loop) endHolds(ctx context.Context) {
 	var free []converge.ID
 	for i, p := range l.parts {
 		was := p.hold
-		if p.hold = core.Held(holds, p.config, p.claim, now); was != nil && p.hold == nil {
+		if p.setHold(core.Held(holds, p.config, p.claim(), now)); was != nil && p.hold == nil {
 			free = append(free, converge.ID(i))
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"tako.dev/tako/declare"
@@ -71,7 +72,7 @@ func (j *joined) desired(st *store.Store, lookup declare.Lookup, lane load.Lane)
 	}
 	j.remember(root)
 	lookup = labelled(j.own, lookup)
-	if st.Root() == converge.Digest(root) {
+	if st.Active().Root() == converge.Digest(root) {
 		if d, err := load.LastGood(st, lookup, lane); err == nil {
 			return d, nil
 		}
@@ -128,7 +129,7 @@ func (l *loop) awake() error {
 		l.refuseState(v)
 	}
 	j.coming = j.held.Coming()
-	if m := kept.Mark; !refused && m.Root != life.Enforced.Root && l.store.Root() == converge.Digest(m.Root) {
+	if m := kept.Mark; !refused && m.Root != life.Enforced.Root && l.store.Active().Root() == converge.Digest(m.Root) {
 		// The last run has died right after it took this on.
 		life = life.On(m, j.coming)
 	}
@@ -296,7 +297,11 @@ func (l *loop) judge(c candidate) (*load.State, *reason.Error, error) {
 	if refusal := l.joined.judgeTry(&c); refusal != nil {
 		return nil, refusal, nil
 	}
-	return d, core.Guard(load.ActiveClaims(l.store), d.Claims, c.head.Consent), nil
+	have, err := load.ActiveClaims(l.store)
+	if err != nil {
+		return nil, nil, err
+	}
+	return d, core.Guard(slices.Values(have), d.Claims, c.head.Consent), nil
 }
 
 // enforce takes a state on. What is known of the way to it goes on until it has been reached.
@@ -347,7 +352,7 @@ func (l *loop) again(ctx context.Context, c candidate) (wire.Verdict, error) {
 			return wire.Verdict{}, err
 		}
 	}
-	if l.store.Root() != converge.Digest(c.mark.Root) || j.list == nil {
+	if l.store.Active().Root() != converge.Digest(c.mark.Root) || j.list == nil {
 		// It was lost, and has been fetched again.
 		l.reload(ctx)
 	}

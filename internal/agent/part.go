@@ -9,25 +9,30 @@ import (
 	"tako.dev/tako/internal/reason"
 )
 
-// part is one vertex of the graph as the loop knows it. There may be 100,000: it keeps no declaration.
+// part is one vertex of the graph as the loop knows it. There may be 100,000, so it keeps no declaration, and what few have is apart.
 type part struct {
-	claim   declare.Claim
-	title   string
+	vertex  *converge.Vertex
 	config  string
-	place   string
 	kind    declare.ResourceType
-	when    string        // why it is not applicable; empty where it is
 	err     *reason.Error // why it could not be bound; it is tried again at each check
-	unfit   bool          // err stands as long as the state is not compiled anew
 	res     host.Resource // nil until it is bound
-	digest  converge.Digest
-	restore bool          // what was there before the first change is kept
-	hold    *catalog.Hold // it is looked at and not changed
-	removal *removal      // not nil for what has left the declaration
-	plan    host.Plan     // of the last check, until it is applied; then its changes, until they are told
-	note    string        // of the last operation
+	found   *host.Plan    // of the last check, until it is applied; then its changes, until they are told; nil for nothing
 	sound   int64         // when the last look at it began that found it as declared, nanoseconds since 1970; 0 is never
+	removal *removal      // not nil for what has left the declaration
+	*rare                 // never nil, and shared: it is changed by replacing it
+	unfit   bool          // err stands as long as the state is not compiled anew
+	restore bool          // what was there before the first change is kept
 }
+
+// rare is what few parts have, and no operation looks at: those run beside the loop.
+type rare struct {
+	when string        // why it is not applicable; empty where it is
+	hold *catalog.Hold // it is looked at and not changed
+	note string        // of the last operation
+}
+
+// common is the rare of a part that has nothing of it.
+var common rare
 
 // removal is what is still to be undone.
 type removal struct {
@@ -36,13 +41,59 @@ type removal struct {
 	resource declare.Resource // what was declared
 }
 
-func newPart(it *core.Item, digest converge.Digest) *part {
-	return &part{claim: it.Claim, title: it.Title, config: it.Config, place: it.Place.String(), kind: it.Type, when: it.When, err: it.Err, unfit: it.Unfit,
-		digest: digest, restore: it.OnRemove == declare.OnRemoveRestore, hold: it.Hold}
+func newPart(it *core.Item, v *converge.Vertex) part {
+	p := part{vertex: v, config: it.Config, kind: it.Type, err: it.Err, unfit: it.Unfit, restore: it.OnRemove == declare.OnRemoveRestore, rare: &common}
+	p.set(rare{when: it.When, hold: it.Hold})
+	return p
+}
+
+// set replaces what is rare of a part.
+func (p *part) set(r rare) {
+	if r == common {
+		p.rare = &common
+		return
+	}
+	p.rare = &r
+}
+
+func (p *part) setHold(h *catalog.Hold) {
+	r := *p.rare
+	r.hold = h
+	p.set(r)
+}
+
+func (p *part) setNote(note string) {
+	r := *p.rare
+	r.note = note
+	p.set(r)
+}
+
+// plan is what the last check found, or has been done about it and is not told yet.
+func (p *part) plan() host.Plan {
+	if p.found == nil {
+		return host.Plan{}
+	}
+	return *p.found
+}
+
+// setPlan keeps a plan that has something to do, or has done something.
+func (p *part) setPlan(plan host.Plan) {
+	p.found = nil
+	if plan.Err != nil || !plan.Empty() {
+		p.found = &plan
+	}
 }
 
 // Key is the part's in the graph.
-func (p *part) Key() converge.Key { return core.Key(p.claim) }
+func (p *part) Key() converge.Key { return p.vertex.Key }
+
+func (p *part) title() string { return p.vertex.Title }
+
+// claim is what the part is about.
+func (p *part) claim() declare.Claim {
+	c, _ := declare.ParseClaim(string(p.vertex.Key))
+	return c
+}
 
 // Watches lists what tells about a part. What is being undone, or is not applicable, is not watched.
 func (p *part) Watches() []host.Watch {

@@ -47,7 +47,7 @@ func Describe(c host.Change) string { return report.Describe(c) }
 
 // report builds a report. With all, every resource is listed; otherwise what is not plainly in order, worst first.
 func (l *loop) report(all bool) *Report {
-	root := l.store.Root()
+	root := l.store.Active().Root()
 	r := &Report{Node: l.opts.NodeName, At: time.Now(), PID: l.book.pid, Root: hex.EncodeToString(root[:]), Settled: l.engine.Quiet(),
 		Counts: map[reason.Outcome]int{}, Totals: l.book.totals}
 	r.Totals.Watches, r.Totals.Overflows = l.subs.Counts()
@@ -116,23 +116,36 @@ func newest(fixed []repair) []repair {
 	return fixed
 }
 
+// placeOf says where a part is declared; empty where nothing declares it any more, or the disk has lost it.
+func (l *loop) placeOf(id converge.ID) string {
+	active := l.store.Active()
+	if l.parts[id].removal != nil || int(id) >= active.Len() {
+		return ""
+	}
+	ref, err := active.Ref(int(id))
+	if err != nil {
+		return ""
+	}
+	return ref.Place
+}
+
 // resource describes one part.
 func (l *loop) resource(id converge.ID) Resource {
 	p, st := l.parts[id], l.engine.Status(id)
-	r := Resource{Title: p.title, Claim: p.claim.String(), Config: p.config, Place: p.place, Outcome: st.Outcome, Detail: st.Detail,
+	r := Resource{Title: p.title(), Claim: string(p.Key()), Config: p.config, Place: l.placeOf(id), Outcome: st.Outcome, Detail: st.Detail,
 		Problem: l.book.cleaned(l.explain(p, st)), Since: st.Since, Attempts: st.Attempts, RetryAt: st.RetryAt, When: p.when}
 	if st.Detail == reason.Held && p.hold != nil {
 		r.RetryAt = time.Unix(p.hold.Until, 0) // it is looked at before, but nothing is done
 	}
 	if st.BlockedBy != converge.None {
-		r.BlockedBy = l.parts[st.BlockedBy].title
+		r.BlockedBy = l.parts[st.BlockedBy].title()
 	}
 	if p.removal != nil {
 		r.Removal = string(p.removal.how)
 	}
 	for _, key := range l.engine.Owed(id) {
 		if source := l.engine.Graph().ID(key); source != converge.None {
-			r.Owes = append(r.Owes, l.parts[source].title)
+			r.Owes = append(r.Owes, l.parts[source].title())
 			continue
 		}
 		r.Owes = append(r.Owes, string(key))
@@ -146,14 +159,14 @@ func (l *loop) explain(p *part, st converge.Status) *Problem {
 	case st.Err != nil:
 		return report.ProblemOf(st.Err)
 	case p.when != "":
-		return &Problem{Code: reason.WhenFalse, Message: fmt.Sprintf("%s: %s is false on this host", p.title, p.when)}
+		return &Problem{Code: reason.WhenFalse, Message: fmt.Sprintf("%s: %s is false on this host", p.title(), p.when)}
 	case st.Outcome == reason.Blocked && st.BlockedBy != converge.None:
-		by := l.parts[st.BlockedBy].title
-		return &Problem{Code: reason.BlockedBy, Message: fmt.Sprintf("%s waits until %s is as declared", p.title, by), Hint: "tako-agent why " + by}
+		by := l.parts[st.BlockedBy].title()
+		return &Problem{Code: reason.BlockedBy, Message: fmt.Sprintf("%s waits until %s is as declared", p.title(), by), Hint: "tako-agent why " + by}
 	case p.removal != nil && !p.removal.done:
-		return &Problem{Code: reason.RemovalPending, Message: fmt.Sprintf("%s is not declared any more and waits to be undone (%s)", p.title, p.removal.how)}
+		return &Problem{Code: reason.RemovalPending, Message: fmt.Sprintf("%s is not declared any more and waits to be undone (%s)", p.title(), p.removal.how)}
 	case st.Outcome == reason.Unknown:
-		return &Problem{Code: reason.NotChecked, Message: p.title + " has not been looked at yet"}
+		return &Problem{Code: reason.NotChecked, Message: p.title() + " has not been looked at yet"}
 	}
 	return nil
 }

@@ -161,8 +161,8 @@ func (l *loop) respondLogs(ctx context.Context, w io.Writer, unit string, lines 
 // manages returns the unit of that name that the host is to have, with its suffix; empty where there is none.
 func (l *loop) manages(unit string) string {
 	for _, p := range l.parts {
-		if p.removal == nil && p.claim.Kind == declare.ClaimUnit && (p.claim.ID == unit || p.claim.ID == unit+".service") {
-			return p.claim.ID
+		if p.removal == nil && p.claim().Kind == declare.ClaimUnit && (p.claim().ID == unit || p.claim().ID == unit+".service") {
+			return p.claim().ID
 		}
 	}
 	return ""
@@ -186,7 +186,7 @@ func (l *loop) graph(subject string, limit int) (*relations.Graph, error) {
 	}
 	g := chart.Of(l.engine.Graph(), about, limit, func(id converge.ID) relations.Resource {
 		p, st := l.parts[id], l.engine.Status(id)
-		return relations.Resource{Claim: p.claim.String(), Title: p.title, Config: p.config, Outcome: st.Outcome.String(), Detail: string(st.Detail)}
+		return relations.Resource{Claim: string(p.Key()), Title: p.title(), Config: p.config, Outcome: st.Outcome.String(), Detail: string(st.Detail)}
 	})
 	g.Node = l.opts.NodeName
 	return g, nil

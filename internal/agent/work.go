@@ -47,7 +47,7 @@ func (l *loop) startOp(ctx context.Context, op converge.Op, refused error) {
 			j.holds[i] = h
 		}
 		if j.plans != nil {
-			j.plans[i], l.parts[id].plan = l.parts[id].plan, host.Plan{}
+			j.plans[i], l.parts[id].found = l.parts[id].plan(), nil
 		}
 	}
 	l.work.Go(func() {
@@ -73,26 +73,27 @@ func (l *loop) finished(ctx context.Context, j job, out []outcome) {
 		l.book.counted(j.op.Verb, o.result)
 		switch j.op.Verb {
 		case converge.Check:
-			p.plan = o.plan
+			p.setPlan(o.plan)
 			if o.bound != nil {
 				p.res, p.err, moved = o.bound, nil, true
-				if err := l.subs.Add(ctx, p); err != nil {
-					l.book.trouble("watch "+p.title, err)
+				if err := l.subs.Add(ctx, l.engine.Graph().ID(p.Key()), p); err != nil {
+					l.book.trouble("watch "+p.title(), err)
 				}
 			}
 			if l.follow(p) {
 				again = append(again, l.engine.Graph().ID(p.Key()))
 			}
 		case converge.Apply:
-			p.plan = host.Plan{Changes: j.plans[i].Changes}
+			p.setPlan(host.Plan{Changes: j.plans[i].Changes})
 			if p.removal != nil && o.result.Err == nil {
 				l.undone(p)
 				moved = true
 			}
 		case converge.Refresh:
-			p.plan = host.Plan{}
+			p.found = nil
 		}
-		p.note, l.book.took[p] = o.note, took
+		p.setNote(o.note)
+		l.book.took[p] = took
 	}
 	l.step(ctx, done)
 	l.book.took = nil
@@ -116,7 +117,7 @@ func (l *loop) finished(ctx context.Context, j job, out []outcome) {
 
 // current returns the part that stands for an old one in the present graph: for the same desire, its successor.
 func (l *loop) current(p *part) *part {
-	if id := l.engine.Graph().ID(p.Key()); id != converge.None && l.parts[id].digest == p.digest {
+	if id := l.engine.Graph().ID(p.Key()); id != converge.None && l.parts[id].vertex.Digest == p.vertex.Digest {
 		return l.parts[id]
 	}
 	return p
@@ -125,11 +126,11 @@ func (l *loop) current(p *part) *part {
 // undone notes that a removal is complete.
 func (l *loop) undone(p *part) {
 	p.removal.done = true
-	if err := l.store.RemovalDone(p.claim); err != nil {
-		l.book.trouble("note that "+p.title+" was removed", err)
+	if err := l.store.RemovalDone(p.claim()); err != nil {
+		l.book.trouble("note that "+p.title()+" was removed", err)
 	}
 	if err := l.store.DropOriginal(p.Key()); err != nil {
-		l.book.trouble("forget what was there before "+p.title, err)
+		l.book.trouble("forget what was there before "+p.title(), err)
 	}
 }
 
@@ -137,7 +138,7 @@ func (l *loop) undone(p *part) {
 func (l *loop) do(ctx context.Context, j job) (out []outcome) {
 	defer func() {
 		if fault := recover(); fault != nil {
-			out = failAll(len(j.parts), &reason.Error{Code: reason.InternalFault, Doing: fmt.Sprintf("%v %s", j.op.Verb, j.parts[0].title),
+			out = failAll(len(j.parts), &reason.Error{Code: reason.InternalFault, Doing: fmt.Sprintf("%v %s", j.op.Verb, j.parts[0].title()),
 				Cause: fmt.Errorf("panic: %v", fault), Hint: "please report this"})
 		}
 	}()
@@ -153,7 +154,7 @@ func (l *loop) do(ctx context.Context, j job) (out []outcome) {
 		case converge.Refresh:
 			for _, i := range at {
 				if j.holds[i] != nil {
-					out[i].result.Err = hold.Reason(j.parts[i].title, j.holds[i])
+					out[i].result.Err = hold.Reason(j.parts[i].title(), j.holds[i])
 					continue
 				}
 				if j.op.Shut[i] {
@@ -187,7 +188,7 @@ func (l *loop) check(ctx context.Context, t host.Type, j job, at []int, out []ou
 			continue
 		case p.removal != nil:
 			if out[i].result.InSync = p.removal.done; !p.removal.done && j.holds[i] != nil {
-				out[i].result.Err = hold.Reason(p.title, j.holds[i])
+				out[i].result.Err = hold.Reason(p.title(), j.holds[i])
 			}
 			continue
 		case p.res == nil:
@@ -213,7 +214,7 @@ func (l *loop) check(ctx context.Context, t host.Type, j job, at []int, out []ou
 		out[i].plan = plans[k]
 		out[i].result = converge.Result{Err: reason.Of(plans[k].Err), InSync: plans[k].Empty(), Recognised: plans[k].Recognised}
 		if plans[k].Err == nil && !plans[k].Empty() && j.holds[i] != nil {
-			out[i].result.Err = hold.Reason(j.parts[i].title, j.holds[i])
+			out[i].result.Err = hold.Reason(j.parts[i].title(), j.holds[i])
 		}
 	}
 }
@@ -223,7 +224,7 @@ func (l *loop) bindAgain(ctx context.Context, t host.Type, p *part) (host.Resour
 	if p.removal != nil {
 		return bind(ctx, t, l.declaredAs(p, p.removal.resource))
 	}
-	r, err := l.bodies.Read(p.Key(), p.digest)
+	r, err := l.bodies.Read(p.Key(), p.vertex.Digest)
 	if err != nil {
 		return nil, reason.Of(err)
 	}

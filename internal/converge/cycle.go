@@ -33,9 +33,10 @@ func findCycles(n int, edges []Edge) []Cycle {
 // tangles numbers the strongly connected components of more than one vertex from 1, in order of their first vertex, and says
 // of each vertex which one it is in; 0 is none. Tarjan's algorithm with an explicit stack, because a chain of 100,000
 // vertices would be too deep for recursion.
-func tangles(out [][]arc) (tangle []int32, count int32) {
-	t := tarjan{out: out, index: make([]int32, len(out)), low: make([]int32, len(out)), onStack: make([]bool, len(out)), tangle: make([]int32, len(out))}
-	for root := range out {
+func tangles(out arcs) (tangle []int32, count int32) {
+	n := out.len()
+	t := tarjan{out: out, index: make([]int32, n), low: make([]int32, n), onStack: make([]bool, n), tangle: make([]int32, n)}
+	for root := range n {
 		if t.index[root] == 0 {
 			t.visit(ID(root))
 		}
@@ -53,7 +54,7 @@ func tangles(out [][]arc) (tangle []int32, count int32) {
 }
 
 type tarjan struct {
-	out        [][]arc
+	out        arcs
 	index, low []int32 // from 1; index 0 has not been visited
 	onStack    []bool
 	stack      []ID
@@ -74,8 +75,8 @@ func (t *tarjan) visit(root ID) {
 	for len(t.frames) > 0 {
 		f := &t.frames[len(t.frames)-1]
 		v := f.id
-		if f.arc < len(t.out[v]) {
-			w := t.out[v][f.arc].to
+		if out := t.out.from(v); f.arc < len(out) {
+			w := out[f.arc].to
 			f.arc++
 			if t.index[w] == 0 {
 				t.enter(w)

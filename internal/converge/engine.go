@@ -96,7 +96,7 @@ func (e *Engine) resumeBudgets(budgets map[Key]Budget) {
 		}
 		if b.Failure != nil {
 			s.outcome, s.detail = classify(b.Failure)
-			s.err, s.since = b.Failure, b.Since
+			s.err, s.since = b.Failure, instantOf(b.Since)
 			e.setFailed(id, s.outcome == reason.Failed)
 		}
 		e.delay(id, wait)
@@ -152,7 +152,7 @@ func (e *Engine) adopt(g *Graph) {
 		e.work = append(e.work, ID(i))
 	}
 	for i := range e.states {
-		for _, a := range g.out[i] {
+		for _, a := range g.after(ID(i)) {
 			e.states[a.to].busyPreds++
 			if a.kind.needs() && !e.states[i].ok {
 				e.states[a.to].badPreds++
@@ -213,7 +213,7 @@ func (e *Engine) Graph() *Graph { return e.graph }
 // Status returns what is known of a vertex.
 func (e *Engine) Status(id ID) Status {
 	s := &e.states[id]
-	st := Status{Outcome: s.outcome, Detail: s.detail, Err: s.err, BlockedBy: s.blockedBy, Since: s.since, Attempts: int(s.attempts)}
+	st := Status{Outcome: s.outcome, Detail: s.detail, Err: s.err, BlockedBy: s.blockedBy, Since: s.since.time(), Attempts: int(s.attempts)}
 	switch {
 	case s.wait == untilOpen:
 		st.RetryAt = e.doorOf(e.graph.Vertices[id].Window).next
@@ -302,7 +302,7 @@ func (e *Engine) evaluate() {
 		s := &e.states[id]
 		switch {
 		case s.phase != idle:
-		case s.outcome == reason.NotApplicable && s.since.IsZero():
+		case s.outcome == reason.NotApplicable && s.since == 0:
 			e.settle(id, reason.NotApplicable, "", nil)
 			e.setBusy(id, false)
 		case e.standsBy(id) && (s.busyPreds == 0 || !s.dirty):
@@ -339,7 +339,7 @@ func (e *Engine) setBusy(id ID, busy bool) {
 		step = -1
 	}
 	e.busy += int(step)
-	for _, a := range e.graph.out[id] {
+	for _, a := range e.graph.after(id) {
 		after := &e.states[a.to]
 		after.busyPreds += step
 		if after.busyPreds == 0 && after.dirty {
@@ -359,7 +359,7 @@ func (e *Engine) setOK(id ID, ok bool) {
 	if ok {
 		step = -1
 	}
-	for _, a := range e.graph.out[id] {
+	for _, a := range e.graph.after(id) {
 		if !a.kind.needs() {
 			continue
 		}
@@ -374,9 +374,9 @@ func (e *Engine) setOK(id ID, ok bool) {
 // settle writes a vertex's outcome and lets what comes after it go on.
 func (e *Engine) settle(id ID, o reason.Outcome, d reason.Detail, err *reason.Error) {
 	s := &e.states[id]
-	changed := s.outcome != o || s.detail != d || s.since.IsZero()
+	changed := s.outcome != o || s.detail != d || s.since == 0
 	if changed {
-		s.since = e.wall
+		s.since = instantOf(e.wall)
 	}
 	s.outcome, s.detail, s.err = o, d, err
 	if o != reason.Blocked {
@@ -405,7 +405,7 @@ func (e *Engine) block(id ID) {
 	}
 	if s.outcome != reason.Blocked || s.blockedBy != by {
 		s.blockedBy = by
-		s.since = time.Time{} // blocked by something else is news
+		s.since = 0 // blocked by something else is news
 		e.settle(id, reason.Blocked, "", nil)
 	}
 	e.setBusy(id, false)

@@ -24,10 +24,10 @@ type Vertex struct {
 	Title         string // for explanations
 	Lane          string // which Lane it runs in
 	Digest        Digest
-	NotApplicable bool   // nothing is wanted of it here
-	Observe       bool   // when it drifts, that is told, and it is left as it is
 	Window        Window // outside of which it is not refreshed; nil is always open
 	Frozen        bool   // outside of the Window it is not applied either
+	NotApplicable bool   // nothing is wanted of it here
+	Observe       bool   // when it drifts, that is told, and it is left as it is
 }
 
 // EdgeKind says why one vertex comes after another.
@@ -62,11 +62,11 @@ type Edge struct {
 // Graph is an acyclic set of vertices and edges, immutable after NewGraph.
 type Graph struct {
 	Vertices []Vertex
-	edges    []Edge  // those kept, by To; of one vertex explicit ones first, then as given
-	begin    []int32 // the edges that end at v are edges[begin[v]:begin[v+1]]
-	out      [][]arc
-	dropped  []Edge // automatic edges that yielded
-	ids      map[Key]ID
+	edges    []Edge      // those kept, by To; of one vertex explicit ones first, then as given
+	begin    []int32     // the edges that end at v are edges[begin[v]:begin[v+1]]
+	out      arcs        // the same edges, by From
+	dropped  []Edge      // automatic edges that yielded
+	byKey    []ID        // sorted by key: a map would need ten times the memory
 	standby  map[ID]bool // at which a Rescue ends, and that are applicable
 }
 
@@ -84,13 +84,7 @@ type Cycle struct{ Edges []Edge }
 // it is explicit and nothing when it is automatic. Keys must be unique: a key given twice is a fault of the caller and
 // panics, like an edge to a vertex that is not there.
 func NewGraph(vertices []Vertex, edges []Edge) (*Graph, []Cycle) {
-	g := &Graph{Vertices: vertices, ids: make(map[Key]ID, len(vertices)), standby: map[ID]bool{}}
-	for i, v := range vertices {
-		if _, twice := g.ids[v.Key]; twice {
-			panic("converge: two vertices have the key " + string(v.Key))
-		}
-		g.ids[v.Key] = ID(i)
-	}
+	g := &Graph{Vertices: vertices, byKey: sortedByKey(vertices), standby: map[ID]bool{}}
 	var explicit, auto []Edge
 	for _, e := range edges {
 		switch {
@@ -123,11 +117,15 @@ func NewGraph(vertices []Vertex, edges []Edge) (*Graph, []Cycle) {
 
 // ID returns the vertex with the key, or None.
 func (g *Graph) ID(k Key) ID {
-	if id, ok := g.ids[k]; ok {
-		return id
+	at, found := slices.BinarySearchFunc(g.byKey, k, func(id ID, k Key) int { return strings.Compare(string(g.Vertices[id].Key), string(k)) })
+	if !found {
+		return None
 	}
-	return None
+	return g.byKey[at]
 }
+
+// after lists the edges that begin at id, in the order that all edges have.
+func (g *Graph) after(id ID) []arc { return g.out.from(id) }
 
 // Len returns the number of vertices.
 func (g *Graph) Len() int { return len(g.Vertices) }
@@ -153,7 +151,7 @@ func (g *Graph) Order() []ID {
 	for len(ready) > 0 {
 		id := ready.pop()
 		order = append(order, id)
-		for _, a := range g.out[id] {
+		for _, a := range g.after(id) {
 			if waiting[a.to]--; waiting[a.to] == 0 {
 				ready.push(a.to)
 			}
@@ -181,22 +179,46 @@ func (c Cycle) Explain(title func(ID) string) string {
 	return b.String()
 }
 
-// arcsFrom lists for each vertex the edges that begin at it, in the order given. All lists share one array, because most
-// vertices have one or two.
-func arcsFrom(n int, edges []Edge) [][]arc {
-	counts := make([]int, n)
+// sortedByKey lists vertices by their keys, which must be unique.
+func sortedByKey(vertices []Vertex) []ID {
+	ids := make([]ID, len(vertices))
+	for i := range ids {
+		ids[i] = ID(i)
+	}
+	slices.SortFunc(ids, func(a, b ID) int { return strings.Compare(string(vertices[a].Key), string(vertices[b].Key)) })
+	for i := 1; i < len(ids); i++ {
+		if k := vertices[ids[i]].Key; k == vertices[ids[i-1]].Key {
+			panic("converge: two vertices have the key " + string(k))
+		}
+	}
+	return ids
+}
+
+// arcs are edges by where they begin.
+type arcs struct {
+	all   []arc
+	begin []int32 // those of v are all[begin[v]:begin[v+1]]
+}
+
+func (a arcs) len() int { return len(a.begin) - 1 }
+
+func (a arcs) from(id ID) []arc { return a.all[a.begin[id]:a.begin[id+1]] }
+
+// arcsFrom sorts edges by where they begin; those of one vertex stay in the order given.
+func arcsFrom(n int, edges []Edge) arcs {
+	starts := make([]int32, n+1)
 	for _, e := range edges {
-		counts[e.From]++
+		starts[e.From+1]++
 	}
-	shared := make([]arc, len(edges))
-	lists := make([][]arc, n)
-	for i, c := range counts {
-		lists[i], shared = shared[:0:c], shared[c:]
+	for i := range n {
+		starts[i+1] += starts[i]
 	}
+	all, next := make([]arc, len(edges)), slices.Clone(starts)
 	for _, e := range edges {
-		lists[e.From] = append(lists[e.From], arc{e.To, e.Kind})
+		all[next[e.From]] = arc{e.To, e.Kind}
+		next[e.From]++
 	}
-	return lists
+	return arcs{all, starts}
 }
 
 // idHeap is a binary heap of vertices, the smallest first. It is not container/heap because that puts every ID into an

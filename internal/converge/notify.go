@@ -20,7 +20,7 @@ func (o *owed) empty() bool { return len(o.open) == 0 && len(o.confirmed) == 0 }
 // announce records, before an apply, everybody whom it will have to notify should it change something, and returns them.
 func (e *Engine) announce(id ID) (told []Key) {
 	v := &e.graph.Vertices[id]
-	for _, a := range e.graph.out[id] {
+	for _, a := range e.graph.after(id) {
 		if a.kind != Notify || e.graph.Vertices[a.to].NotApplicable {
 			continue
 		}

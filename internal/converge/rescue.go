@@ -15,7 +15,7 @@ func (e *Engine) standDown(id ID) {
 		s.attempts = 0
 		e.budget(id)
 	}
-	if s.outcome != reason.NotApplicable || s.since.IsZero() {
+	if s.outcome != reason.NotApplicable || s.since == 0 {
 		e.settle(id, reason.NotApplicable, "", nil)
 	}
 	e.setBusy(id, false)
@@ -32,7 +32,7 @@ func (e *Engine) setFailed(id ID, failed bool) {
 	if !failed {
 		step = -1
 	}
-	for _, a := range e.graph.out[id] {
+	for _, a := range e.graph.after(id) {
 		if a.kind != Rescue {
 			continue
 		}

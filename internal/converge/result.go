@@ -162,7 +162,7 @@ func (e *Engine) leave(id ID) {
 func (e *Engine) applied(id ID, r Result) {
 	s := &e.states[id]
 	if r.Changed {
-		for _, a := range e.graph.out[id] {
+		for _, a := range e.graph.after(id) {
 			if a.kind == Rescue {
 				continue
 			}

@@ -442,7 +442,7 @@ func (s *sim) poke(id ID, targets []Key) {
 		delete(s.check.noLook, k)
 	}
 	if id != None {
-		for _, a := range s.e.Graph().out[id] {
+		for _, a := range s.e.Graph().after(id) {
 			delete(s.check.noLook, s.e.Graph().Vertices[a.to].Key)
 		}
 	}

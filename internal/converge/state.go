@@ -1,6 +1,7 @@
 package converge
 
 import (
+	"cmp"
 	"time"
 
 	"tako.dev/tako/internal/reason"
@@ -45,10 +46,27 @@ type state struct {
 // verdict is how a vertex stands.
 type verdict struct {
 	err       *reason.Error
-	since     time.Time
+	since     instant
 	detail    reason.Detail
 	outcome   reason.Outcome
 	blockedBy ID
+}
+
+// instant is a time of the wall clock in nanoseconds since 1970; 0 is never.
+type instant int64
+
+func instantOf(t time.Time) instant {
+	if t.IsZero() {
+		return 0
+	}
+	return instant(cmp.Or(t.UnixNano(), 1))
+}
+
+func (i instant) time() time.Time {
+	if i == 0 {
+		return time.Time{}
+	}
+	return time.Unix(0, int64(i))
 }
 
 // gate is what a vertex has to do with its neighbours.

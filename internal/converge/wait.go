@@ -99,7 +99,7 @@ func (e *Engine) budget(id ID) {
 	}
 	b := Budget{Digest: v.Digest, Attempts: int(s.attempts), Holds: int(s.holds), Wait: max(s.wait-e.now, 0)}
 	if s.attempts > 0 && s.outcome != reason.Contended {
-		b.Failure, b.Since = s.err, s.since
+		b.Failure, b.Since = s.err, s.since.time()
 	}
 	e.out.Persist = append(e.out.Persist, Record{Kind: BudgetSpent, Target: v.Key, Budget: b})
 }

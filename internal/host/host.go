@@ -86,6 +86,14 @@ type Declared struct {
 	Below func(dir string) []Place
 }
 
+// Shared returns a path, such as that of a file, out of the key where that ends with it: so it is in memory once.
+func (d *Declared) Shared(path string) string {
+	if rest := len(d.Key) - len(path); rest >= 0 && d.Key[rest:] == path {
+		return d.Key[rest:]
+	}
+	return path
+}
+
 // Place is a path at which something declared stands.
 type Place struct {
 	Path  string

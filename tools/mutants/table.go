@@ -205,7 +205,7 @@ func ofScenarios() []Mutant {
 			"if a.kind.needs() && !e.states[i].ok {", "if false {",
 			alone, "Scenario7"},
 		{"a restart does not look at what was applied last", "internal/agent/adopt.go",
-			"if !l.opts.Watch || len(l.store.Active()) == 0 || l.joined != nil && reason.Is(err, reason.StateUnwritable) {", "if true {",
+			"if !l.opts.Watch || l.store.Active().Len() == 0 || l.joined != nil && reason.Is(err, reason.StateUnwritable) {", "if true {",
 			alone, "Scenario6"},
 		{"a preview opens what it would write", "cmd/tako-agent/converge.go",
 			"ReadOnly: readOnly, Warden", "ReadOnly: false, Warden",

@@ -41,14 +41,14 @@ type Item struct {
 	Type     declare.ResourceType
 	Place    declare.Place
 	OnRemove declare.OnRemove
-	Entry    int              // index in Input.Entries; -1 for a removal
-	Removal  int              // index in Input.Removals; -1 for an entry
-	Resource declare.Resource // expanded
-	When     string           // why it is not applicable: its condition; empty where it is
-	Err      *reason.Error    // it cannot be had on this host; of a secret until its content is filled in
-	Unfit    bool             // nothing but another compilation cures Err
-	After    []declare.Claim  // what it comes after in this graph
-	Hold     *catalog.Hold    // it is looked at and not changed; see Compiled.Hold
+	Entry    int               // index in Input.Entries; -1 for a removal
+	Removal  int               // index in Input.Removals; -1 for an entry
+	Resource *declare.Resource // expanded; otherwise the one of its entry. It is not changed, but replaced
+	When     string            // why it is not applicable: its condition; empty where it is
+	Err      *reason.Error     // it cannot be had on this host; of a secret until its content is filled in
+	Unfit    bool              // nothing but another compilation cures Err
+	After    []declare.Claim   // what it comes after in this graph
+	Hold     *catalog.Hold     // it is looked at and not changed; see Compiled.Hold
 }
 
 // Compiled is a host's graph; Items[id] belongs to Graph.Vertices[id].
@@ -63,7 +63,8 @@ func Key(c declare.Claim) converge.Key { return converge.Key(c.String()) }
 // Compile builds the graph. Cycles of explicit edges inside one config are faults, with the reason of each edge and where
 // each resource is declared; then there is no graph.
 func Compile(in Input) (*Compiled, []declare.Fault) {
-	c := compiler{in: in, ids: make(map[declare.Claim]converge.ID, len(in.Entries)+len(in.Removals))}
+	all := len(in.Entries) + len(in.Removals)
+	c := compiler{in: in, ids: make(map[declare.Claim]converge.ID, all), vertices: make([]converge.Vertex, 0, all), items: make([]Item, 0, all)}
 	for i := range in.Entries {
 		c.addEntry(i)
 	}
@@ -110,7 +111,7 @@ func (c *compiler) add(it Item, v converge.Vertex) {
 func (c *compiler) addEntry(i int) {
 	e := &c.in.Entries[i]
 	it := Item{Claim: e.Claim(), Title: e.Title(), Config: e.Config, Type: e.Resource.Type(), Place: e.Place,
-		OnRemove: e.Resource.OnRemoveOrDefault(), Entry: i, Removal: -1, Resource: e.Resource}
+		OnRemove: e.Resource.OnRemoveOrDefault(), Entry: i, Removal: -1, Resource: &e.Resource}
 	applies, err := Applicable(e.Resource.When, c.in.Lookup)
 	switch {
 	case err != nil:
@@ -123,16 +124,16 @@ func (c *compiler) addEntry(i int) {
 			it.Err = reason.Of(err)
 			break
 		}
-		it.Resource = expanded
+		it.Resource = &expanded
 	}
 	if it.When == "" && it.Err == nil {
 		it.Err = Unready(e)
 	}
-	digest, err := e.DesireOf(it.Resource)
+	digest, err := e.DesireOf(*it.Resource)
 	if err != nil {
 		it.Err = reason.Of(err)
 	}
-	window, err := c.windowsOf(&it.Resource, it.Title)
+	window, err := c.windowsOf(it.Resource, it.Title)
 	if err != nil {
 		it.Err, it.Unfit = reason.Of(err), true
 	}
@@ -171,7 +172,7 @@ func (c *compiler) addRemoval(i int) {
 	r := &c.in.Removals[i]
 	digest := sha256.Sum256(fmt.Appendf(nil, "remove %s %x", r.OnRemove, r.Digest))
 	window, err := c.windowsOf(&r.Resource, r.Title)
-	c.add(Item{Claim: r.Claim, Title: r.Title, Config: r.Config, Type: r.Type, OnRemove: r.OnRemove, Entry: -1, Removal: i, Err: reason.Of(err), Unfit: err != nil},
+	c.add(Item{Claim: r.Claim, Title: r.Title, Config: r.Config, Type: r.Type, OnRemove: r.OnRemove, Entry: -1, Removal: i, Resource: &r.Resource, Err: reason.Of(err), Unfit: err != nil},
 		converge.Vertex{Digest: digest, Window: window, Frozen: r.Resource.Frozen()})
 }
 

@@ -44,11 +44,13 @@ func (c *compiler) fill(file converge.ID, ids []converge.ID) {
 			list = append(list, declare.Piece{Claim: piece.Claim, Fragment: piece.Resource.Fragment})
 		}
 	}
-	if err := Assemble(&it.Resource, list); err != nil {
+	whole := *it.Resource
+	if err := Assemble(&whole, list); err != nil {
 		it.Err, it.Unfit = reason.Of(err), true
 		return
 	}
-	digest, err := c.in.Entries[file].DesireOf(it.Resource)
+	it.Resource = &whole
+	digest, err := c.in.Entries[file].DesireOf(whole)
 	if err != nil {
 		it.Err = reason.Of(err)
 		return

@@ -19,7 +19,7 @@ type Bodies struct {
 	store *store.Store
 
 	mu     sync.Mutex // guards what follows
-	active []store.Ref
+	active store.Active
 	graph  *converge.Graph
 	lookup declare.Lookup
 	open   Open // nil where nothing can be opened
@@ -47,14 +47,13 @@ func (b *Bodies) OpenWith(open Open) {
 func (b *Bodies) Read(key converge.Key, digest converge.Digest) (declare.Resource, error) {
 	b.mu.Lock()
 	id := b.graph.ID(key)
-	if id == converge.None || int(id) >= len(b.active) {
+	if id == converge.None || int(id) >= b.active.Len() {
 		b.mu.Unlock()
 		return declare.Resource{}, superseded(key)
 	}
-	ref, lookup, open := b.active[id], b.lookup, b.open
-	active, graph := b.active, b.graph
+	active, graph, lookup, open := b.active, b.graph, b.lookup, b.open
 	b.mu.Unlock()
-	e, err := readEntry(b.store, ref)
+	e, err := readEntry(active, int(id))
 	if err != nil {
 		return declare.Resource{}, err
 	}
@@ -65,11 +64,11 @@ func (b *Bodies) Read(key converge.Key, digest converge.Digest) (declare.Resourc
 		}
 	}
 	if r.File != nil && r.File.Fragments {
-		if err := b.assemble(&r, piecesOf(r.File.Path, active, graph), lookup); err != nil {
+		if err := assemble(&r, active, graph, lookup); err != nil {
 			return declare.Resource{}, err
 		}
 	}
-	if r.Fragment != nil && !b.taken(r.Fragment, active, graph) {
+	if r.Fragment != nil && !taken(r.Fragment, active, graph) {
 		return declare.Resource{}, core.Untaken(r.Fragment)
 	}
 	d, err := e.DesireOf(r)
@@ -85,32 +84,36 @@ func (b *Bodies) Read(key converge.Key, digest converge.Digest) (declare.Resourc
 	return opened(&e, r, open)
 }
 
-// piecesOf lists what may be pieces of the file at a path.
-func piecesOf(path string, active []store.Ref, graph *converge.Graph) []store.Ref {
-	var refs []store.Ref
-	for i, ref := range active {
-		if ref.Claim.Kind == declare.ClaimFragment && strings.HasPrefix(ref.Claim.ID, path+"#") && !graph.Vertices[i].NotApplicable {
-			refs = append(refs, ref)
+// piecesOf lists the entries that may be pieces of the file at a path.
+func piecesOf(path string, graph *converge.Graph) []converge.ID {
+	piece := string(core.Key(declare.Claim{Kind: declare.ClaimFragment, ID: path + "#"}))
+	var ids []converge.ID
+	for i := range graph.Vertices {
+		if v := &graph.Vertices[i]; strings.HasPrefix(string(v.Key), piece) && !v.NotApplicable {
+			ids = append(ids, converge.ID(i))
 		}
 	}
-	return refs
+	return ids
 }
 
 // taken reports whether a file takes a piece.
-func (b *Bodies) taken(f *declare.Fragment, active []store.Ref, graph *converge.Graph) bool {
+func taken(f *declare.Fragment, active store.Active, graph *converge.Graph) bool {
 	id := graph.ID(core.Key(declare.Claim{Kind: declare.ClaimPath, ID: f.Path}))
-	if id == converge.None || int(id) >= len(active) {
+	if id == converge.None || int(id) >= active.Len() {
 		return false
 	}
-	e, err := readEntry(b.store, active[id])
+	e, err := readEntry(active, int(id))
 	return err == nil && e.Resource.File != nil && e.Resource.File.Fragments
 }
 
 // assemble reads the pieces of a file and puts it together.
-func (b *Bodies) assemble(r *declare.Resource, refs []store.Ref, lookup declare.Lookup) error {
+func assemble(r *declare.Resource, active store.Active, graph *converge.Graph, lookup declare.Lookup) error {
 	var pieces []declare.Piece
-	for _, ref := range refs {
-		e, err := readEntry(b.store, ref)
+	for _, id := range piecesOf(r.File.Path, graph) {
+		if int(id) >= active.Len() {
+			break // removals come after the entries
+		}
+		e, err := readEntry(active, int(id))
 		if err != nil {
 			return err
 		}
@@ -119,7 +122,7 @@ func (b *Bodies) assemble(r *declare.Resource, refs []store.Ref, lookup declare.
 			return err
 		}
 		if piece.Fragment != nil && piece.Fragment.Path == r.File.Path {
-			pieces = append(pieces, declare.Piece{Claim: ref.Claim, Fragment: piece.Fragment})
+			pieces = append(pieces, declare.Piece{Claim: e.Claim(), Fragment: piece.Fragment})
 		}
 	}
 	return core.Assemble(r, pieces)
@@ -130,15 +133,15 @@ func superseded(key converge.Key) error {
 }
 
 // readEntry reads one entry of the active state.
-func readEntry(st *store.Store, ref store.Ref) (catalog.Entry, error) {
-	data, err := st.Body(ref)
+func readEntry(active store.Active, i int) (catalog.Entry, error) {
+	kept, err := active.Entry(i)
 	if err != nil {
 		return catalog.Entry{}, err
 	}
-	e, err := catalog.Decode(data)
+	e, err := catalog.Decode(kept.Body)
 	if err != nil {
 		return catalog.Entry{}, err
 	}
-	e.Config, e.Place = ref.Config, declare.Place{File: ref.Place}
+	e.Config, e.Place = kept.Config, declare.Place{File: kept.Place}
 	return e, nil
 }

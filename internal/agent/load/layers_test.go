@@ -193,7 +193,7 @@ func TestSecretIsOpenedInMemoryOnly(t *testing.T) {
 	}
 
 	gone := takes(t, st, 3, v.open, layer(t, "NodeConfig/a", 1, nil, plainFile("f")))
-	want(t, "what is to be undone", leaving(gone.Removals), "/srv/key delete")
+	want(t, "what is to be undone", listed(gone.Removals), "/srv/key delete")
 	if hasText(t, dir, password) || !hasText(t, dir, "text of f") {
 		t.Error("the state directory holds the secret, or not even what is in clear")
 	}
@@ -242,7 +242,7 @@ func TestLayersRefused(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if st.Root() != (converge.Digest{1}) {
+	if st.Active().Root() != (converge.Digest{1}) {
 		t.Error("what was refused has changed the store")
 	}
 }
@@ -271,7 +271,7 @@ func TestUnknownEntryStaysOnDisk(t *testing.T) {
 		t.Error("the body is not there as it came")
 	}
 	next := takes(t, st, 2, nil, layer(t, "NodeConfig/a", 1, nil, plainFile("f")))
-	want(t, "what is to be undone", leaving(next.Removals), "")
+	want(t, "what is to be undone", listed(next.Removals), "")
 }
 
 // TestLastGoodIsWhatWasTaken: for any layers, the graph that is read back after a restart is the one that was committed.

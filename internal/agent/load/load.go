@@ -2,7 +2,6 @@ package load
 
 import (
 	"fmt"
-	"iter"
 	"slices"
 	"time"
 
@@ -96,22 +95,29 @@ func (d *State) Claims(yield func(declare.Claim) bool) {
 	}
 }
 
-// ActiveClaims yields what is active, for core.Guard.
-func ActiveClaims(st *store.Store) iter.Seq[declare.Claim] {
-	return func(yield func(declare.Claim) bool) {
-		for _, ref := range st.Active() {
-			if !yield(ref.Claim) {
-				return
-			}
+// ActiveClaims lists what is active, for core.Guard.
+func ActiveClaims(st *store.Store) ([]declare.Claim, error) {
+	active := st.Active()
+	claims := make([]declare.Claim, 0, active.Len())
+	for ref, err := range active.Refs() {
+		if err != nil {
+			return nil, err
 		}
+		claims = append(claims, ref.Claim)
 	}
+	return claims, nil
 }
 
 // LastGood reads the active state back: what is enforced when the declarations cannot be.
 func LastGood(st *store.Store, lookup declare.Lookup, lane Lane) (*State, error) {
-	d := &State{Lookup: lookup, root: catalog.Digest(st.Root()), Removals: st.Removals()}
-	for _, ref := range st.Active() {
-		e, err := readEntry(st, ref)
+	active := st.Active()
+	removals, err := st.Removals()
+	if err != nil {
+		return nil, err
+	}
+	d := &State{Lookup: lookup, root: catalog.Digest(active.Root()), Removals: removals}
+	for i := range active.Len() {
+		e, err := readEntry(active, i)
 		if err != nil {
 			return nil, err
 		}
@@ -132,20 +138,29 @@ func (d *State) leave(st *store.Store) error {
 	for _, c := range d.claims {
 		stays[c] = true
 	}
-	for _, r := range st.Removals() {
+	pending, err := st.Removals()
+	if err != nil {
+		return err
+	}
+	for _, r := range pending {
 		if !stays[r.Claim] {
 			d.Removals = append(d.Removals, r)
 		}
 	}
-	for _, ref := range st.Active() {
-		if stays[ref.Claim] || ref.OnRemove == declare.OnRemoveKeep {
-			continue
-		}
-		body, err := st.Body(ref)
+	active := st.Active()
+	for i := range active.Len() {
+		ref, err := active.Ref(i)
 		if err != nil {
 			return err
 		}
-		e, err := catalog.Decode(body)
+		if stays[ref.Claim] || ref.OnRemove == declare.OnRemoveKeep {
+			continue
+		}
+		was, err := active.Entry(i)
+		if err != nil {
+			return err
+		}
+		e, err := catalog.Decode(was.Body)
 		if err != nil {
 			return err
 		}
@@ -153,7 +168,7 @@ func (d *State) leave(st *store.Store) error {
 			continue // it was not ours on this host
 		}
 		d.leaving = append(d.leaving, store.Removal{Claim: ref.Claim, Title: ref.Title, Config: ref.Config, Digest: ref.Digest,
-			OnRemove: ref.OnRemove, After: ref.After, Body: body, Since: time.Now()})
+			OnRemove: ref.OnRemove, After: ref.After, Body: was.Body, Since: time.Now()})
 	}
 	d.Removals = append(d.Removals, d.leaving...)
 	return nil
@@ -180,16 +195,13 @@ func (d *State) compile(lane Lane) error {
 
 // Active reports whether the state is the active one already, down to where each resource is declared.
 func (d *State) Active(st *store.Store) bool {
-	refs := st.Active()
-	if converge.Digest(d.root) != st.Root() || len(refs) != len(d.Entries) {
-		return false
-	}
-	for i := range refs {
-		if refs[i].Place != d.Entries[i].Place.String() {
-			return false
+	return st.Active().Is(converge.Digest(d.root), func(yield func(string) bool) {
+		for i := range d.Entries {
+			if !yield(d.Entries[i].Place.String()) {
+				return
+			}
 		}
-	}
-	return true
+	})
 }
 
 // Commit makes the state the active one, durably: first what has to be undone because of it, then the state itself.
@@ -214,6 +226,7 @@ func (d *State) Commit(st *store.Store) error {
 	for _, c := range d.claims {
 		taken[c] = true
 	}
+	d.encoded = nil
 	return st.VoidRemovals(func(c declare.Claim) bool { return taken[c] })
 }
 

@@ -78,8 +78,16 @@ func commit(t testing.TB, st *store.Store, resources ...string) *State {
 	return d
 }
 
-// leaving lists the claims of removals.
-func leaving(list []store.Removal) string {
+// leaving lists the claims of the pending removals.
+func leaving(t testing.TB, st *store.Store) string {
+	t.Helper()
+	list, err := st.Removals()
+	must(t, err)
+	return listed(list)
+}
+
+// listed lists the claims of removals.
+func listed(list []store.Removal) string {
 	var names []string
 	for _, r := range list {
 		names = append(names, r.Claim.ID+" "+string(r.OnRemove))
@@ -98,24 +106,24 @@ func TestWhatLeavesIsNotedOnce(t *testing.T) {
 	dir := t.TempDir()
 	st := open(t, dir)
 	commit(t, st, file("a", "onRemove: delete"), file("b", "onRemove: restore"), file("c"), file("d", "onRemove: delete", `when: node.labels['role'] == "db"`))
-	want(t, "at first", leaving(st.Removals()), "")
+	want(t, "at first", leaving(t, st), "")
 
 	next := declared(t, st, file("e"))
-	want(t, "before the commit", leaving(st.Removals()), "")
-	want(t, "of the state", leaving(next.Removals), "/srv/a delete, /srv/b restore")
+	want(t, "before the commit", leaving(t, st), "")
+	want(t, "of the state", listed(next.Removals), "/srv/a delete, /srv/b restore")
 	if n := next.Compiled.Graph.Len(); n != 3 {
 		t.Errorf("%d vertices, want one entry and two removals", n)
 	}
 	must(t, next.Commit(st))
 	st = reopen(t, st, dir)
-	want(t, "after a restart", leaving(st.Removals()), "/srv/a delete, /srv/b restore")
+	want(t, "after a restart", leaving(t, st), "/srv/a delete, /srv/b restore")
 
 	again := commit(t, st, file("e"), file("a"))
-	want(t, "with a back", leaving(again.Removals), "/srv/b restore")
+	want(t, "with a back", listed(again.Removals), "/srv/b restore")
 	st = reopen(t, st, dir)
-	want(t, "after a is back", leaving(st.Removals()), "/srv/b restore")
+	want(t, "after a is back", leaving(t, st), "/srv/b restore")
 	must(t, st.RemovalDone(declare.Claim{Kind: declare.ClaimPath, ID: "/srv/b"}))
-	want(t, "after b is done", leaving(declared(t, st, file("e"), file("a")).Removals), "")
+	want(t, "after b is done", listed(declared(t, st, file("e"), file("a")).Removals), "")
 }
 
 // TestKilledInTheMiddleOfACommit: what was noted is noted, but the old state is still the active one.
@@ -128,11 +136,11 @@ func TestKilledInTheMiddleOfACommit(t *testing.T) {
 			commit(t, st, old...)
 			must(t, st.AddRemovals(declared(t, st, file("c")).leaving))
 			st = reopen(t, st, dir)
-			want(t, "while it is active", leaving(st.Removals()), "")
+			want(t, "while it is active", leaving(t, st), "")
 			d := commit(t, st, next...)
 			wanted := map[string]string{"goes on": "/srv/a delete, /srv/b delete", "goes back": "", "goes elsewhere": "/srv/b delete"}[name]
-			want(t, "of the state", leaving(d.Removals), wanted)
-			want(t, "in the store", leaving(reopen(t, st, dir).Removals()), wanted)
+			want(t, "of the state", listed(d.Removals), wanted)
+			want(t, "in the store", leaving(t, reopen(t, st, dir)), wanted)
 		})
 	}
 }
@@ -173,7 +181,7 @@ func TestMistakesComeTogetherAndChangeNothing(t *testing.T) {
 	dir := t.TempDir()
 	st := open(t, dir)
 	commit(t, st, file("a", "onRemove: delete"))
-	root := st.Root()
+	root := st.Active().Root()
 	for name, resources := range map[string][]string{
 		"two unknown fields": {file("a", "colour: red"), file("b", "taste: sour")},
 		"two claims":         {file("a"), file("x"), file("y"), "    - name: z\n      file: {path: /srv/x}\n", "    - name: w\n      file: {path: /srv/y}\n"},
@@ -185,7 +193,7 @@ func TestMistakesComeTogetherAndChangeNothing(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if st.Root() != root || leaving(st.Removals()) != "" {
+	if st.Active().Root() != root || leaving(t, st) != "" {
 		t.Error("a mistake changed the store")
 	}
 }

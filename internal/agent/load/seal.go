@@ -19,8 +19,8 @@ func (d *State) Unseal(open Open) {
 		if it.Entry < 0 || d.Entries[it.Entry].Sealed == nil || it.Err == nil || it.Err.Code != reason.SecretKeyMissing {
 			continue
 		}
-		r, err := opened(&d.Entries[it.Entry], it.Resource, open)
-		it.Resource, it.Err = r, reason.Of(err)
+		r, err := opened(&d.Entries[it.Entry], *it.Resource, open)
+		it.Resource, it.Err = &r, reason.Of(err)
 	}
 }
 

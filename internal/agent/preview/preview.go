@@ -31,7 +31,7 @@ type Planned struct {
 	Config  string
 	Place   string
 	When    string        // it is not applicable: this condition is false
-	Err     *reason.Error // it would fail, or cannot be looked at
+	Err     *reason.Error // it would fail, would be waited for, or cannot be looked at
 	Unknown string        // why it cannot be told without converging
 	Waits   string        // why nothing would be done of it now: it is held, outside of its window, or requires what would fail
 	Changes []host.Change
@@ -39,6 +39,9 @@ type Planned struct {
 
 // Empty reports whether nothing would be done.
 func (p *Planned) Empty() bool { return p.Err == nil && p.Unknown == "" && len(p.Changes) == 0 }
+
+// Defers reports whether it cannot be had now and would be waited for, which is no failure: a service of another host that does not answer.
+func (p *Planned) Defers() bool { return p.Err != nil && p.Err.Entry().Outcome == reason.Deferred }
 
 // Input is what a preview is made of.
 type Input struct {
@@ -91,7 +94,7 @@ func (v *preview) standing(yield func(converge.ID, ground.Member) bool) {
 }
 
 func (v *preview) bind(ctx context.Context, it *core.Item) bound {
-	resource := it.Resource
+	resource := *it.Resource
 	ctx, cancel := context.WithTimeout(ctx, checkTime)
 	defer cancel()
 	res, err := v.Types[it.Type].Bind(ctx, host.Declared{Title: it.Title, Key: it.Claim.String(), Resource: resource, Below: v.ground.Below,
@@ -217,7 +220,7 @@ func (v *preview) standsBy(id converge.ID) string {
 		if e.Kind != converge.Rescue {
 			continue
 		}
-		if v.planned[e.From].Err != nil {
+		if from := &v.planned[e.From]; from.Err != nil && !from.Defers() {
 			return ""
 		}
 		callers = append(callers, v.planned[e.From].Title+" has failed")

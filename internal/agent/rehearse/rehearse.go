@@ -42,7 +42,7 @@ func Of(ctx context.Context, o Options) ([]preview.Planned, error) {
 		return nil, err
 	}
 	if joined {
-		if scope.NodeName, scope.Labels, open, err = membership(o.StateDir, catalog.Digest(st.Root())); err != nil {
+		if scope.NodeName, scope.Labels, open, err = membership(o.StateDir, catalog.Digest(st.Active().Root())); err != nil {
 			return nil, err
 		}
 	}

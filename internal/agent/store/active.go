@@ -1,11 +1,14 @@
 package store
 
 import (
+	"crypto/sha256"
 	"errors"
 	"fmt"
+	"hash"
 	"io"
 	"io/fs"
 	"iter"
+	"math"
 	"os"
 	"sync"
 
@@ -27,7 +30,7 @@ type Entry struct {
 	Body     []byte          // the encoded declaration; the store gives it no meaning
 }
 
-// Ref is an Entry without its body, which Store.Body reads. It is small: there may be 100,000.
+// Ref is an Entry without its body: what a frame says of it.
 type Ref struct {
 	Claim    declare.Claim    `cbor:"1,keyasint"`
 	Title    string           `cbor:"2,keyasint,omitempty"`
@@ -36,10 +39,10 @@ type Ref struct {
 	Digest   converge.Digest  `cbor:"5,keyasint"`
 	OnRemove declare.OnRemove `cbor:"6,keyasint,omitempty"`
 	After    []declare.Claim  `cbor:"7,keyasint,omitempty"`
+}
 
-	offset     int64  // of the body's frame
-	length     uint32 // of the body's frame
-	generation uint32 // of the active state that it belongs to
+func (e *Entry) ref() Ref {
+	return Ref{Claim: e.Claim, Title: e.Title, Config: e.Config, Place: e.Place, Digest: e.Digest, OnRemove: e.OnRemove, After: e.After}
 }
 
 // activeHead is the first frame of the file. For each entry a frame with its Ref and one with its body follow.
@@ -50,28 +53,46 @@ type activeHead struct {
 
 // activeState is the state that is enforced, and the file of the one before it.
 type activeState struct {
-	mu         sync.RWMutex // guards what follows; the slice of refs is replaced, never changed
-	root       converge.Digest
-	refs       []Ref
-	file       *os.File // nil where nothing was ever active
-	info       fs.FileInfo
-	before     *os.File
-	generation uint32
+	mu      sync.RWMutex // guards what follows
+	present *layout
+	file    *os.File // nil where nothing was ever active
+	info    fs.FileInfo
+	before  *os.File
 }
 
-func (a *activeState) list() []Ref {
+// layout is where the entries of one active state are in its file. It is all of them that stays in memory: there may be 100,000.
+// It is never changed.
+type layout struct {
+	generation uint32
+	root       converge.Digest
+	places     converge.Digest // of all entries' places
+	at         []int64         // where the frames of each entry begin, and behind the last one where they end
+}
+
+// Active is the state that was active at one moment. It can be read until the next but one has come.
+type Active struct {
+	state *activeState
+	*layout
+}
+
+func (a *activeState) now() Active {
 	a.mu.RLock()
 	defer a.mu.RUnlock()
-	return a.refs
+	if a.present == nil {
+		return Active{a, &layout{}}
+	}
+	return Active{a, a.present}
 }
 
 // swap makes a state the present one.
-func (a *activeState) swap(root converge.Digest, refs []Ref, file *os.File, info fs.FileInfo) {
+func (a *activeState) swap(l *layout, file *os.File, info fs.FileInfo) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	old := a.before
-	a.root, a.refs, a.file, a.info, a.before = root, refs, file, info, a.file
-	a.generation++
+	if a.present != nil {
+		l.generation = a.present.generation + 1
+	}
+	a.present, a.file, a.info, a.before = l, file, info, a.file
 	if old != nil {
 		_ = old.Close() // nothing was written through it
 	}
@@ -90,31 +111,120 @@ func (a *activeState) close() error {
 	return errors.Join(errs...)
 }
 
-// body reads and verifies one body.
-func (a *activeState) body(r Ref) ([]byte, error) {
-	a.mu.RLock()
-	defer a.mu.RUnlock()
-	doing := "read the declaration of " + r.Title
+// Len is the number of entries.
+func (a Active) Len() int { return max(len(a.at)-1, 0) }
+
+// Root identifies the state as a whole; zero where nothing was active.
+func (a Active) Root() converge.Digest { return a.root }
+
+// Is reports whether it is the state of a root, with each entry declared where places say.
+func (a Active) Is(root converge.Digest, places iter.Seq[string]) bool {
+	return a.root == root && a.places == digestOf(places)
+}
+
+// digestOf identifies a list of places.
+func digestOf(places iter.Seq[string]) converge.Digest {
+	d := newPlaces()
+	for place := range places {
+		d.add(place)
+	}
+	return d.sum()
+}
+
+// places is a digest of places, one after the other.
+type places struct{ hash.Hash }
+
+func newPlaces() places { return places{sha256.New()} }
+
+func (p places) add(place string) {
+	_, _ = io.WriteString(p, place) // of a hash it cannot fail
+	_, _ = p.Write([]byte{0})
+}
+
+func (p places) sum() (d converge.Digest) { return converge.Digest(p.Sum(d[:0])) }
+
+// refGuess is how much is read to have an entry's Ref at once, which nearly always is all of it.
+const refGuess = 512
+
+// Ref reads entry i without its body. Errors: StateCorrupt where the disk has lost it.
+func (a Active) Ref(i int) (Ref, error) {
+	frames, err := a.read(i, refGuess)
+	if err == nil && frameLen(frames) > int64(len(frames)) {
+		frames, err = a.read(i, frameLen(frames))
+	}
+	if err != nil {
+		return Ref{}, err
+	}
+	payload, _, ok := cutFrame(frames)
+	if !ok {
+		return Ref{}, a.corrupt(i, errChecksum)
+	}
+	var r Ref
+	if err := decoding.Unmarshal(payload, &r); err != nil {
+		return Ref{}, a.corrupt(i, err)
+	}
+	return r, nil
+}
+
+// Entry reads entry i. Errors: StateCorrupt where the disk has lost it.
+func (a Active) Entry(i int) (Entry, error) {
+	frames, err := a.read(i, math.MaxInt64)
+	if err != nil {
+		return Entry{}, err
+	}
+	payload, rest, ok := cutFrame(frames)
+	body, _, whole := cutFrame(rest)
+	if !ok || !whole {
+		return Entry{}, a.corrupt(i, errChecksum)
+	}
+	var r Ref
+	if err := decoding.Unmarshal(payload, &r); err != nil {
+		return Entry{}, a.corrupt(i, err)
+	}
+	return Entry{r.Claim, r.Title, r.Config, r.Place, r.Digest, r.OnRemove, r.After, body}, nil
+}
+
+// Refs reads all entries in the order that they were given, without their bodies. An error ends it.
+func (a Active) Refs() iter.Seq2[Ref, error] {
+	return func(yield func(Ref, error) bool) {
+		for i := range a.Len() {
+			if r, err := a.Ref(i); !yield(r, err) || err != nil {
+				return
+			}
+		}
+	}
+}
+
+// read reads what the file has of entry i, at most so many bytes of it.
+func (a Active) read(i int, most int64) ([]byte, error) {
+	a.state.mu.RLock()
+	defer a.state.mu.RUnlock()
 	var file *os.File
-	switch r.generation {
-	case a.generation:
-		file = a.file
-	case a.generation - 1:
-		file = a.before
+	switch present := a.state.present.generation; a.generation {
+	case present:
+		file = a.state.file
+	case present - 1:
+		file = a.state.before
 	}
 	if file == nil {
-		return nil, &reason.Error{Code: reason.InternalFault, Doing: doing, Cause: fmt.Errorf("it is of active state %d, the present one is %d", r.generation, a.generation)}
+		return nil, &reason.Error{Code: reason.InternalFault, Doing: a.doing(i), Cause: fmt.Errorf("it is of active state %d, the present one is %d", a.generation, a.state.present.generation)}
 	}
-	frame := make([]byte, r.length)
-	if _, err := file.ReadAt(frame, r.offset); err != nil && err != io.EOF {
-		return nil, &reason.Error{Code: reason.StateCorrupt, Doing: doing, Cause: err}
+	frames := make([]byte, min(a.at[i+1]-a.at[i], most))
+	if n, err := file.ReadAt(frames, a.at[i]); err == io.EOF {
+		frames = frames[:n]
+	} else if err != nil {
+		return nil, a.corrupt(i, err)
 	}
-	payload, ok := cutFrame(frame)
-	if !ok {
-		return nil, &reason.Error{Code: reason.StateCorrupt, Doing: doing, Cause: errors.New("wrong checksum"),
-			Hint: "restart the agent: it reads the declarations anew; the disk may be failing"}
-	}
-	return payload, nil
+	return frames, nil
+}
+
+func (a Active) doing(i int) string { return fmt.Sprintf("read declaration %d of %d", i+1, a.Len()) }
+
+var errChecksum = errors.New("wrong checksum")
+
+func (a Active) corrupt(i int, cause error) error {
+	return &reason.Error{Code: reason.StateCorrupt, Doing: a.doing(i), Cause: cause,
+		Hint: "restart the agent: it reads the declarations anew; the disk may be failing"}
 }
 
 // rewrite puts the file back if it is not at its path any more. Its content is still there as long as it is open.
@@ -135,20 +245,20 @@ func (a *activeState) rewrite(root *disk.Root, path string) error {
 	return err
 }
 
-// activeChunks yields the file of an active state. refs get the place of their bodies.
-func activeChunks(root converge.Digest, entries []Entry, refs []Ref) iter.Seq[[]byte] {
+// activeChunks yields the file of an active state, and notes in its layout where the entries are.
+func activeChunks(l *layout, entries []Entry) iter.Seq[[]byte] {
 	return func(yield func([]byte) bool) {
-		buf := appendFrame(header(activeName), activeHead{root, len(entries)})
+		buf := appendFrame(header(activeName), activeHead{l.root, len(entries)})
 		at := int64(len(buf))
 		for i := range entries {
 			if !yield(buf) {
 				return
 			}
-			buf = appendFrame(buf[:0], &refs[i])
-			refs[i].offset, refs[i].length = at+int64(len(buf)), uint32(frameHead+len(entries[i].Body))
-			buf = appendRaw(buf, entries[i].Body)
+			l.at[i] = at
+			buf = appendRaw(appendFrame(buf[:0], entries[i].ref()), entries[i].Body)
 			at += int64(len(buf))
 		}
+		l.at[len(entries)] = at
 		yield(buf)
 	}
 }
@@ -156,59 +266,45 @@ func activeChunks(root converge.Digest, entries []Entry, refs []Ref) iter.Seq[[]
 // errIncomplete says that a file of an active state does not hold all of it.
 var errIncomplete = errors.New("the state is not complete")
 
-// activeReader puts an active state together from the frames of its file.
+// activeReader finds the layout of an active state in the frames of its file.
 type activeReader struct {
-	head       activeHead
-	refs       []Ref
-	frames     int
-	generation uint32
-	names      map[string]string // so that what many entries share is there once
+	head   activeHead
+	at     []int64
+	end    int64 // of the last frame
+	frames int
+	places places
 }
 
 // take takes the next frame.
 func (a *activeReader) take(payload []byte, at int64) error {
 	a.frames++
+	a.end = at + frameHead + int64(len(payload))
 	switch {
 	case a.frames == 1:
 		return decoding.Unmarshal(payload, &a.head)
 	case a.frames%2 == 1:
-		last := &a.refs[len(a.refs)-1]
-		last.offset, last.length = at, uint32(frameHead+len(payload))
-		return nil
+		return nil // a body
 	}
-	r := Ref{generation: a.generation}
+	var r Ref
 	if err := decoding.Unmarshal(payload, &r); err != nil {
 		return err
 	}
-	a.share(&r)
-	a.refs = append(a.refs, r)
+	a.places.add(r.Place)
+	a.at = append(a.at, at)
 	return nil
-}
-
-// share replaces the strings that many entries have by one copy each.
-func (a *activeReader) share(r *Ref) {
-	one := func(s string) string {
-		if same, ok := a.names[s]; ok {
-			return same
-		}
-		a.names[s] = s
-		return s
-	}
-	r.Config, r.OnRemove, r.Claim.Kind = one(r.Config), declare.OnRemove(one(string(r.OnRemove))), declare.ClaimKind(one(string(r.Claim.Kind)))
-	for i, c := range r.After {
-		r.After[i] = declare.Claim{Kind: declare.ClaimKind(one(string(c.Kind))), ID: one(c.ID)}
-	}
 }
 
 // read reads a whole file. Anything wrong with it is an error: half a state is not enforced.
-func (a *activeReader) read(r io.Reader, size int64) error {
+func (a *activeReader) read(r io.Reader, size int64) (*layout, error) {
 	if err := scanFile(r, size, activeName, a.take); err != nil {
-		return err
+		return nil, err
 	}
-	if a.frames == 0 || a.head.Count != len(a.refs) || a.frames != 1+2*a.head.Count {
-		return errIncomplete
+	if a.frames == 0 || a.head.Count != len(a.at) || a.frames != 1+2*a.head.Count {
+		return nil, errIncomplete
 	}
-	return nil
+	at := make([]int64, len(a.at)+1)
+	at[copy(at, a.at)] = a.end
+	return &layout{root: a.head.Root, places: a.places.sum(), at: at}, nil
 }
 
 // loadActive reads the active state, and keeps its file open for the bodies. It says what is wrong with the file,
@@ -218,57 +314,44 @@ func (s *Store) loadActive() error {
 	if err != nil {
 		return err
 	}
-	a := activeReader{generation: s.active.generation + 1, names: map[string]string{}}
+	a := activeReader{places: newPlaces()}
 	info, err := f.Stat()
+	var l *layout
 	if err == nil {
-		err = a.read(f, st.Size)
+		l, err = a.read(f, st.Size)
 	}
 	if err != nil {
 		f.Close()
 		return err
 	}
-	refs := make([]Ref, len(a.refs))
-	copy(refs, a.refs)
-	s.active.swap(a.head.Root, refs, f, info)
+	s.active.swap(l, f, info)
 	return nil
 }
 
-// Root identifies the active state as a whole; zero where nothing is active.
-func (s *Store) Root() converge.Digest {
-	s.active.mu.RLock()
-	defer s.active.mu.RUnlock()
-	return s.active.root
-}
-
-// Active returns the entries of the active state in the order that they were given. The caller does not change them.
-func (s *Store) Active() []Ref { return s.active.list() }
-
-// Body reads the body of an entry of the present or the previous active state. It is StateCorrupt where the disk has lost
-// it.
-func (s *Store) Body(r Ref) ([]byte, error) { return s.active.body(r) }
+// Active returns the active state.
+func (s *Store) Active() Active { return s.active.now() }
 
 // SetActive makes a complete set of entries the state that is enforced, atomically and durably. What the store remembers
-// of resources that are neither in it nor wait to be removed is forgotten: notifications, budgets, originals. Strings and
-// After of the entries are kept, bodies are not. After an error the old state is the active one; a restart may find the
-// new one.
+// of resources that are neither in it nor wait to be removed is forgotten: notifications, budgets, originals. Nothing of the
+// entries is kept in memory. After an error the old state is the active one; a restart may find the new one.
 func (s *Store) SetActive(root converge.Digest, entries []Entry) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	refs := make([]Ref, len(entries))
+	declared := newPlaces()
 	for i := range entries {
 		e := &entries[i]
 		if err := tooLarge("store "+e.Title, len(e.Body), declare.BodyBytesMax); err != nil {
 			return err
 		}
-		refs[i] = Ref{Claim: e.Claim, Title: e.Title, Config: e.Config, Place: e.Place, Digest: e.Digest, OnRemove: e.OnRemove,
-			After: e.After, generation: s.active.generation + 1}
+		declared.add(e.Place)
 	}
+	l := &layout{root: root, places: declared.sum(), at: make([]int64, len(entries)+1)}
 	err := s.presentLocked()
 	if err == nil {
 		err = s.flushLocked() // what is over must not come back because of the new state
 	}
 	if err == nil {
-		_, err = write(s.root, activeName, activeChunks(root, entries, refs))
+		_, err = write(s.root, activeName, activeChunks(l, entries))
 	}
 	if err != nil {
 		return s.unwritableLocked("write", activeName, err)
@@ -282,21 +365,21 @@ func (s *Store) SetActive(root converge.Digest, entries []Entry) error {
 		f.Close()
 		return s.unwritableLocked("open", activeName, err)
 	}
-	s.active.swap(root, refs, f, info)
-	if err := s.commitLocked(s.ledger.forget(s.strangersLocked()), false); err != nil {
+	s.active.swap(l, f, info)
+	if err := s.commitLocked(s.ledger.forget(s.strangersLocked(entries)), false); err != nil {
 		s.troubleLocked(reason.Of(err)) // it is forgotten in memory, and the next write of the journal leaves it out
 	}
 	return nil
 }
 
-// strangersLocked returns the claims that the ledger knows something of and that are neither active nor to be removed.
-func (s *Store) strangersLocked() map[declare.Claim]bool {
+// strangersLocked returns the claims that the ledger knows something of and that are neither in a state nor to be removed.
+func (s *Store) strangersLocked(entries []Entry) map[declare.Claim]bool {
 	claims := s.ledger.owners()
 	if len(claims) == 0 {
 		return nil
 	}
-	for _, ref := range s.active.list() {
-		delete(claims, ref.Claim)
+	for i := range entries {
+		delete(claims, entries[i].Claim)
 	}
 	for claim := range s.ledger.removals {
 		delete(claims, claim)

@@ -20,7 +20,7 @@ import (
 // known is what furnish leaves, in one line.
 func known(s *Store) string {
 	original, _ := s.Original(motd)
-	return fmt.Sprintf("root %02x, %d active, pending %v, original %q", s.Root()[0], len(s.Active()), pendingSeqs(s), original)
+	return fmt.Sprintf("root %02x, %d active, pending %v, original %q", s.Active().Root()[0], s.Active().Len(), pendingSeqs(s), original)
 }
 
 const (
@@ -166,14 +166,14 @@ func TestAgentCase35_StateDeletedWhileRunning(t *testing.T) {
 			c.NoError(s.Record([]converge.Record{added(8, nginx, nginxCfg)}, noon, moment(60)), "record")
 			c.NoError(s.Append(Happening{At: noon, Title: "file/later"}), "append")
 			c.Equal(troubled(s), "TK0802 state", "troubles")
-			body, err := s.Body(s.Active()[0])
-			c.Check(err == nil && len(body) > 0, "body: %q, %v", body, err)
+			first, err := s.Active().Entry(0)
+			c.Check(err == nil && len(first.Body) > 0, "body: %q, %v", first.Body, err)
 			_, err = Open(s.dir, noon)
 			c.Check(reason.Is(err, reason.AnotherAgent), "it is locked again: %v", err)
 			s = reopen(t, s)
 			c.Equal(known(s), `root 01, 5 active, pending [7 8], original "as it was"`, "after a restart")
-			body, err = s.Body(s.Active()[0])
-			c.Check(err == nil && len(body) > 0, "body: %q, %v", body, err)
+			first, err = s.Active().Entry(0)
+			c.Check(err == nil && len(first.Body) > 0, "body: %q, %v", first.Body, err)
 			history, err := s.History(Asked{Subject: "later"})
 			c.Check(err == nil && len(history) == 1, "history: %v, %v", history, err)
 		})
@@ -282,7 +282,7 @@ func TestAgentCase35_DiskFull(t *testing.T) {
 	checkState := func(s *Store, when string) {
 		_, ok := s.Original("path:/later")
 		c.Check(!ok, "%s: what is not durable is not promised", when)
-		c.Equal(s.Root(), converge.Digest{1}, when+": root")
+		c.Equal(s.Active().Root(), converge.Digest{1}, when+": root")
 		seqs := pendingSeqs(s)
 		c.Check(len(seqs) > 0 && seqs[0] == 100 && seqs[len(seqs)-1] == lost-1, "%s: pending %v, want 100 to %d", when, seqs, lost-1)
 	}

@@ -120,7 +120,11 @@ func observe(s *Store) string {
 		fmt.Fprintf(&b, "%s: budget %q original %q\n", k, budget, original)
 	}
 	var removals []string
-	for _, r := range s.Removals() {
+	pendingRemovals, err := s.Removals()
+	if err != nil {
+		fmt.Fprintln(&b, err)
+	}
+	for _, r := range pendingRemovals {
 		removals = append(removals, r.Claim.ID)
 	}
 	fmt.Fprintln(&b, removals)

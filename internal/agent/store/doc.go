@@ -4,7 +4,7 @@
 // The directory belongs to one process, which holds a lock on it:
 //
 //	lock        held while the agent runs; its process id, for people
-//	active      the state that is enforced: replaced as a whole, bodies read on demand
+//	active      the state that is enforced: replaced as a whole, and read on demand: only where its entries are stays in memory
 //	journal     what must not be forgotten: notifications, removals, originals, budgets; appended, rewritten when mostly dead
 //	converged   what was once converged, so that drift is told from change; written now and then, its loss is harmless
 //	report      the last report, for when nobody runs

@@ -85,12 +85,21 @@ func checksum(length, payload []byte) uint32 {
 	return crc32.Update(crc32.Checksum(length, castagnoli), castagnoli, payload)
 }
 
-// cutFrame takes the payload out of a buffer that holds exactly one frame.
-func cutFrame(b []byte) ([]byte, bool) {
-	if len(b) < frameHead || int64(binary.LittleEndian.Uint32(b)) != int64(len(b)-frameHead) {
-		return nil, false
+// frameLen is how long the frame is that a buffer begins with; 0 where there is not even its head.
+func frameLen(b []byte) int64 {
+	if len(b) < frameHead {
+		return 0
 	}
-	return b[frameHead:], binary.LittleEndian.Uint32(b[4:]) == checksum(b[:4], b[frameHead:])
+	return frameHead + int64(binary.LittleEndian.Uint32(b))
+}
+
+// cutFrame takes the payload of a frame from the beginning of a buffer, and returns what is behind it.
+func cutFrame(b []byte) (payload, rest []byte, ok bool) {
+	n := frameLen(b)
+	if n < frameHead || n > int64(len(b)) || binary.LittleEndian.Uint32(b[4:]) != checksum(b[:4], b[frameHead:n]) {
+		return nil, nil, false
+	}
+	return b[frameHead:n:n], b[n:], true
 }
 
 // errNoHeader says that a file does not begin like one of ours.

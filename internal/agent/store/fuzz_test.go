@@ -2,6 +2,10 @@ package store
 
 import (
 	"bytes"
+	"iter"
+	"os"
+	"path/filepath"
+	"reflect"
 	"testing"
 	"time"
 
@@ -59,7 +63,7 @@ func FuzzFrames(f *testing.F) {
 			if !bytes.Equal(payload, data[at+frameHead:at+frameHead+int64(len(payload))]) {
 				t.Fatalf("the payload at %d is not in the file", at)
 			}
-			if cut, ok := cutFrame(data[at : at+frameHead+int64(len(payload))]); !ok || !bytes.Equal(cut, payload) {
+			if cut, _, ok := cutFrame(data[at:]); !ok || !bytes.Equal(cut, payload) {
 				t.Fatalf("the frame at %d is none", at)
 			}
 			again = appendRaw(again, payload)
@@ -77,11 +81,11 @@ func FuzzFrames(f *testing.F) {
 func FuzzEvent(f *testing.F) {
 	l := someLedger()
 	for e := range l.events() {
-		payload, _ := cutFrame(appendFrame(nil, e))
+		payload, _, _ := cutFrame(appendFrame(nil, e))
 		f.Add(payload)
 	}
 	for _, e := range []event{{Kind: notificationCleared, Key: nginx, Seq: 1}, {Kind: budgetCleared, Key: motd}, {Kind: removalOver, Key: "path:/x"}, {Kind: originalDropped, Key: motd}, {Kind: holdEnded, Hold: &Hold{Claim: "path:/etc/motd"}}} {
-		payload, _ := cutFrame(appendFrame(nil, &e))
+		payload, _, _ := cutFrame(appendFrame(nil, &e))
 		f.Add(payload)
 	}
 	f.Fuzz(func(t *testing.T, payload []byte) {
@@ -126,42 +130,76 @@ func FuzzEvent(f *testing.F) {
 func FuzzActive(f *testing.F) {
 	list := entries(3, "one")
 	for n := range len(list) + 1 {
-		file := fileOf(activeChunks(converge.Digest{1}, list[:n], make([]Ref, n)))
+		file := fileOf(activeChunks(&layout{at: make([]int64, n+1)}, list[:n]))
 		f.Add(file)
 		f.Add(file[:len(file)-5])
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
-		a := activeReader{generation: 1, names: map[string]string{}}
-		if a.read(bytes.NewReader(data), int64(len(data))) != nil {
-			return
-		}
-		for _, r := range a.refs {
-			if r.offset+int64(r.length) > int64(len(data)) {
-				t.Fatalf("the body of %s is behind the end", r.Title)
-			}
-			if _, ok := cutFrame(data[r.offset : r.offset+int64(r.length)]); !ok {
-				t.Fatalf("the body of %s is none", r.Title)
-			}
+		if file, l := readActive(t, data); l != nil {
+			checkReadable(t, file, l)
 		}
 	})
 }
 
+// readActive reads a file of an active state; nil where it is none.
+func readActive(t *testing.T, data []byte) (*os.File, *layout) {
+	t.Helper()
+	a := activeReader{places: newPlaces()}
+	l, err := a.read(bytes.NewReader(data), int64(len(data)))
+	if err != nil {
+		return nil, nil
+	}
+	name := filepath.Join(t.TempDir(), activeName)
+	must(t, os.WriteFile(name, data, 0o600))
+	file, err := os.Open(name)
+	must(t, err)
+	t.Cleanup(func() { file.Close() })
+	return file, l
+}
+
+// checkReadable reads every entry of a state that was accepted.
+func checkReadable(t *testing.T, file *os.File, l *layout) []Entry {
+	t.Helper()
+	var state activeState
+	state.swap(l, file, nil)
+	active := state.now()
+	entries := make([]Entry, active.Len())
+	for i := range entries {
+		var err error
+		entries[i], err = active.Entry(i)
+		must(t, err)
+		if r, err := active.Ref(i); err != nil || !reflect.DeepEqual(r, entries[i].ref()) {
+			t.Fatalf("entry %d without its body is %+v, %v", i, r, err)
+		}
+	}
+	if !active.Is(l.root, placesOf(entries)) {
+		t.Fatal("the state is not the one that its entries make")
+	}
+	return entries
+}
+
+func placesOf(entries []Entry) iter.Seq[string] {
+	return func(yield func(string) bool) {
+		for i := range entries {
+			if !yield(entries[i].Place) {
+				return
+			}
+		}
+	}
+}
+
 // FuzzActiveFrames gives payloads that a checksum vouches for.
 func FuzzActiveFrames(f *testing.F) {
-	refs := make([]Ref, 1)
-	list := entries(1, "one")
-	refs[0] = Ref{Claim: list[0].Claim, Title: list[0].Title, After: list[0].After}
-	head, _ := cutFrame(appendFrame(nil, activeHead{Count: 1}))
-	ref, _ := cutFrame(appendFrame(nil, &refs[0]))
+	head, _, _ := cutFrame(appendFrame(nil, activeHead{Count: 1}))
+	ref, _, _ := cutFrame(appendFrame(nil, entries(1, "one")[0].ref()))
 	f.Add(head, ref, []byte("body"))
 	f.Fuzz(func(t *testing.T, head, ref, body []byte) {
-		file := appendRaw(appendRaw(appendRaw(header(activeName), head), ref), body)
-		a := activeReader{generation: 1, names: map[string]string{}}
-		if a.read(bytes.NewReader(file), int64(len(file))) != nil {
+		data := appendRaw(appendRaw(appendRaw(header(activeName), head), ref), body)
+		file, l := readActive(t, data)
+		if l == nil {
 			return
 		}
-		r := a.refs[0]
-		if got, ok := cutFrame(file[r.offset : r.offset+int64(r.length)]); !ok || !bytes.Equal(got, body) {
+		if got := checkReadable(t, file, l); len(got) != 1 || !bytes.Equal(got[0].Body, body) {
 			t.Fatalf("the body is not where it says: %q", got)
 		}
 	})
@@ -169,7 +207,7 @@ func FuzzActiveFrames(f *testing.F) {
 
 // FuzzHappening checks that what is accepted can be written again.
 func FuzzHappening(f *testing.F) {
-	payload, _ := cutFrame(appendFrame(nil, Happening{At: noon, Title: "file/x", Changes: []string{"a"}}))
+	payload, _, _ := cutFrame(appendFrame(nil, Happening{At: noon, Title: "file/x", Changes: []string{"a"}}))
 	f.Add(payload)
 	f.Fuzz(func(t *testing.T, payload []byte) {
 		var h Happening
@@ -184,7 +222,7 @@ func FuzzHappening(f *testing.F) {
 
 // FuzzConverged checks the decoder of rows.
 func FuzzConverged(f *testing.F) {
-	payload, _ := cutFrame(appendFrame(nil, convergedRow{motd, converge.Digest{1}}))
+	payload, _, _ := cutFrame(appendFrame(nil, convergedRow{motd, converge.Digest{1}}))
 	f.Add(payload)
 	f.Fuzz(func(t *testing.T, payload []byte) {
 		var row convergedRow

@@ -64,7 +64,11 @@ func (s *Store) loadJournal(now time.Time, at host.Stamp) error {
 	if fatal := unjudged(path, err); fatal != nil {
 		return fatal
 	}
-	settled := append(s.ledger.reckon(at), s.voidRemovals()...)
+	void, readErr := s.voidRemovals()
+	if readErr != nil {
+		return readErr // what is active must not be removed
+	}
+	settled := append(s.ledger.reckon(at), void...)
 	for i := range settled {
 		s.ledger.apply(&settled[i])
 	}
@@ -91,17 +95,20 @@ func (s *Store) loadJournal(now time.Time, at host.Stamp) error {
 
 // voidRemovals returns the events that take back the removals of what is active: the swap that they were for did not happen,
 // or somebody else declared the same thing since.
-func (s *Store) voidRemovals() []event {
+func (s *Store) voidRemovals() ([]event, error) {
 	if len(s.ledger.removals) == 0 {
-		return nil
+		return nil, nil
 	}
 	var void []event
-	for _, ref := range s.active.list() {
+	for ref, err := range s.Active().Refs() {
+		if err != nil {
+			return nil, err
+		}
 		if _, ok := s.ledger.removals[ref.Claim]; ok {
 			void = append(void, event{Kind: removalOver, Key: key(ref.Claim)})
 		}
 	}
-	return void
+	return void, nil
 }
 
 // openJournal opens the file for appending. A descriptor of an earlier one is closed.

@@ -39,8 +39,8 @@ func TestCompaction(t *testing.T) {
 		checkPending(t, s, 1)
 		original, _ := s.Original(motd)
 		_, budgets := s.Resume(noon)
-		if string(original) != "kept" || budgets[motd].Attempts != 9_999 || len(s.Removals()) != 1 {
-			t.Errorf("original %q, budgets %v, removals %v", original, budgets, s.Removals())
+		if string(original) != "kept" || budgets[motd].Attempts != 9_999 || len(pendingRemovals(t, s)) != 1 {
+			t.Errorf("original %q, budgets %v, removals %v", original, budgets, pendingRemovals(t, s))
 		}
 		s = reopen(t, s)
 	}
@@ -95,11 +95,14 @@ func TestSetAsideLeavesTheJournal(t *testing.T) {
 func TestFrames(t *testing.T) {
 	for _, payload := range []string{"", "x", strings.Repeat("long", 10_000)} {
 		frame := appendRaw(nil, []byte(payload))
-		if got, ok := cutFrame(frame); !ok || string(got) != payload {
+		if got, rest, ok := cutFrame(frame); !ok || string(got) != payload || len(rest) > 0 {
 			t.Errorf("a frame of %d bytes reads as %d bytes, %v", len(payload), len(got), ok)
 		}
-		if _, ok := cutFrame(append(frame, 0)); ok {
-			t.Error("a frame and a byte more is taken for a frame")
+		if got, rest, ok := cutFrame(append(frame, 7)); !ok || string(got) != payload || string(rest) != "\x07" {
+			t.Errorf("a frame of %d bytes and a byte more reads as %d and %d bytes, %v", len(payload), len(got), len(rest), ok)
+		}
+		if _, _, ok := cutFrame(frame[:len(frame)-1]); ok {
+			t.Error("a frame without its last byte is taken for a frame")
 		}
 	}
 	file := append(header(journalName), make([]byte, 64)...)
@@ -185,9 +188,10 @@ func TestBudgetsOverTime(t *testing.T) {
 	}
 }
 
-func removalIDs(s *Store) string {
+func removalIDs(t testing.TB, s *Store) string {
+	t.Helper()
 	var ids []string
-	for _, r := range s.Removals() {
+	for _, r := range pendingRemovals(t, s) {
 		ids = append(ids, r.Claim.ID)
 	}
 	return strings.Join(ids, " ")
@@ -206,7 +210,7 @@ func TestRemovals(t *testing.T) {
 	}
 	check := func(when, want string) {
 		t.Helper()
-		if got := removalIDs(s); got != want {
+		if got := removalIDs(t, s); got != want {
 			t.Errorf("%s: %q, want %q", when, got, want)
 		}
 	}
@@ -223,7 +227,7 @@ func TestRemovals(t *testing.T) {
 	check("after the swap", "/c /a")
 	s = reopen(t, s)
 	check("after a restart", "/c /a")
-	if got, want := s.Removals()[1], leaving("/a")[0]; fmt.Sprintf("%+v", got) != fmt.Sprintf("%+v", want) {
+	if got, want := pendingRemovals(t, s)[1], leaving("/a")[0]; fmt.Sprintf("%+v", got) != fmt.Sprintf("%+v", want) {
 		t.Errorf("got %+v, want %+v", got, want)
 	}
 	must(t, s.AddRemovals(leaving("/b")))
@@ -349,8 +353,8 @@ func TestFactsThatCouldNotBeWritten(t *testing.T) {
 		must(t, writable.Close())
 		looked, err := Inspect(s.dir)
 		must(t, err)
-		if _, kept := looked.Original(motd); len(looked.Removals()) > 0 || !kept {
-			t.Errorf("%s: removals %v, original kept %v", what, looked.Removals(), kept)
+		if _, kept := looked.Original(motd); len(pendingRemovals(t, looked)) > 0 || !kept {
+			t.Errorf("%s: removals %v, original kept %v", what, pendingRemovals(t, looked), kept)
 		}
 		must(t, looked.Close())
 	}

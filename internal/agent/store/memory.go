@@ -80,15 +80,18 @@ func (s *Store) AddRemovals(rs []Removal) error {
 	return s.commit(events, true)
 }
 
-// Removals returns the pending removals in the order that they were added.
-func (s *Store) Removals() []Removal {
+// Removals returns the pending removals in the order that they were added. Errors: StateCorrupt where the disk has lost what is active.
+func (s *Store) Removals() ([]Removal, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if len(s.ledger.removals) == 0 {
-		return nil
+		return nil, nil
 	}
 	active := map[declare.Claim]bool{}
-	for _, ref := range s.active.list() {
+	for ref, err := range s.Active().Refs() {
+		if err != nil {
+			return nil, err
+		}
 		if _, ok := s.ledger.removals[ref.Claim]; ok {
 			active[ref.Claim] = true
 		}
@@ -99,7 +102,7 @@ func (s *Store) Removals() []Removal {
 			pending = append(pending, r.Removal)
 		}
 	}
-	return pending
+	return pending, nil
 }
 
 // RemovalDone forgets a removal. It is not durable when it returns: removing what is gone already succeeds again.

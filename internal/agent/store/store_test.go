@@ -79,14 +79,18 @@ func entries(n int, version string) []Entry {
 // checkActive compares the active state with what was set.
 func checkActive(t testing.TB, s *Store, root converge.Digest, want []Entry) {
 	t.Helper()
-	if s.Root() != root {
-		t.Errorf("root %x, want %x", s.Root(), root)
+	active := s.Active()
+	if active.Root() != root {
+		t.Errorf("root %x, want %x", active.Root(), root)
 	}
 	got := []Entry{}
-	for _, r := range s.Active() {
-		body, err := s.Body(r)
+	for i := range active.Len() {
+		e, err := active.Entry(i)
 		must(t, err)
-		got = append(got, Entry{r.Claim, r.Title, r.Config, r.Place, r.Digest, r.OnRemove, r.After, body})
+		got = append(got, e)
+		if r, err := active.Ref(i); err != nil || !reflect.DeepEqual(r, e.ref()) {
+			t.Errorf("entry %d without its body: %+v, %v", i, r, err)
+		}
 	}
 	if len(want) == 0 {
 		want = []Entry{}
@@ -94,6 +98,14 @@ func checkActive(t testing.TB, s *Store, root converge.Digest, want []Entry) {
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("active state:\n got %+v\nwant %+v", got, want)
 	}
+}
+
+// pendingRemovals lists the pending removals.
+func pendingRemovals(t testing.TB, s *Store) []Removal {
+	t.Helper()
+	pending, err := s.Removals()
+	must(t, err)
+	return pending
 }
 
 func added(seq uint64, target, source converge.Key) converge.Record {
@@ -161,42 +173,54 @@ func TestBodiesOfTheStateBefore(t *testing.T) {
 	one := s.Active()
 	must(t, s.SetActive(converge.Digest{2}, entries(3, "two")))
 	two := s.Active()
-	for i := range one {
-		for _, c := range []struct {
-			ref  Ref
-			want string
-		}{{one[i], "one"}, {two[i], "two"}} {
-			body, err := s.Body(c.ref)
-			if err != nil || !strings.HasPrefix(string(body), "body "+c.want) {
-				t.Errorf("body of state %s: %q, %v", c.want, body, err)
+	for i := range one.Len() {
+		for want, of := range map[string]Active{"one": one, "two": two} {
+			e, err := of.Entry(i)
+			if err != nil || !strings.HasPrefix(string(e.Body), "body "+want) {
+				t.Errorf("body of state %s: %q, %v", want, e.Body, err)
 			}
 		}
 	}
 	must(t, s.SetActive(converge.Digest{3}, nil))
-	if _, err := s.Body(two[0]); err != nil {
+	if _, err := two.Entry(0); err != nil {
 		t.Errorf("body of the state before an empty one: %v", err)
 	}
-	_, err := s.Body(one[0])
+	_, err := one.Entry(0)
 	checkCode(t, err, reason.InternalFault)
 }
 
 func TestBodyThatTheDiskLost(t *testing.T) {
 	s := open(t, t.TempDir())
 	must(t, s.SetActive(converge.Digest{1}, entries(3, "one")))
-	ref := s.Active()[1]
+	active := s.Active()
+	ref, err := active.Ref(1)
+	must(t, err)
+	body := active.at[1] + int64(len(appendFrame(nil, ref))) + frameHead
 	f, err := os.OpenFile(s.path(activeName), os.O_RDWR, 0)
 	must(t, err)
 	defer f.Close()
-	_, err = f.WriteAt([]byte{0xff}, ref.offset+frameHead+2)
+	_, err = f.WriteAt([]byte{0xff}, body+2)
 	must(t, err)
-	_, err = s.Body(ref)
+	_, err = active.Entry(1)
 	checkCode(t, err, reason.StateCorrupt)
-	if _, err := s.Body(s.Active()[2]); err != nil {
+	if _, err := active.Ref(1); err != nil {
+		t.Errorf("what is not the body: %v", err)
+	}
+	if _, err := active.Entry(2); err != nil {
 		t.Errorf("its neighbour: %v", err)
 	}
-	must(t, f.Truncate(ref.offset+frameHead+2))
-	_, err = s.Body(ref)
+	for _, size := range []int64{body + 2, active.at[1] + 2} {
+		must(t, f.Truncate(size))
+		_, err = active.Entry(1)
+		checkCode(t, err, reason.StateCorrupt)
+	}
+	_, err = active.Ref(1)
 	checkCode(t, err, reason.StateCorrupt)
+	for r, err := range active.Refs() {
+		if r.Title != "file/file-00000" {
+			checkCode(t, err, reason.StateCorrupt)
+		}
+	}
 }
 
 func TestBodyTooLarge(t *testing.T) {
@@ -275,10 +299,10 @@ func lookAround(dir string) error {
 		return err
 	}
 	defer s.Close()
-	if len(s.Active()) != 5 || len(pendingSeqs(s)) != 1 || len(s.Converged()) != 1 || len(s.Troubles()) != 0 {
-		return fmt.Errorf("active %d, pending %v, converged %v, troubles %v", len(s.Active()), pendingSeqs(s), s.Converged(), s.Troubles())
+	if s.Active().Len() != 5 || len(pendingSeqs(s)) != 1 || len(s.Converged()) != 1 || len(s.Troubles()) != 0 {
+		return fmt.Errorf("active %d, pending %v, converged %v, troubles %v", s.Active().Len(), pendingSeqs(s), s.Converged(), s.Troubles())
 	}
-	if _, err := s.Body(s.Active()[3]); err != nil {
+	if _, err := s.Active().Entry(3); err != nil {
 		return err
 	}
 	data, _, err := s.Report()
@@ -339,7 +363,7 @@ func TestInspectOfNothing(t *testing.T) {
 	must(t, err)
 	checkActive(t, s, converge.Digest{}, nil)
 	history, err := s.History(Asked{})
-	if len(pendingSeqs(s)) != 0 || len(s.Removals()) != 0 || len(s.Converged()) != 0 || len(history) != 0 || err != nil {
+	if len(pendingSeqs(s)) != 0 || len(pendingRemovals(t, s)) != 0 || len(s.Converged()) != 0 || len(history) != 0 || err != nil {
 		t.Errorf("something is there: %v %v", history, err)
 	}
 	if data, _, err := s.Report(); data != nil || err != nil {
@@ -441,8 +465,7 @@ func TestSeveralGoroutines(t *testing.T) {
 					s.Append(Happening{At: noon, Title: "file/x"}),
 					s.SaveReport([]byte("report")),
 				)
-				refs := s.Active()
-				_, bodyErr := s.Body(refs[i])
+				_, bodyErr := s.Active().Entry(i)
 				_, historyErr := s.History(Asked{Limit: 5})
 				if err = errors.Join(err, bodyErr, historyErr); err != nil {
 					t.Error(err)

@@ -1,13 +1,17 @@
 package subscribe
 
-import "tako.dev/tako/internal/host"
+import (
+	"tako.dev/tako/internal/converge"
+	"tako.dev/tako/internal/host"
+)
 
-// Follow changes what tells about a member of the present graph, whose Watches are what they are with these from now on.
-func (s *Subscriptions) Follow(m Subscriber, drop, add []host.Watch) {
-	slot, known := s.slots[m.Key()]
-	if !known {
+// Follow changes what tells about a member, whose Watches are what they are with these from now on. One of another graph than the present
+// one is passed over.
+func (s *Subscriptions) Follow(id converge.ID, m Subscriber, drop, add []host.Watch) {
+	if !s.present(id, m) {
 		return
 	}
+	slot := s.slots[id]
 	for _, w := range drop {
 		s.unwatch(w, slot)
 	}

@@ -58,10 +58,10 @@ type Subscriptions struct {
 
 	mailbox
 
-	slots   map[converge.Key]watch.ID
+	members []Subscriber  // by converge.ID
+	slots   []watch.ID    // of members, by which the watchers know them: a key keeps its slot as long as there is a member of it
+	bySlot  []converge.ID // whose a slot is
 	free    []watch.ID
-	members []Subscriber // by converge.ID
-	bySlot  []converge.ID
 	units   map[string][]converge.ID
 	dirs    map[string]int // directories that writers are remembered for, with the number of subscribers in each
 	limited *reason.Error  // why the kernel does not tell about something
@@ -77,7 +77,7 @@ func New(o Options) (*Subscriptions, error) {
 		return nil, err
 	}
 	s := &Subscriptions{lasting: o.Lasting, files: files, declarations: files, pulse: newPulse(), bus: o.Bus, wake: make(chan struct{}, 1),
-		slots: map[converge.Key]watch.ID{}, bySlot: []converge.ID{converge.None}, units: map[string][]converge.ID{}, dirs: map[string]int{}}
+		bySlot: []converge.ID{converge.None}, units: map[string][]converge.ID{}, dirs: map[string]int{}}
 	if o.Root.Path() != "/" && o.Lasting {
 		if s.above, err = disk.OpenRoot("/"); err != nil {
 			return nil, errors.Join(err, files.Close())
@@ -164,65 +164,69 @@ func directories(p string) []string {
 // Swap watches what the members of a new graph need and drops what only those of the old one did; members[id] belongs to the
 // vertex id. What both need is not interrupted. Everything is watched also when the bus is an error.
 func (s *Subscriptions) Swap(ctx context.Context, members []Subscriber) error {
-	before := make(map[converge.Key][]host.Watch, len(s.members))
-	for _, m := range s.members {
-		before[m.Key()] = m.Watches()
+	type known struct {
+		slot    watch.ID
+		watches []host.Watch
 	}
-	s.members = members
+	before := make(map[converge.Key]known, len(s.members))
+	for i, m := range s.members {
+		before[m.Key()] = known{s.slots[i], m.Watches()}
+	}
+	s.members, s.slots = members, make([]watch.ID, len(members))
 	for i := range s.bySlot {
 		s.bySlot[i] = converge.None
 	}
 	for i, m := range members {
-		key, now := m.Key(), m.Watches()
-		slot := s.slot(key)
-		s.bySlot[slot] = converge.ID(i)
-		for _, w := range before[key] {
+		was, stays := before[m.Key()]
+		slot, now := was.slot, m.Watches()
+		if !stays {
+			slot = s.newSlot()
+		}
+		s.slots[i], s.bySlot[slot] = slot, converge.ID(i)
+		for _, w := range was.watches {
 			if !slices.Contains(now, w) {
 				s.unwatch(w, slot)
 			}
 		}
 		for _, w := range now {
-			if !slices.Contains(before[key], w) {
+			if !slices.Contains(was.watches, w) {
 				s.watch(w, slot)
 			}
 		}
-		delete(before, key)
+		delete(before, m.Key())
 	}
-	for key, watches := range before {
-		slot := s.slots[key]
-		for _, w := range watches {
-			s.unwatch(w, slot)
+	for _, gone := range before {
+		for _, w := range gone.watches {
+			s.unwatch(w, gone.slot)
 		}
-		s.free = append(s.free, slot)
-		delete(s.slots, key)
+		s.free = append(s.free, gone.slot)
 	}
 	return s.watchUnits(ctx)
 }
 
-// slot is the number by which the watcher knows a subscriber, for as long as there is one of that key.
-func (s *Subscriptions) slot(k converge.Key) watch.ID {
-	if slot, known := s.slots[k]; known {
+// newSlot is a number by which the watcher knows nobody.
+func (s *Subscriptions) newSlot() watch.ID {
+	if last := len(s.free) - 1; last >= 0 {
+		slot := s.free[last]
+		s.free = s.free[:last]
 		return slot
 	}
-	var slot watch.ID
-	if last := len(s.free) - 1; last >= 0 {
-		slot, s.free = s.free[last], s.free[:last]
-	} else {
-		slot = watch.ID(len(s.bySlot))
-		s.bySlot = append(s.bySlot, converge.None)
-	}
-	s.slots[k] = slot
-	return slot
+	s.bySlot = append(s.bySlot, converge.None)
+	return watch.ID(len(s.bySlot) - 1)
 }
 
-// Add watches for a member of the present graph that had nothing to watch when that came.
-func (s *Subscriptions) Add(ctx context.Context, m Subscriber) error {
-	slot, known := s.slots[m.Key()]
-	if !known || s.members[s.bySlot[slot]] != m {
-		return nil // another graph has come meanwhile
+// present reports whether a member is the one of a vertex of the present graph: another graph may have come meanwhile.
+func (s *Subscriptions) present(id converge.ID, m Subscriber) bool {
+	return id != converge.None && int(id) < len(s.members) && s.members[id] == m
+}
+
+// Add watches for a member that had nothing to watch when the present graph came. One of another graph is passed over.
+func (s *Subscriptions) Add(ctx context.Context, id converge.ID, m Subscriber) error {
+	if !s.present(id, m) {
+		return nil
 	}
 	for _, w := range m.Watches() {
-		s.watch(w, slot)
+		s.watch(w, s.slots[id])
 	}
 	return s.watchUnits(ctx)
 }
@@ -422,10 +426,13 @@ func (s *Subscriptions) Unwatched() *reason.Error {
 	return e
 }
 
-// IsSlow reports whether a subscriber is to be checked slowly because the kernel does not tell about it.
-func (s *Subscriptions) IsSlow(key converge.Key) bool {
-	slot, known := s.slots[key]
-	return known && (slices.Contains(s.files.Unwatched(), slot) || slices.Contains(s.polled.Unwatched(), slot))
+// IsSlow reports whether a member is to be checked slowly because the kernel does not tell about it.
+func (s *Subscriptions) IsSlow(id converge.ID) bool {
+	if id == converge.None || int(id) >= len(s.slots) {
+		return false
+	}
+	slot := s.slots[id]
+	return slices.Contains(s.files.Unwatched(), slot) || slices.Contains(s.polled.Unwatched(), slot)
 }
 
 // Counts returns how many directories are watched for subscribers, and how often the kernel lost events about them.

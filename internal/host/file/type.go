@@ -96,7 +96,7 @@ func (t *Type) Bind(ctx context.Context, d host.Declared) (host.Resource, error)
 	default:
 		return nil, &reason.Error{Code: reason.InternalFault, Doing: "bind " + d.Title, Cause: errors.New("not a file, directory, symlink or rules of sudo")}
 	}
-	r.body, r.names = d.Body, namesOf(owner, group)
+	r.path, r.body, r.names = d.Shared(r.path), d.Body, namesOf(owner, group)
 	r.leaveToOthers(&d.Resource)
 	if err := t.own(ctx, r, owner, group); err != nil {
 		return nil, err
