@@ -98,28 +98,9 @@ func showHistory(list []agent.Happening, prefix string) {
 
 // happeningText is one happening on one line.
 func happeningText(h *agent.Happening) string {
-	o, err := reason.ParseOutcome(h.Outcome)
-	if err != nil {
-		o = reason.Unknown // written by a later version
+	shown := present.Happening{
+		At: h.At, Title: h.Title, Outcome: h.Outcome, Detail: h.Detail, Changes: h.Changes, Message: h.Message, Writer: h.Writer, Cause: h.Cause,
+		Took: time.Duration(h.Took) * time.Microsecond,
 	}
-	text := fmt.Sprintf("%s  %-22s %s", h.At.Local().Format("2006-01-02 15:04:05.000"), present.Outcome(o, reason.Detail(h.Detail)), present.Quote(h.Title))
-	for _, part := range []string{strings.Join(h.Changes, ", "), h.Message} {
-		if part != "" {
-			text += ": " + present.Escape(part)
-		}
-	}
-	if h.Writer != "" {
-		text += "; changed by " + present.Escape(h.Writer)
-	}
-	var how []string
-	if h.Took > 0 {
-		how = append(how, (time.Duration(h.Took) * time.Microsecond).Round(10*time.Microsecond).String())
-	}
-	if h.Cause != "" {
-		how = append(how, "cause: "+present.Escape(h.Cause))
-	}
-	if len(how) > 0 {
-		text += "  (" + strings.Join(how, ", ") + ")"
-	}
-	return text
+	return shown.Line("2006-01-02 15:04:05.000", present.Style{})
 }

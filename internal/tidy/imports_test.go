@@ -26,7 +26,7 @@ func importTable() []row {
 		return append(names, "declare/...", "internal/reason")
 	}
 	contract := plain("converge", "content")
-	driver := plain("converge", "content", "disk", "disk/acl", "disk/durable", "systemd", "facts", "host", "run", "command")
+	driver := plain("converge", "content", "disk", "disk/acl", "disk/durable", "systemd", "facts", "host", "run", "command", "command/check")
 	agent := plain("disk", "disk/durable", "disk/watch", "systemd", "facts", "present", "relations", "trust", "converge", "content", "catalog", "host", "run", "names",
 		"scheduler/fit", "transfer/wire", "transfer/core", "transfer/client")
 	centre := []string{"...", "!internal/agent/...", "!internal/host/...", "!internal/run/...", "!e2e/...", "!bench/...", "!examples/...", "!tools/..."}
@@ -40,6 +40,7 @@ func importTable() []row {
 		{pattern: "internal/disk/watch", may: []string{"internal/disk", "internal/reason"}},
 		{pattern: "internal/systemd", may: []string{"internal/reason"}},
 		{pattern: "internal/command"},
+		{pattern: "internal/command/check", may: []string{"internal/command", "internal/disk", "internal/reason"}},
 		{pattern: "internal/facts", may: plain("disk", "disk/watch")},
 		{pattern: "internal/present", may: plain()},
 		{pattern: "internal/relations", may: plain("present")},
@@ -54,6 +55,7 @@ func importTable() []row {
 		{pattern: "internal/run", may: contract},
 		{pattern: "internal/host/all", may: slices.Concat(driver, []string{"internal/host/*", "internal/host/packages/*"})},
 		{pattern: "internal/run/all", may: slices.Concat(driver, []string{"internal/run/*"})},
+		{pattern: "internal/host/hosttest/*", may: plain("disk", "host")},
 		{pattern: "internal/host/edit/part", may: plain()},
 		{pattern: "internal/host/edit", may: append(without(driver, "internal/run"), "internal/host/edit/part")},
 		{pattern: "internal/host/packages/*", may: append(without(driver, "internal/run"), "internal/host/packages")},
@@ -171,16 +173,27 @@ func mayImport(f *goFile, r row, ours string) bool {
 	// A test sees its own package from outside, the real implementations of a contract that it may import, and the suites of its contract and
 	// of what it may import.
 	return ours == f.pkg.path || slices.Contains(contracts, path.Dir(ours)) && matchAny(path.Dir(ours), r.may) || slices.Contains(forTests, ours) ||
-		isSuite(ours) && (path.Dir(ours) == f.pkg.path || path.Dir(ours) == path.Dir(f.pkg.path) || matchAny(path.Dir(ours), r.may))
+		isSuite(ours) && (contractOf(ours) == f.pkg.path || contractOf(ours) == path.Dir(f.pkg.path) || matchAny(contractOf(ours), r.may))
 }
 
-// isSuite tells whether a package is the test suite of the contract above it: internal/host/hosttest of internal/host.
-func isSuite(p string) bool { return path.Base(p) == path.Base(path.Dir(p))+"test" }
+// isSuite tells whether a package is the test suite of a contract, or a part of one.
+func isSuite(p string) bool { return contractOf(p) != "" }
+
+// contractOf is the contract of a suite, which is right above it, and of a part of one: internal/host of internal/host/hosttest and of
+// internal/host/hosttest/kill. It is empty for what is no suite.
+func contractOf(p string) string {
+	for ; path.Dir(p) != "."; p = path.Dir(p) {
+		if path.Base(p) == path.Base(path.Dir(p))+"test" {
+			return path.Dir(p)
+		}
+	}
+	return ""
+}
 
 // rowOf finds the row of a package. The suite of a contract has the row of the contract.
 func rowOf(p string) (row, bool) {
-	if isSuite(p) {
-		return rowOf(path.Dir(p))
+	if c := contractOf(p); c != "" && c == path.Dir(p) {
+		return rowOf(c)
 	}
 	for _, r := range importTable() {
 		if match(p, r.pattern) {

@@ -2,13 +2,10 @@ package answer
 
 import (
 	"encoding/json"
-	"fmt"
 	"io"
-	"strings"
 	"time"
 
 	"tako.dev/tako/internal/present"
-	"tako.dev/tako/internal/reason"
 	"tako.dev/tako/internal/relations"
 )
 
@@ -57,28 +54,9 @@ func Graph(said []byte, form string, style present.Style) (string, error) {
 
 // Line is the happening on one line, for a person.
 func (h *Happening) Line(style present.Style) string {
-	o, err := reason.ParseOutcome(h.Outcome)
-	if err != nil {
-		o = reason.Unknown // written by a later version
+	shown := present.Happening{
+		At: h.At, Title: h.Title, Outcome: h.Outcome, Detail: h.Detail, Changes: h.Changes, Message: h.Message, Writer: h.Writer, Cause: h.Cause,
+		Took: time.Duration(h.Took) * time.Microsecond,
 	}
-	text := fmt.Sprintf("%s  %-22s %s", h.At.Local().Format(timeForm), present.Outcome(o, reason.Detail(h.Detail)).Render(style), present.Quote(h.Title))
-	for _, part := range []string{strings.Join(h.Changes, ", "), h.Message} {
-		if part != "" {
-			text += ": " + present.Escape(part)
-		}
-	}
-	if h.Writer != "" {
-		text += "; changed by " + present.Escape(h.Writer)
-	}
-	var how []string
-	if h.Took > 0 {
-		how = append(how, (time.Duration(h.Took) * time.Microsecond).Round(10*time.Microsecond).String())
-	}
-	if h.Cause != "" {
-		how = append(how, "cause: "+present.Escape(h.Cause))
-	}
-	if len(how) > 0 {
-		text += "  (" + strings.Join(how, ", ") + ")"
-	}
-	return text
+	return shown.Line(timeForm, style)
 }

@@ -18,6 +18,7 @@ import (
 	"tako.dev/tako/declare"
 	"tako.dev/tako/internal/casetest"
 	"tako.dev/tako/internal/host"
+	"tako.dev/tako/internal/host/hosttest"
 	"tako.dev/tako/internal/reason"
 )
 
@@ -39,7 +40,7 @@ func end(cmd *exec.Cmd) {
 
 func TestAgentCase32_UserInUse(t *testing.T) {
 	c := casetest.Start(t)
-	if !apart(t) {
+	if !inside(t) {
 		c.Check(!t.Failed(), "it failed where it may change accounts")
 		return
 	}
@@ -52,7 +53,7 @@ func TestAgentCase32_UserInUse(t *testing.T) {
 
 	other := alice
 	other.UID, other.Comment, other.Home = ptr(int64(61002)), ptr("Alice"), "/srv/t-alice"
-	res := g.converge(declare.Resource{User: &other})
+	res := g.Converge(declare.Resource{User: &other})
 	e := reason.Of(res.Err)
 	c.Equal(code(res.Err), reason.AccountBusy, "code of another number while it is in use")
 	c.Check(e != nil && strings.Contains(e.Error(), fmt.Sprintf("pid %d (sleep)", busy.Process.Pid)), "which process: %v", e)
@@ -63,7 +64,7 @@ func TestAgentCase32_UserInUse(t *testing.T) {
 	c.Check(row.Outcome == reason.Failed && row.Detail == reason.Denied, "%+v", row)
 
 	gone := declare.Resource{User: &declare.User{User: "t-alice", State: declare.AccountAbsent, RemoveHome: true}}
-	res = g.converge(gone)
+	res = g.Converge(gone)
 	c.Equal(code(res.Err), reason.AccountBusy, "code of a removal while it is in use")
 	c.Check(!res.Changed && exists("/home/t-alice/file"), "%+v", res)
 	c.Equal(g.seeUser(t, "t-alice")["state"], "present", "the account")
@@ -76,14 +77,14 @@ func TestAgentCase32_UserInUse(t *testing.T) {
 	c.NoError(err, "the old home")
 	c.Equal(st.Sys().(*syscall.Stat_t).Uid, uint32(61002), "owner of a file in the home")
 	c.Equal(g.seeUser(t, "t-alice")["home directory"], "present", "the new home")
-	res = g.converge(gone)
+	res = g.Converge(gone)
 	c.NoError(res.Err, "removal")
 	c.Check(!exists("/srv/t-alice") && g.seeGroup(t, "t-alice")["state"] == "absent", "home and group have gone too")
 }
 
 func TestAgentCase32_Membership(t *testing.T) {
 	c := casetest.Start(t)
-	if !apart(t) {
+	if !inside(t) {
 		c.Check(!t.Failed(), "it failed where it may change accounts")
 		return
 	}
@@ -105,8 +106,8 @@ func TestAgentCase32_Membership(t *testing.T) {
 	c.Equal(g.seeUser(t, "t-a")["groups"], "gt-a,gt-b", "exact")
 	g.user(declare.User{User: "t-a", Membership: declare.MembershipExact})
 	c.Equal(g.seeUser(t, "t-a")["groups"], "", "exact, and none")
-	c.Equal(code(g.converge(declare.Resource{User: &declare.User{User: "t-a", Groups: []string{"t-nowhere"}}}).Err), reason.UnknownOwner, "code of an unknown group")
-	c.Equal(code(g.converge(declare.Resource{User: &declare.User{User: "t-a", Group: "4242424"}}).Err), reason.UnknownOwner, "code of an unknown number")
+	c.Equal(code(g.Converge(declare.Resource{User: &declare.User{User: "t-a", Groups: []string{"t-nowhere"}}}).Err), reason.UnknownOwner, "code of an unknown group")
+	c.Equal(code(g.Converge(declare.Resource{User: &declare.User{User: "t-a", Group: "4242424"}}).Err), reason.UnknownOwner, "code of an unknown number")
 
 	g.group(declare.Group{Group: "gt-a", Members: []string{"t-b", "t-a"}})
 	g.run(t, "gpasswd", "-a", "t-c", "gt-a")
@@ -118,13 +119,13 @@ func TestAgentCase32_Membership(t *testing.T) {
 	shadow := g.run(t, "sh", "-c", "grep ^gt-a: /etc/gshadow")
 	c.Check(strings.HasSuffix(shadow, "::"), "gshadow has members: %s", shadow)
 	for _, m := range []declare.Membership{declare.MembershipExact, declare.MembershipMinimal} {
-		res := g.converge(declare.Resource{Group: &declare.Group{Group: "gt-a", Members: []string{"t-nowhere"}, Membership: m}})
+		res := g.Converge(declare.Resource{Group: &declare.Group{Group: "gt-a", Members: []string{"t-nowhere"}, Membership: m}})
 		c.Equal(code(res.Err), reason.UnknownOwner, "code of an unknown member, "+string(m))
 	}
 }
 
 func TestRefused(t *testing.T) {
-	if !apart(t) {
+	if !inside(t) {
 		return
 	}
 	g := newGround(t)
@@ -144,7 +145,7 @@ func TestRefused(t *testing.T) {
 		{declare.Resource{User: &declare.User{User: "t-b", Locked: ptr(false)}}, reason.AccountTaken, "no password"},
 		{declare.Resource{AuthorizedKeys: &declare.AuthorizedKeys{User: "t-nowhere", Keys: []string{keyA}}}, reason.UnknownOwner, "no user t-nowhere"},
 	} {
-		res := g.converge(row.resource)
+		res := g.Converge(row.resource)
 		if code(res.Err) != row.code || !strings.Contains(res.Err.Error(), row.words) || res.Changed || reason.Of(res.Err).Hint == "" {
 			t.Errorf("%s: %+v, want %v with %q", row.resource.Title(), res, row.code, row.words)
 		}
@@ -152,7 +153,7 @@ func TestRefused(t *testing.T) {
 }
 
 func TestHomes(t *testing.T) {
-	if !apart(t) {
+	if !inside(t) {
 		return
 	}
 	c := checks{t}
@@ -192,21 +193,21 @@ func TestHomes(t *testing.T) {
 	// A home is not made where others could turn it elsewhere.
 	c.NoError(os.Mkdir("/srv/open", 0o777), "mkdir")
 	c.NoError(os.Chmod("/srv/open", 0o777|os.ModeSticky), "chmod")
-	res := g.converge(declare.Resource{User: &declare.User{User: "t-g", Home: "/srv/open/t-g"}})
+	res := g.Converge(declare.Resource{User: &declare.User{User: "t-g", Home: "/srv/open/t-g"}})
 	c.Check(code(res.Err) == reason.PermissionDenied && !res.Changed, "in a directory that is open to all: %+v", res)
-	res = g.converge(declare.Resource{User: &declare.User{User: "t-g", Home: "/srv/missing/t-g"}})
+	res = g.Converge(declare.Resource{User: &declare.User{User: "t-g", Home: "/srv/missing/t-g"}})
 	c.Check(code(res.Err) == reason.ParentMissing && !res.Changed, "in a directory that is missing: %+v", res)
-	c.Check(g.converge(declare.Resource{User: &declare.User{User: "t-g", Home: "/srv/open/t-g", CreateHome: ptr(false)}}).Err == nil, "without a home")
+	c.Check(g.Converge(declare.Resource{User: &declare.User{User: "t-g", Home: "/srv/open/t-g", CreateHome: ptr(false)}}).Err == nil, "without a home")
 }
 
 func TestRemoveHome(t *testing.T) {
-	if !apart(t) {
+	if !inside(t) {
 		return
 	}
 	c := checks{t}
 	g := newGround(t)
 	remove := func(name string, home bool) host.Result {
-		return g.made(declare.Resource{User: &declare.User{User: name, State: declare.AccountAbsent, RemoveHome: home}})
+		return g.Made(declare.Resource{User: &declare.User{User: name, State: declare.AccountAbsent, RemoveHome: home}})
 	}
 	g.user(declare.User{User: "t-a"})
 	c.Check(strings.Contains(remove("t-a", false).Note, "stays") && exists("/home/t-a"), "a home that is not to go")
@@ -234,14 +235,14 @@ func TestRemoveHome(t *testing.T) {
 }
 
 func TestLocked(t *testing.T) {
-	if !apart(t) {
+	if !inside(t) {
 		return
 	}
 	c := checks{t}
 	g := newGround(t)
 	c.NoError(os.WriteFile("/etc/passwd.lock", []byte(strconv.Itoa(os.Getppid())+"\x00"), 0o600), "lock")
 	alice := declare.Resource{User: &declare.User{User: "t-alice"}}
-	res := g.converge(alice)
+	res := g.Converge(alice)
 	e := reason.Of(res.Err)
 	c.Equal(code(res.Err), reason.AccountLock, "code while a lock file is there")
 	c.Check(e != nil && strings.Contains(e.Holder, fmt.Sprintf("pid %d (", os.Getppid())) && e.After > 0 && !res.Changed, "%+v", e)
@@ -258,19 +259,19 @@ func TestLocked(t *testing.T) {
 	_, err = out.Read(make([]byte, 10))
 	c.NoError(err, "it has the lock")
 	began := time.Now()
-	res = g.converge(alice)
+	res = g.Converge(alice)
 	c.Equal(code(res.Err), reason.AccountLock, "code while the lock is held")
 	c.Check(strings.Contains(reason.Of(res.Err).Holder, "(perl)"), "holder: %+v", res.Err)
 	c.Check(time.Since(began) < 10*time.Second, "it has waited for the lock")
 	end(holder)
 	// A lock file whose process is gone is nobody's.
 	c.NoError(os.WriteFile("/etc/passwd.lock", []byte("999999999"), 0o600), "stale lock")
-	g.made(alice)
+	g.Made(alice)
 }
 
 // TestOddLines changes accounts between lines that are no accounts, and keeps them as they are.
 func TestOddLines(t *testing.T) {
-	if !apart(t) {
+	if !inside(t) {
 		return
 	}
 	c := checks{t}
@@ -291,7 +292,7 @@ func TestOddLines(t *testing.T) {
 	g.user(declare.User{User: "t-alice", UID: ptr(int64(61001)), Groups: []string{"t-staff"}, PasswordHash: hash, Expires: "2027-01-31"})
 	g.user(declare.User{User: "t-last", Shell: "/bin/bash", CreateHome: ptr(false), Groups: []string{"t-staff"}})
 	g.user(declare.User{User: "t-windows", Shell: "/bin/sh", CreateHome: ptr(false)})
-	g.made(declare.Resource{User: &declare.User{User: "t-alice", State: declare.AccountAbsent, RemoveHome: true}})
+	g.Made(declare.Resource{User: &declare.User{User: "t-alice", State: declare.AccountAbsent, RemoveHome: true}})
 	for name, lines := range odd {
 		now, err := os.ReadFile("/etc/" + name)
 		c.NoError(err, "read")
@@ -307,13 +308,13 @@ func TestOddLines(t *testing.T) {
 
 // TestShallow: what is as declared costs no more than looks, and is recognised.
 func TestShallow(t *testing.T) {
-	if !apart(t) {
+	if !inside(t) {
 		return
 	}
 	g := newGround(t)
 	r := declare.Resource{User: &declare.User{User: "t-alice", PasswordHash: hash}}
-	g.made(r)
-	bound, err := g.Bind(t.Context(), declared(r))
+	g.Made(r)
+	bound, err := g.Bind(t.Context(), hosttest.Declared(r))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -353,14 +354,14 @@ func TestShallow(t *testing.T) {
 }
 
 func TestSandbox(t *testing.T) {
-	g := &ground{TB: t}
+	g := &ground{Ground: &hosttest.Ground{TB: t}}
 	dir := t.TempDir()
 	g.open(dir)
-	_, err := g.Bind(t.Context(), declared(declare.Resource{User: &declare.User{User: "t-alice"}}))
+	_, err := g.Bind(t.Context(), hosttest.Declared(declare.Resource{User: &declare.User{User: "t-alice"}}))
 	if code(err) != reason.UnsupportedInRoot {
 		t.Errorf("a user: %v", err)
 	}
-	_, err = g.Bind(t.Context(), declared(declare.Resource{Group: &declare.Group{Group: "t-alice"}}))
+	_, err = g.Bind(t.Context(), hosttest.Declared(declare.Resource{Group: &declare.Group{Group: "t-alice"}}))
 	if code(err) != reason.UnsupportedInRoot {
 		t.Errorf("a group: %v", err)
 	}
@@ -375,7 +376,7 @@ func TestSandbox(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	g.made(declare.Resource{AuthorizedKeys: &declare.AuthorizedKeys{User: "t-alice", Keys: []string{keyA}}})
+	g.Made(declare.Resource{AuthorizedKeys: &declare.AuthorizedKeys{User: "t-alice", Keys: []string{keyA}}})
 	b, err := os.ReadFile(filepath.Join(dir, "home/t-alice/.ssh/authorized_keys"))
 	if err != nil || string(b) != keyA+"\n" {
 		t.Errorf("%q, %v", b, err)

@@ -113,7 +113,7 @@ func (g *ground) snapshot(t testing.TB) string {
 }
 
 func TestUserConformance(t *testing.T) {
-	if !apart(t) {
+	if !inside(t) {
 		return
 	}
 	g := newGround(t)
@@ -138,7 +138,7 @@ func TestUserConformance(t *testing.T) {
 	each := func(people []declare.User) {
 		subject.Declared = nil
 		for i := range people {
-			subject.Declared = append(subject.Declared, declared(declare.Resource{User: &people[i]}))
+			subject.Declared = append(subject.Declared, hosttest.Declared(declare.Resource{User: &people[i]}))
 		}
 	}
 	each(people)
@@ -182,7 +182,7 @@ END
 }
 
 func TestGroupConformance(t *testing.T) {
-	if !apart(t) {
+	if !inside(t) {
 		return
 	}
 	g := newGround(t)
@@ -198,7 +198,7 @@ func TestGroupConformance(t *testing.T) {
 	}
 	each := func(all []declare.Group) (list []host.Declared) {
 		for i := range all {
-			list = append(list, declared(declare.Resource{Group: &all[i]}))
+			list = append(list, hosttest.Declared(declare.Resource{Group: &all[i]}))
 		}
 		return list
 	}
@@ -236,7 +236,7 @@ const (
 )
 
 func TestKeysConformance(t *testing.T) {
-	if !apart(t) {
+	if !inside(t) {
 		return
 	}
 	g := newGround(t)
@@ -314,7 +314,7 @@ func TestKeysConformance(t *testing.T) {
 		},
 	}
 	for i := range all {
-		subject.Declared = append(subject.Declared, declared(declare.Resource{AuthorizedKeys: &all[i]}))
+		subject.Declared = append(subject.Declared, hosttest.Declared(declare.Resource{AuthorizedKeys: &all[i]}))
 	}
 	t.Run("both", func(t *testing.T) { hosttest.Run(t, subject) })
 
@@ -325,7 +325,7 @@ func TestKeysConformance(t *testing.T) {
 	subject.Gone = subject.Gone[:1]
 	t.Run("exact", func(t *testing.T) { hosttest.Run(t, subject) })
 	all = []declare.AuthorizedKeys{{User: "t-b", Keys: []string{keyA}, Membership: declare.MembershipMinimal}}
-	subject.Declared = []host.Declared{declared(declare.Resource{AuthorizedKeys: &all[0]})}
+	subject.Declared = []host.Declared{hosttest.Declared(declare.Resource{AuthorizedKeys: &all[0]})}
 	t.Run("minimal", func(t *testing.T) {
 		arrange(put(rest, 0o600))(t)
 		subject.Gone = []any{subject.Observe(t, 0)}

@@ -12,16 +12,13 @@ import (
 	"tako.dev/tako/declare"
 	"tako.dev/tako/internal/disk"
 	"tako.dev/tako/internal/host"
+	"tako.dev/tako/internal/host/hosttest"
+	"tako.dev/tako/internal/host/hosttest/apart"
 	"tako.dev/tako/internal/reason"
 )
 
-// insideVariable tells the test binary that it runs where it may do anything with the accounts: it holds the directory with the files
-// as they were.
-const insideVariable = "TAKO_ACCOUNT_TEST_INSIDE"
-
 // privately makes copies of everything that programs for accounts change, for this mount namespace only, and becomes the test.
-const privately = `set -e
-mount -t tmpfs tmpfs "$1"
+const privately = `mount -t tmpfs tmpfs "$1"
 cp -a /etc "$1/etc"
 mkdir "$1/base"
 cp -a /etc/passwd /etc/group /etc/shadow /etc/gshadow "$1/base/"
@@ -30,36 +27,13 @@ for dir in /home /srv /var/mail /var/log /var/spool; do
 	[ ! -d $dir ] || [ -L $dir ] || mount -t tmpfs -o mode=755 tmpfs $dir
 done
 [ ! -e /dev/log ] || mount --bind /dev/null /dev/log
-rm -f /etc/*.lock
-shift
-exec "$@"`
+rm -f /etc/*.lock`
 
-// apart runs the test that calls it once more in a mount namespace of its own, and reports whether this is that run. Outside the test is
-// over with it.
-func apart(t *testing.T) bool {
+// inside runs the test that calls it once more where it may do anything with the accounts, and reports whether this is that run.
+func inside(t *testing.T) bool {
 	t.Helper()
-	if os.Getenv(insideVariable) != "" {
-		return true
-	}
 	needsRoot(t)
-	exe, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	dir := t.TempDir()
-	name := "^" + strings.ReplaceAll(t.Name(), "/", "$/^") + "$"
-	cmd := exec.CommandContext(t.Context(), "unshare", "--mount", "--propagation", "private", "sh", "-c", privately, "sh", dir, exe, "-test.run="+name, "-test.v")
-	cmd.Env = append(os.Environ(), insideVariable+"="+dir, "TAKO_CASES=") // the case is recorded once, outside
-	out, err := cmd.CombinedOutput()
-	if err != nil && strings.Contains(string(out), "unshare failed") {
-		t.Skipf("needs permission to create namespaces: %s", out)
-	}
-	if err != nil || !strings.Contains(string(out), "--- PASS") {
-		t.Errorf("in a namespace: %v\n%s", err, out)
-	} else if testing.Verbose() {
-		t.Logf("in a namespace:\n%s", out)
-	}
-	return false
+	return apart.Run(t, apart.Host{Script: privately})
 }
 
 func needsRoot(t testing.TB) {
@@ -74,14 +48,14 @@ func needsRoot(t testing.TB) {
 
 // ground is a host's accounts.
 type ground struct {
-	testing.TB
+	*hosttest.Ground
 	*Type
 	keys *Keys
 }
 
 func newGround(t testing.TB) *ground {
 	t.Helper()
-	g := &ground{TB: t}
+	g := &ground{Ground: &hosttest.Ground{TB: t}}
 	g.open("/")
 	g.reset(t)
 	return g
@@ -96,13 +70,14 @@ func (g *ground) open(dir string) {
 	}
 	g.Cleanup(func() { root.Close() })
 	g.Type, g.keys = New(Options{Root: root}), NewKeys(Options{Root: root})
+	g.Of = typesOn(g.Type, g.keys)
 }
 
 // reset makes the accounts those that the host began with, and no homes.
 func (g *ground) reset(t testing.TB) {
 	t.Helper()
 	for _, name := range databaseFiles {
-		run := exec.CommandContext(t.Context(), "cp", "-a", filepath.Join(os.Getenv(insideVariable), "base", name), "/etc/"+name)
+		run := exec.CommandContext(t.Context(), "cp", "-a", filepath.Join(apart.Dir(), "base", name), "/etc/"+name)
 		if out, err := run.CombinedOutput(); err != nil {
 			t.Fatalf("%v: %s", err, out)
 		}
@@ -135,55 +110,24 @@ func (g *ground) try(t testing.TB, args ...string) string {
 	return strings.TrimSpace(string(out))
 }
 
-func declared(r declare.Resource) host.Declared {
-	return host.Declared{Title: string(r.Type()) + "/" + r.Claim().ID, Resource: r, Body: func() (declare.Resource, error) { return r, nil }}
-}
-
-// typeOf is the Type of a resource.
-func (g *ground) typeOf(r declare.Resource) host.Type {
-	if r.AuthorizedKeys != nil {
-		return g.keys
+// typesOn finds the Type of a resource.
+func typesOn(accounts *Type, keys *Keys) hosttest.TypeOf {
+	return func(r declare.Resource) host.Type {
+		if r.AuthorizedKeys != nil {
+			return keys
+		}
+		return accounts
 	}
-	return g.Type
-}
-
-// converge checks a resource and applies what there is to do, as the agent would for a declaration that has just come.
-func (g *ground) converge(r declare.Resource) host.Result {
-	g.Helper()
-	typ := g.typeOf(r)
-	bound, err := typ.Bind(g.Context(), declared(r))
-	if err != nil {
-		return host.Result{Err: err}
-	}
-	plan := typ.Check(g.Context(), []host.Resource{bound}, host.Deep)[0]
-	if plan.Err != nil || plan.Empty() {
-		return host.Result{Err: plan.Err}
-	}
-	return typ.Apply(g.Context(), []host.Plan{plan})[0]
-}
-
-// made converges a resource, which must go well and leave nothing to do.
-func (g *ground) made(r declare.Resource) host.Result {
-	g.Helper()
-	res := g.converge(r)
-	if res.Err != nil {
-		e := reason.Of(res.Err)
-		g.Fatalf("%s: %v; %s\n%s", r.Title(), e, e.Hint, e.Evidence)
-	}
-	if again := g.converge(r); again.Err != nil || again.Changed {
-		g.Errorf("%s: a second time: %+v", r.Title(), again)
-	}
-	return res
 }
 
 func (g *ground) user(u declare.User) host.Result {
 	g.Helper()
-	return g.made(declare.Resource{User: &u})
+	return g.Made(declare.Resource{User: &u})
 }
 
 func (g *ground) group(u declare.Group) host.Result {
 	g.Helper()
-	return g.made(declare.Resource{Group: &u})
+	return g.Made(declare.Resource{Group: &u})
 }
 
 func exists(p string) bool {

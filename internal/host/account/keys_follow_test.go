@@ -10,6 +10,7 @@ import (
 	"tako.dev/tako/declare"
 	"tako.dev/tako/internal/disk"
 	"tako.dev/tako/internal/host"
+	"tako.dev/tako/internal/host/hosttest"
 )
 
 // TestKeysFollowTheHome: what tells about a file of keys changes with the user's home, when a check has seen that, and by Follow alone.
@@ -40,7 +41,7 @@ func TestKeysFollowTheHome(t *testing.T) {
 	const first, second = "/home/a/.ssh/authorized_keys", "/srv/a/.ssh/authorized_keys"
 	live("/home/a")
 	k := NewKeys(Options{Root: root})
-	r, err := k.Bind(t.Context(), declared(keysOfA("", keyA)))
+	r, err := k.Bind(t.Context(), hosttest.Declared(keysOfA("", keyA)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -68,7 +69,7 @@ func TestKeysFollowTheHome(t *testing.T) {
 	if drop, add := f.Follow(); drop != nil || add != nil {
 		t.Errorf("once more, it drops %v and adds %v", drop, add)
 	}
-	fixed, err := k.Bind(t.Context(), declared(declare.Resource{AuthorizedKeys: &declare.AuthorizedKeys{User: "t-a", Path: "/etc/keys", Keys: []string{keyA}}}))
+	fixed, err := k.Bind(t.Context(), hosttest.Declared(declare.Resource{AuthorizedKeys: &declare.AuthorizedKeys{User: "t-a", Path: "/etc/keys", Keys: []string{keyA}}}))
 	if err != nil {
 		t.Fatal(err)
 	}

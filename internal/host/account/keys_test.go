@@ -1,14 +1,11 @@
 package account
 
 import (
-	"bytes"
-	"context"
-	"encoding/json"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"syscall"
 	"testing"
@@ -19,60 +16,31 @@ import (
 	"tako.dev/tako/internal/disk"
 	"tako.dev/tako/internal/host"
 	"tako.dev/tako/internal/host/hosttest"
+	"tako.dev/tako/internal/host/hosttest/apart"
+	"tako.dev/tako/internal/host/hosttest/kill"
 	"tako.dev/tako/internal/reason"
 )
 
 const (
-	// helperVariable makes the test binary write keys, in a process of its own, where it is stopped at each system call.
-	helperVariable = "TAKO_ACCOUNT_TEST_HELPER"
 	// hostileVariable makes the test binary be a user who does what he can with his home, which it holds.
 	hostileVariable = "TAKO_ACCOUNT_TEST_HOSTILE"
-	// beginMarker is a path that the helper looks for just before it begins, so that this is seen among the system calls.
-	beginMarker = "/tako-test-begin"
 	// keysUID is the number of t-a.
 	keysUID = 51001
 )
 
 func TestMain(m *testing.M) {
-	if text := os.Getenv(helperVariable); text != "" {
-		os.Exit(help(text))
-	}
 	if home := os.Getenv(hostileVariable); home != "" {
 		beHostile(home)
 	}
-	os.Exit(m.Run())
+	kill.Main(m, openTypes)
 }
 
-// help writes keys on one thread, and prints the code of an error.
-func help(text string) int {
-	runtime.LockOSThread()
-	var a declare.AuthorizedKeys
-	if err := json.Unmarshal([]byte(text), &a); err != nil {
-		fmt.Println(err)
-		return 2
-	}
+func openTypes(string) (hosttest.TypeOf, io.Closer, error) {
 	root, err := disk.OpenRoot("/")
 	if err != nil {
-		fmt.Println(err)
-		return 2
+		return nil, nil, err
 	}
-	k := NewKeys(Options{Root: root})
-	ctx := context.Background()
-	r, err := k.Bind(ctx, declared(declare.Resource{AuthorizedKeys: &a}))
-	if err != nil {
-		fmt.Println(err)
-		return 2
-	}
-	_, _ = os.Lstat(beginMarker)
-	plan := k.Check(ctx, []host.Resource{r}, host.Deep)[0]
-	if err = plan.Err; err == nil && !plan.Empty() {
-		err = k.Apply(ctx, []host.Plan{plan})[0].Err
-	}
-	if err != nil {
-		fmt.Println(reason.Of(err).Code)
-		return 1
-	}
-	return 0
+	return typesOn(New(Options{Root: root}), NewKeys(Options{Root: root})), root, nil
 }
 
 // keysOfA are the keys of the user t-a.
@@ -95,7 +63,7 @@ func (g *ground) home(t testing.TB, script string) {
 
 // TestPlanted: what a user plants in his home is neither followed nor read, and never changes its owner.
 func TestPlanted(t *testing.T) {
-	if !apart(t) {
+	if !inside(t) {
 		return
 	}
 	g := newGround(t)
@@ -131,7 +99,7 @@ func TestPlanted(t *testing.T) {
 				if m == declare.MembershipMinimal {
 					want = row.minimal
 				}
-				res := g.converge(keysOfA(m, keyA))
+				res := g.Converge(keysOfA(m, keyA))
 				if code(res.Err) != want || res.Changed != (want == 0) {
 					t.Errorf("%+v, want %v", res, want)
 				}
@@ -210,7 +178,7 @@ func beHostile(home string) {
 
 // TestRace writes keys while the user does what he can.
 func TestRace(t *testing.T) {
-	if !apart(t) {
+	if !inside(t) {
 		return
 	}
 	g := newGround(t)
@@ -238,7 +206,7 @@ func TestRace(t *testing.T) {
 		if i%2 == 0 {
 			m = declare.MembershipMinimal
 		}
-		results[code(g.converge(keysOfA(m, keyA)).Err)]++
+		results[code(g.Converge(keysOfA(m, keyA)).Err)]++
 	}
 	end(hostile)
 	t.Logf("%d rounds: %v", rounds, results)
@@ -257,64 +225,33 @@ func TestRace(t *testing.T) {
 		t.Error("nobody was in the way: it was no race")
 	}
 	g.run(t, "rm", "-rf", "/home/t-a/.ssh")
-	g.made(keysOfA("", keyA))
+	g.Made(keysOfA("", keyA))
 }
 
 // TestKilledAnywhere kills the writing of keys at each of its system calls.
 func TestKilledAnywhere(t *testing.T) {
-	if !apart(t) {
+	if !inside(t) {
 		return
 	}
-	if _, err := exec.LookPath("strace"); err != nil {
-		t.Skip("needs strace")
-	}
 	g := newGround(t)
-	r := keysOfA(declare.MembershipMinimal, keyA)
 	const file = "/home/t-a/.ssh/authorized_keys"
-	for _, row := range []struct{ name, script, old, want string }{
-		{"no directory", "true", "", keyA + "\n"},
-		{"an old file", "mkdir -m 700 .ssh; echo '" + keyB + "' >.ssh/authorized_keys", keyB + "\n", keyB + "\n" + keyA + "\n"},
+	for name, script := range map[string]string{
+		"no directory": "true",
+		"an old file":  "mkdir -m 700 .ssh; echo '" + keyB + "' >.ssh/authorized_keys",
 	} {
-		t.Run(row.name, func(t *testing.T) {
-			read := func() string {
-				b, _ := os.ReadFile(file) // nothing is a content too
-				return string(b)
-			}
-			calls, before := straced(t, g, r, row.script)
-			count, kills := map[string]int{}, 0
-			for i, call := range calls {
-				kind, _, _ := strings.Cut(call, "(")
-				count[kind]++
-				if i < before || kind == "mmap" || kind == "ppoll" { // the runtime, and the waiting, as it happens
-					continue
-				}
-				kills++
-				g.home(t, row.script)
-				out, err := helper(t, r, "-o", os.DevNull, "-e", fmt.Sprintf("inject=%s:signal=SIGKILL:when=%d", kind, count[kind]))
-				// The program that makes the directory is traced too, and may be the one that is killed.
-				if err == nil || out != "" && out != reason.PermissionDenied.String() {
-					t.Errorf("not killed at %s: %v: %s", call, err, out)
-					continue
-				}
-				if got := read(); got != row.old && got != row.want {
-					t.Errorf("killed at %s: the file is %q", call, got)
-				}
-				for killed := disk.Tick(); disk.Tick() == killed; { // what is not older than an agent may be another one's
-					runtime.Gosched()
-				}
-				g.open("/") // the agent that comes after
-				if got := read(); got != row.want {
-					g.made(r)
-				}
-				if got := read(); got != row.want {
-					t.Errorf("killed at %s: the file is %q in the end", call, got)
-				}
-				if got := g.run(t, "ls", "-A", filepath.Dir(file)); got != "authorized_keys" {
-					t.Errorf("killed at %s: left behind: %s", call, got)
-				}
-				if got := g.run(t, "stat", "-c", "%U %a", filepath.Dir(file), file); got != "t-a 700\nt-a 600" {
-					t.Errorf("killed at %s: %s", call, got)
-				}
+		t.Run(name, func(t *testing.T) {
+			kills := kill.Everywhere(t, kill.Row{
+				Open: openTypes, Resources: []declare.Resource{keysOfA(declare.MembershipMinimal, keyA)},
+				Arrange: func(t testing.TB) { g.home(t, script) },
+				See: func(testing.TB) []string {
+					b, _ := os.ReadFile(file) // nothing is a content too
+					return []string{string(b)}
+				},
+				At:    func(calls []string, i, _ int) bool { return !strings.HasPrefix(calls[i], "ppoll(") }, // it waits as it happens
+				Alone: true, Settle: apart.Settle, Dirs: []string{"/home/t-a"},
+			})
+			if got := g.run(t, "stat", "-c", "%U %a", filepath.Dir(file), file); got != "t-a 700\nt-a 600" {
+				t.Error(got)
 			}
 			t.Logf("killed at %d system calls", kills)
 			if kills < 10 {
@@ -324,96 +261,46 @@ func TestKilledAnywhere(t *testing.T) {
 	}
 }
 
-// straced lists the system calls of the helper, and how many of them come before the beginning.
-func straced(t *testing.T, g *ground, r declare.Resource, script string) (calls []string, before int) {
-	t.Helper()
-	g.home(t, script)
-	log := filepath.Join(t.TempDir(), "log")
-	if out, err := helper(t, r, "-o", log, "-e", "trace=%file,%desc"); err != nil {
-		t.Fatalf("helper: %v: %s", err, out)
-	}
-	b, err := os.ReadFile(log)
-	if err != nil {
-		t.Fatal(err)
-	}
-	byThread := map[string][]string{}
-	for line := range strings.Lines(string(b)) {
-		thread, call, _ := strings.Cut(strings.TrimSpace(line), " ")
-		if call = strings.TrimSpace(call); !strings.HasPrefix(call, "<...") && !strings.HasPrefix(call, "+++") && !strings.HasPrefix(call, "---") {
-			byThread[thread] = append(byThread[thread], call)
-		}
-	}
-	for _, calls := range byThread {
-		for i, call := range calls {
-			if strings.Contains(call, beginMarker) {
-				return calls, i + 1
-			}
-		}
-	}
-	t.Fatalf("the helper did not begin:\n%s", b)
-	return nil, 0
-}
-
-// helper runs the helper under strace, and returns what it printed.
-func helper(t *testing.T, r declare.Resource, options ...string) (string, error) {
-	t.Helper()
-	text, err := json.Marshal(r.AuthorizedKeys)
-	if err != nil {
-		t.Fatal(err)
-	}
-	exe, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	args := append([]string{"-f", "--seccomp-bpf", "-qq"}, options...)
-	cmd := exec.CommandContext(t.Context(), "strace", append(args, exe)...)
-	cmd.Env = append(os.Environ(), helperVariable+"="+string(text), "GOMAXPROCS=1", "GOGC=off")
-	var out bytes.Buffer
-	cmd.Stdout = &out
-	err = cmd.Run()
-	return strings.TrimSpace(out.String()), err
-}
-
 // TestKeysOfManyForms writes keys to a path of its own, tells of weak ones, and says what is in the way.
 func TestKeysOfManyForms(t *testing.T) {
-	if !apart(t) {
+	if !inside(t) {
 		return
 	}
 	g := newGround(t)
 	g.home(t, "true")
 	g.run(t, "ssh-keygen", "-q", "-t", "rsa", "-b", "1024", "-N", "", "-C", "old", "-f", "/srv/weak")
 	weak := g.run(t, "cat", "/srv/weak.pub")
-	res := g.made(keysOfA("", keyA, weak))
+	res := g.Made(keysOfA("", keyA, weak))
 	if !strings.Contains(res.Note, "1024 bits") || !strings.Contains(res.Note, "old") {
 		t.Errorf("note %q", res.Note)
 	}
-	if res := g.made(keysOfA("")); !res.Changed || g.run(t, "stat", "-c", "%s", "/home/t-a/.ssh/authorized_keys") != "0" {
+	if res := g.Made(keysOfA("")); !res.Changed || g.run(t, "stat", "-c", "%s", "/home/t-a/.ssh/authorized_keys") != "0" {
 		t.Errorf("no keys at all: %+v", res)
 	}
 	// A file that is too large to be read does not escape.
 	g.run(t, "truncate", "-s", "8M", "/home/t-a/.ssh/authorized_keys")
-	if res := g.converge(keysOfA(declare.MembershipMinimal, keyA)); code(res.Err) != reason.BodyTooLarge {
+	if res := g.Converge(keysOfA(declare.MembershipMinimal, keyA)); code(res.Err) != reason.BodyTooLarge {
 		t.Errorf("a huge file, minimal: %+v", res)
 	}
-	g.made(keysOfA("", keyA))
+	g.Made(keysOfA("", keyA))
 	r := keysOfA("", keyB)
 	r.AuthorizedKeys.Path = "/srv/keys/t-a"
-	if res := g.converge(r); code(res.Err) != reason.ParentMissing {
+	if res := g.Converge(r); code(res.Err) != reason.ParentMissing {
 		t.Errorf("a directory of its own that is missing: %+v", res)
 	}
 	g.run(t, "mkdir", "-m", "755", "/srv/keys")
-	g.made(r)
+	g.Made(r)
 	if got := g.run(t, "stat", "-c", "%U %a", "/srv/keys/t-a"); got != "t-a 600" {
 		t.Error(got)
 	}
 	g.run(t, "rm", "-rf", "/home/t-a")
-	if res := g.converge(keysOfA("", keyA)); code(res.Err) != reason.ParentMissing || !strings.Contains(reason.Of(res.Err).Hint, "createHome") {
+	if res := g.Converge(keysOfA("", keyA)); code(res.Err) != reason.ParentMissing || !strings.Contains(reason.Of(res.Err).Hint, "createHome") {
 		t.Errorf("without a home: %+v", res)
 	}
 	// The user goes away, and so do his keys.
 	g.home(t, "true")
-	g.made(keysOfA("", keyA))
-	bound, err := g.keys.Bind(t.Context(), declared(keysOfA("", keyA)))
+	g.Made(keysOfA("", keyA))
+	bound, err := g.keys.Bind(t.Context(), hosttest.Declared(keysOfA("", keyA)))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -6,11 +6,12 @@ import (
 	"testing"
 
 	"tako.dev/tako/declare"
+	"tako.dev/tako/internal/host/hosttest"
 )
 
 // TestKilledBetweenPrograms stops a way after each of its programs; another agent goes on.
 func TestKilledBetweenPrograms(t *testing.T) {
-	if !apart(t) {
+	if !inside(t) {
 		return
 	}
 	g := newGround(t)
@@ -43,12 +44,12 @@ func TestKilledBetweenPrograms(t *testing.T) {
 				g.run(t, "sh", "-ec", "groupadd t-one\n"+row.arrange)
 			}
 			arrange()
-			g.made(row.resource)
+			g.Made(row.resource)
 			want := see()
 			for k := 0; ; k++ {
 				arrange()
 				ended := g.begin(t, row.resource, k)
-				g.made(row.resource)
+				g.Made(row.resource)
 				if got := see(); !equal(got, want) {
 					t.Errorf("after %d programs:\n got %v\nwant %v", k, got, want)
 				}
@@ -68,7 +69,7 @@ func equal(a, b any) bool { return fmt.Sprint(a) == fmt.Sprint(b) }
 // begin runs the first n programs of the way of a resource, and reports whether there were no more. None may show the hash.
 func (g *ground) begin(t *testing.T, r declare.Resource, n int) (ended bool) {
 	t.Helper()
-	bound, err := g.Bind(t.Context(), declared(r))
+	bound, err := g.Bind(t.Context(), hosttest.Declared(r))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -2,6 +2,7 @@ package archive
 
 import (
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -14,59 +15,26 @@ import (
 	"tako.dev/tako/internal/casetest"
 	"tako.dev/tako/internal/disk"
 	"tako.dev/tako/internal/host"
+	"tako.dev/tako/internal/host/hosttest"
+	"tako.dev/tako/internal/host/hosttest/kill"
 	"tako.dev/tako/internal/reason"
 )
 
-// groundVariable tells the test binary where to unpack once, and workVariable whether to remove instead.
-const (
-	groundVariable = "TAKO_ARCHIVE_TEST_GROUND"
-	workVariable   = "TAKO_ARCHIVE_TEST_WORK"
-)
+func TestMain(m *testing.M) { kill.Main(m, openType) }
 
-// TestHelperUnpack is what the kill test kills.
-func TestHelperUnpack(t *testing.T) {
-	dir := os.Getenv(groundVariable)
-	if dir == "" {
-		t.Skip("needs to be run by the kill test")
-	}
-	typ, r := opened(t, dir)
-	_, _ = os.Lstat("/tako-test-begin")
-	if os.Getenv(workVariable) == "remove" {
-		if err := typ.Remove(t.Context(), r, declare.OnRemoveDelete, nil); err != nil {
-			t.Fatal(err)
-		}
-		return
-	}
-	p := typ.Check(t.Context(), []host.Resource{r}, host.Deep)[0]
-	if p.Err != nil || p.Empty() {
-		t.Fatalf("%+v", p)
-	}
-	if res := typ.Apply(t.Context(), []host.Plan{p})[0]; res.Err != nil {
-		t.Fatal(res.Err)
-	}
-}
-
-// opened is the Type and the resource of a ground that a kill test has made.
-func opened(t testing.TB, dir string) (*Type, host.Resource) {
-	t.Helper()
+func openType(state string) (hosttest.TypeOf, io.Closer, error) {
 	root, err := disk.OpenRoot("/")
 	if err != nil {
-		t.Fatal(err)
+		return nil, nil, err
 	}
-	t.Cleanup(func() { root.Close() })
-	typ := New(Options{Root: root, StateDir: dir + "/state"})
-	r, err := typ.Bind(t.Context(), declared(declare.Archive{Path: dir + "/there/app", From: declare.ArchiveSource{Path: dir + "/sources/app.tar"}}))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return typ, r
+	typ := New(Options{Root: root, StateDir: state})
+	return func(declare.Resource) host.Type { return typ }, root, nil
 }
 
+// TestAgentCase13_KillWhileUnpacking kills the making, the exchange and the removal of a tree; the tree that was there before was made
+// by an agent whose records the killed one has.
 func TestAgentCase13_KillWhileUnpacking(t *testing.T) {
 	c := casetest.Start(t)
-	if _, err := exec.LookPath("strace"); err != nil {
-		t.Skip("needs strace")
-	}
 	small := func(version string) []byte {
 		return tarOf(t, entry{name: "bin/run", mode: 0o755, body: version}, entry{name: "share/now", kind: '2', link: "../bin/run"})
 	}
@@ -75,54 +43,43 @@ func TestAgentCase13_KillWhileUnpacking(t *testing.T) {
 			t.Parallel()
 			c := c.Sub(t)
 			dir := t.TempDir()
-			arrange := func() {
-				for _, d := range []string{"state", "there", "sources"} {
+			row := kill.Row{Open: openType, State: dir + "/state", Remove: work == "remove", Resources: []declare.Resource{
+				{Archive: &declare.Archive{Path: dir + "/there/app", From: declare.ArchiveSource{Path: dir + "/sources/app.tar"}}},
+			}}
+			next := func() (*hosttest.Ground, *Type) {
+				of, root, err := openType(row.State)
+				c.NoError(err, "open")
+				t.Cleanup(func() { root.Close() })
+				return &hosttest.Ground{TB: t, Of: of}, of(row.Resources[0]).(*Type)
+			}
+			row.Arrange = func(testing.TB) {
+				for _, d := range []string{"there", "sources"} {
 					c.NoError(os.RemoveAll(dir+"/"+d), "clear")
 					c.NoError(os.Mkdir(dir+"/"+d, 0o755), "make")
 				}
 				c.NoError(os.WriteFile(dir+"/sources/app.tar", small("old"), 0o644), "old archive")
 				if work != "make" {
-					converged(t, dir)
+					g, _ := next()
+					g.Made(row.Resources[0])
 				}
 				if work != "remove" {
 					c.NoError(os.WriteFile(dir+"/sources/app.tar", small("new"), 0o644), "new archive")
 				}
 			}
-			arrange()
-			before := look(t, dir+"/there/app")
-			calls, begin := straced(t, dir, work)
-			after := look(t, dir+"/there/app")
-			if before == after {
-				t.Fatal("nothing changes")
+			row.See = func(t testing.TB) []string { return []string{look(t, dir+"/there/app")} }
+			row.At = func(calls []string, i, _ int) bool { // these change nothing
+				return !strings.HasPrefix(calls[i], "fcntl(") && !strings.HasPrefix(calls[i], "epoll_ctl(")
 			}
-			count, kills := map[string]int{}, 0
-			for i, call := range calls {
-				kind, _, _ := strings.Cut(call, "(")
-				count[kind]++
-				if i < begin || kind == "mmap" || kind == "fcntl" || kind == "epoll_ctl" {
-					continue // the first is of the runtime, the others change nothing
-				}
-				arrange()
-				if err := helper(t, dir, work, "-o", os.DevNull, "-e", fmt.Sprintf("inject=%s:signal=SIGKILL:when=%d", kind, count[kind])); err == nil {
-					continue // the runtime has made other calls this time
-				}
-				kills++
-				now := look(t, dir+"/there/app")
-				c.Check(now == before || now == after, "killed at %s:\n%s\nneither\n%s\nnor\n%s", call, now, before, after)
-				typ, r := opened(t, dir)
+			row.Killed = func(_ testing.TB, at string) {
+				_, typ := next()
 				c.NoError(typ.Forget(t.Context(), nil), "forget")
 				left, err := os.ReadDir(dir + "/there")
 				c.NoError(err, "list")
 				for _, e := range left {
-					c.Check(e.Name() == "app" || emptyTemporary(dir+"/there/"+e.Name()), "killed at %s: %s is left", call, e.Name())
+					c.Check(e.Name() == "app" || emptyTemporary(dir+"/there/"+e.Name()), "killed at %s: %s is left", at, e.Name())
 				}
-				if work == "remove" {
-					c.NoError(typ.Remove(t.Context(), r, declare.OnRemoveDelete, nil), "remove again")
-				} else {
-					converged(t, dir)
-				}
-				c.Equal(look(t, dir+"/there/app"), after, "in the end")
 			}
+			kills := kill.Everywhere(t, row)
 			c.Check(kills > 20, "killed at %d places only", kills)
 			t.Logf("killed at %d system calls", kills)
 		})
@@ -133,62 +90,6 @@ func TestAgentCase13_KillWhileUnpacking(t *testing.T) {
 func emptyTemporary(p string) bool {
 	list, err := os.ReadDir(p)
 	return disk.IsTemporary(filepath.Base(p)) && err == nil && len(list) == 0
-}
-
-func converged(t testing.TB, dir string) {
-	t.Helper()
-	typ, r := opened(t, dir)
-	p := typ.Check(t.Context(), []host.Resource{r}, host.Deep)[0]
-	if p.Err != nil {
-		t.Fatal(p.Err)
-	}
-	if p.Empty() {
-		return
-	}
-	if res := typ.Apply(t.Context(), []host.Plan{p})[0]; res.Err != nil {
-		t.Fatal(res.Err)
-	}
-}
-
-func helper(t *testing.T, dir, work string, options ...string) error {
-	t.Helper()
-	exe, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	args := append([]string{"-f", "--seccomp-bpf", "-qq"}, options...)
-	cmd := exec.CommandContext(t.Context(), "strace", append(args, exe, "-test.run=^TestHelperUnpack$")...)
-	cmd.Env = append(os.Environ(), groundVariable+"="+dir, workVariable+"="+work, "GOMAXPROCS=1", "GOGC=off")
-	return cmd.Run()
-}
-
-// straced does the work, and returns the system calls of the thread that did it, and how many of them came before.
-func straced(t *testing.T, dir, work string) (calls []string, before int) {
-	t.Helper()
-	log := filepath.Join(t.TempDir(), "log")
-	if err := helper(t, dir, work, "-o", log, "-e", "trace=%file,%desc"); err != nil {
-		t.Fatal(err)
-	}
-	b, err := os.ReadFile(log)
-	if err != nil {
-		t.Fatal(err)
-	}
-	byThread := map[string][]string{}
-	for line := range strings.Lines(string(b)) {
-		thread, call, _ := strings.Cut(strings.TrimSpace(line), " ")
-		if call = strings.TrimSpace(call); !strings.HasPrefix(call, "<...") && !strings.HasPrefix(call, "+++") && !strings.HasPrefix(call, "---") {
-			byThread[thread] = append(byThread[thread], call)
-		}
-	}
-	for _, calls := range byThread {
-		for i, call := range calls {
-			if strings.Contains(call, "/tako-test-begin") {
-				return calls, i + 1
-			}
-		}
-	}
-	t.Fatalf("it did not begin:\n%s", b)
-	return nil, 0
 }
 
 // TestRace: a user whose directory it is unpacked in swaps what is there for links of his, as fast as he can. What they lead to stays as it

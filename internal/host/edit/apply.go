@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"tako.dev/tako/internal/command/check"
 	"tako.dev/tako/internal/content"
 	"tako.dev/tako/internal/disk"
 	"tako.dev/tako/internal/disk/durable"
@@ -152,7 +153,7 @@ func (t *Type) write(ctx context.Context, s *site, now *sight, text string, jobs
 	if len(checks) > 0 {
 		spec.Check = func(ctx context.Context, temp string) error {
 			for _, c := range checks {
-				if err := runCheck(ctx, r.path, c, temp, now.isPrivate()); err != nil {
+				if err := check.Run(ctx, check.Question{Command: c, Path: r.path, Content: temp, Private: now.isPrivate()}); err != nil {
 					return err
 				}
 			}

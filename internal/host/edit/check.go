@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"tako.dev/tako/declare"
+	"tako.dev/tako/internal/command/check"
 	"tako.dev/tako/internal/disk"
 	"tako.dev/tako/internal/host"
 	"tako.dev/tako/internal/reason"
@@ -154,7 +155,7 @@ func (l *looker) changes(s *sight, w wish, to string) []host.Change {
 		changes = append(changes, host.Change{Field: "links", From: strconv.FormatUint(uint64(s.Nlink), 10), To: "1"})
 	}
 	if len(w.check) > 0 {
-		changes = append(changes, host.Change{Field: "check", To: "must accept it: " + commandText(w.check)})
+		changes = append(changes, host.Change{Field: "check", To: "must accept it: " + check.Shown(w.check)})
 	}
 	return changes
 }

@@ -80,7 +80,7 @@ func TestSweepLeavesOthersAlone(t *testing.T) {
 	}
 	g.Type = New(Options{Root: g.root, Content: g.store})
 	g.write(filepath.Base(theirs), "theirs", 0o600)
-	g.made(g.bind("e", threeEdits(g.path("file"))[0]))
+	g.made(g.bind("e", *threeEdits(g.path("file"))[0].Edit))
 	if _, err := os.Lstat(left); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("what was left is still there: %v", err)
 	}

@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"tako.dev/tako/internal/command/check"
 	"tako.dev/tako/internal/content"
 	"tako.dev/tako/internal/disk"
 	"tako.dev/tako/internal/disk/durable"
@@ -247,7 +248,7 @@ func (t *Type) writeFrom(spec durable.WriteSpec, j *job) (durable.WriteSpec, fun
 	}
 	spec.Content = v
 	if j.check != nil {
-		spec.Check = func(ctx context.Context, temp string) error { return t.judged(j, runCheck(ctx, j.resource, temp)) }
+		spec.Check = j.ask
 	}
 	return spec, func() { v.Close() }, nil
 }
@@ -255,7 +256,7 @@ func (t *Type) writeFrom(spec durable.WriteSpec, j *job) (durable.WriteSpec, fun
 // checkContent asks the check command. What it rejects is kept for a person to look at; of a private content neither that
 // nor what the command says of it.
 func (t *Type) checkContent(ctx context.Context, j *job, text, temp string) error {
-	err := t.judged(j, runCheck(ctx, j.resource, temp))
+	err := j.ask(ctx, temp)
 	var failed *reason.Error
 	if !errors.As(err, &failed) || j.private || failed.Code != reason.CheckRejected || t.store == nil {
 		return err
@@ -266,15 +267,9 @@ func (t *Type) checkContent(ctx context.Context, j *job, text, temp string) erro
 	return failed
 }
 
-// judged is what a check command has said, for a person.
-func (t *Type) judged(j *job, err error) error {
-	var failed *reason.Error
-	if errors.As(err, &failed) && j.private {
-		if failed.Evidence = ""; failed.Hint == "" {
-			failed.Hint = "what the check command says is not shown, because only the owner may read the file"
-		}
-	}
-	return err
+// ask asks the check command about the content of a file.
+func (j *job) ask(ctx context.Context, temp string) error {
+	return check.Run(ctx, check.Question{Command: j.check, Path: j.path, Content: temp, Private: j.private})
 }
 
 // keeper returns what stores the old content of a job before it goes.

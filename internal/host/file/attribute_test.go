@@ -1,9 +1,9 @@
 package file_test
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -13,6 +13,7 @@ import (
 	"tako.dev/tako/internal/casetest"
 	"tako.dev/tako/internal/host"
 	"tako.dev/tako/internal/host/hosttest"
+	"tako.dev/tako/internal/host/hosttest/kill"
 	"tako.dev/tako/internal/reason"
 )
 
@@ -297,7 +298,6 @@ func TestCapabilityDeclared(t *testing.T) {
 // TestAgentCase13_KilledWithAttributes: a file or directory that declares attributes is there with all of them or not at all.
 func TestAgentCase13_KilledWithAttributes(t *testing.T) {
 	c := casetest.Start(t)
-	needsStrace(t)
 	g := newGround(t)
 	needsAttributes(t, g)
 	note := map[string]string{"user.note": "ours"}
@@ -319,16 +319,9 @@ func TestAgentCase13_KilledWithAttributes(t *testing.T) {
 			t.Parallel()
 			c := c.Sub(t)
 			g := newGround(t)
-			r := k.resource(g.path("thing"))
-			k.arrange(g)
-			before := wholeLook(t, g.path("thing"))
-			g.made(g.bind(r))
-			after := wholeLook(t, g.path("thing"))
-			h := &helper{TB: t, order: order{Resource: r, Store: filepath.Join(t.TempDir(), "content"), Apply: true}}
-			kills := h.killEverywhere(func() { k.arrange(g) }, func(at string) {
-				now := wholeLook(t, g.path("thing"))
-				c.Check(now == before || now == after, "killed at %s: %+v, neither %+v nor %+v", at, now, before, after)
-			})
+			row := g.row(k.resource(g.path("thing")), "thing", func() { k.arrange(g) })
+			row.See = func(t testing.TB) []string { return []string{fmt.Sprintf("%+v", wholeLook(t, g.path("thing")))} }
+			kills := kill.Everywhere(t, row)
 			c.Check(kills > 3, "killed at %d places only", kills)
 			t.Logf("killed at %d system calls", kills)
 		})

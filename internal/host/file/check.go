@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"tako.dev/tako/declare"
+	"tako.dev/tako/internal/command/check"
 	"tako.dev/tako/internal/content"
 	"tako.dev/tako/internal/disk"
 	"tako.dev/tako/internal/disk/durable"
@@ -407,7 +408,7 @@ func (c *comparison) addContent(from string, have []byte) error {
 	}
 	c.changes = append(c.changes, change)
 	if len(r.check) > 0 {
-		c.add("check", "", "must accept it: "+commandText(r.check))
+		c.add("check", "", "must accept it: "+check.Shown(r.check))
 	}
 	return nil
 }

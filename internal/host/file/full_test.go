@@ -11,6 +11,7 @@ import (
 	"tako.dev/tako/internal/casetest"
 	"tako.dev/tako/internal/content"
 	"tako.dev/tako/internal/host"
+	"tako.dev/tako/internal/host/hosttest/kill"
 	"tako.dev/tako/internal/reason"
 )
 
@@ -87,7 +88,6 @@ func (g *ground) refused(c *casetest.Case, bad, good host.Resource, want reason.
 
 // deviceErrors lets system calls fail that no file system of ours can make fail.
 func deviceErrors(t *testing.T, c *casetest.Case) {
-	needsStrace(t)
 	for _, failing := range []struct {
 		inject string
 		want   reason.Code
@@ -102,14 +102,14 @@ func deviceErrors(t *testing.T, c *casetest.Case) {
 		{"renameat2:error=EDQUOT", reason.QuotaExceeded},
 	} {
 		g := newGround(t)
-		g.write("file", "old\n", 0o644)
 		r := declare.Resource{File: &declare.File{Path: g.path("file"), Content: "new\n"}}
-		h := &helper{TB: t, order: order{Resource: r, Store: filepath.Join(t.TempDir(), "content"), Apply: true}}
-		out, err := h.run("-o", "/dev/null", "-e", "inject="+failing.inject)
-		c.Check(err != nil && out == failing.want.String(), "%s: %v, %s, want %v", failing.inject, err, out, failing.want)
+		row := g.row(r, "file", func() { g.write("file", "old\n", 0o644) })
+		got := kill.Failing(t, row, failing.inject)
+		c.Check(got == failing.want.String(), "%s: %q, want %v", failing.inject, got, failing.want)
 		c.Equal(g.look("file").content, "old\n", failing.inject+": the old content")
 		c.Equal(g.entries(), []string{"file"}, failing.inject+": left beside it")
-	} // A file system that cannot exchange two names: the backup comes first, and a failure of either leaves the old file.
+	}
+	// A file system that cannot exchange two names: the backup comes first, and a failure of either leaves the old file.
 	for _, failing := range []struct {
 		inject, want, content string
 	}{
@@ -118,14 +118,13 @@ func deviceErrors(t *testing.T, c *casetest.Case) {
 		{"renameat:error=EDQUOT:when=2", reason.QuotaExceeded.String(), "old\n"},
 	} {
 		g := newGround(t)
-		g.write("file", "old\n", 0o644)
 		r := declare.Resource{File: &declare.File{Path: g.path("file"), Content: "new\n"}}
-		h := &helper{TB: t, order: order{Resource: r, Store: filepath.Join(t.TempDir(), "content"), Apply: true}}
-		out, err := h.run("-o", "/dev/null", "-e", "inject=renameat2:error=EINVAL", "-e", "inject="+failing.inject)
-		c.Check((err != nil) == (failing.want != "") && out == failing.want, "%s: %v, %s, want %s", failing.inject, err, out, failing.want)
+		row := g.row(r, "file", func() { g.write("file", "old\n", 0o644) })
+		got := kill.Failing(t, row, "renameat2:error=EINVAL", failing.inject)
+		c.Check(got == failing.want, "%s: %q, want %q", failing.inject, got, failing.want)
 		c.Equal(g.look("file").content, failing.content, failing.inject+": the content")
 		c.Equal(g.entries(), []string{"file"}, failing.inject+": left beside it")
-		store, err := content.Open(h.order.Store, content.Options{})
+		store, err := content.Open(storeOf(row.State), content.Options{})
 		c.NoError(err, "open the content store")
 		c.Check(failing.want != "" || store.Has(content.DigestOf([]byte("old\n"))), "%s: the old content is lost", failing.inject)
 	}

@@ -2,9 +2,6 @@ package file_test
 
 import (
 	"os"
-	"path/filepath"
-	"regexp"
-	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -12,9 +9,8 @@ import (
 	"tako.dev/tako/declare"
 	"tako.dev/tako/internal/casetest"
 	"tako.dev/tako/internal/content"
-	"tako.dev/tako/internal/disk"
 	"tako.dev/tako/internal/host"
-	"tako.dev/tako/internal/host/file"
+	"tako.dev/tako/internal/host/hosttest/kill"
 )
 
 // killed is one apply that is killed everywhere.
@@ -63,39 +59,27 @@ func killedOnes() []killed {
 
 func TestAgentCase13_KillAtAnySystemCall(t *testing.T) {
 	c := casetest.Start(t)
-	needsStrace(t)
 	for _, k := range killedOnes() {
 		t.Run(k.name, func(t *testing.T) {
 			t.Parallel()
 			c := c.Sub(t)
 			g := newGround(t)
-			r := k.resource(g.path("thing"))
+			row := g.row(k.resource(g.path("thing")), "thing", func() { k.arrange(g) })
 			k.arrange(g)
 			before := g.look("thing")
-			g.made(g.bind(r))
-			after := g.look("thing")
-			if before == after {
-				t.Fatal("nothing changes")
-			}
-			h := &helper{TB: t, order: order{Resource: r, Store: filepath.Join(t.TempDir(), "content"), Apply: true}}
-			root, err := disk.OpenRoot("/")
-			c.NoError(err, "open root")
-			defer root.Close()
-			kills := h.killEverywhere(func() { k.arrange(g) }, func(at string) {
-				now := g.look("thing")
-				c.Check(now == before || now == after, "killed at %s: %+v, neither %+v nor %+v", at, now, before, after)
-				store, err := content.Open(h.order.Store, content.Options{})
+			row.Killed = func(t testing.TB, at string) {
+				store, err := content.Open(storeOf(row.State), content.Options{})
 				c.NoError(err, "open the content store again")
-				c.NoError(file.New(file.Options{Root: root, Content: store}).Sweep(t.Context(), []string{g.dir}), "sweep")
+				c.NoError(newType(t, "/", store).Sweep(t.Context(), []string{g.dir}), "sweep")
 				for _, name := range g.entries() {
 					c.Check(name == "thing", "killed at %s: %s is left after the sweep", at, name)
 				}
-				if before.content != "" && now.content != before.content {
+				if before.content != "" && g.look("thing").content != before.content {
 					c.Check(store.Has(content.DigestOf([]byte(before.content))), "killed at %s: the old content is lost", at)
 				}
-			})
+			}
+			kills := kill.Everywhere(t, row)
 			c.Check(kills > 3, "killed at %d places only", kills)
-			c.Equal(g.look("thing"), after, "in the end")
 			t.Logf("killed at %d system calls", kills)
 		})
 	}
@@ -104,20 +88,19 @@ func TestAgentCase13_KillAtAnySystemCall(t *testing.T) {
 func TestAgentCase08_SecretIsNeverWider(t *testing.T) {
 	c := casetest.Start(t)
 	needsRoot(t)
-	needsStrace(t)
 	for _, owner := range []string{"root", "nobody"} {
 		t.Run(owner, func(t *testing.T) {
 			t.Parallel()
 			c := c.Sub(t)
 			g := newGround(t)
 			r := declare.Resource{File: &declare.File{Path: g.path("secret"), Content: "secret\n", Owner: owner, Mode: "0600"}}
-			h := &helper{TB: t, order: order{Resource: r, Store: filepath.Join(t.TempDir(), "content"), Apply: true}}
-			moments := 0
-			h.killEverywhere(func() {
+			row := g.row(r, "secret", func() {
 				for _, name := range g.entries() {
 					g.clear(name)
 				}
-			}, func(at string) {
+			})
+			moments := 0
+			row.Killed = func(_ testing.TB, at string) {
 				for _, name := range g.entries() {
 					moments++
 					st, err := os.Lstat(g.path(name))
@@ -126,43 +109,30 @@ func TestAgentCase08_SecretIsNeverWider(t *testing.T) {
 					c.Check(st.Mode().Perm()&0o077 == 0, "at %s: %s has mode %v", at, name, st.Mode())
 					c.Check(userName(uid) == "root" || userName(uid) == owner, "at %s: %s belongs to %d", at, name, uid)
 				}
-			})
+			}
+			kill.Everywhere(t, row)
 			c.Check(moments > 3, "seen at %d moments only", moments)
 		})
 	}
 }
 
-// writing matches a system call that changes something, or runs something, and an open that might.
-var writing = regexp.MustCompile(`^(rename|(un)?link|symlink|mk|rm|f?chmod|[lf]?chown|f?truncate|.*utime|[lf]?(set|remove)xattr|p?write|fallocate|f?sync|fdatasync|` +
-	`copy_file|sendfile|splice|u?mount|exec|v?fork)\w*\(|^open.*O_(WRONLY|RDWR|CREAT|TRUNC|TMPFILE)|^ioctl.*FS_IOC_SET`)
-
 func TestAgentCase29_DryRunWritesNothing(t *testing.T) {
 	c := casetest.Start(t)
-	needsStrace(t)
 	for _, k := range killedOnes() {
 		t.Run(k.name, func(t *testing.T) {
 			t.Parallel()
 			c := c.Sub(t)
 			g := newGround(t)
+			declared := k.resource(g.path("thing"))
+			c.Check(kill.LooksOnly(t, g.row(declared, "thing", func() { k.arrange(g) })) > 0, "no system call at all")
 			k.arrange(g)
-			h := &helper{TB: t, order: order{Resource: k.resource(g.path("thing")), Store: filepath.Join(t.TempDir(), "content")}}
-			calls, before := h.calls("all")
-			c.Check(len(calls) > before, "no system call at all")
-			for _, call := range calls[before:] {
-				c.Check(!writing.MatchString(call), "a check makes the system call %s", call)
-			}
-			work := &helper{TB: t, order: h.order}
-			work.order.Apply = true
-			applied, before := work.calls("all")
-			c.Check(slices.ContainsFunc(applied[before:], writing.MatchString), "not even an apply is seen to write")
-			k.arrange(g)
-			r := g.bind(h.order.Resource)
+			r := g.bind(declared)
 			planned := g.check(r, host.Explain)
 			c.NoError(planned.Err, "check")
 			was := g.look("thing")
 			g.made(r)
 			private := strings.HasSuffix(was.mode, "00")
-			c.Equal(plain(planned.Changes), plain(difference(h.order.Resource, private)(was, g.look("thing"))), "planned, and done")
+			c.Equal(plain(planned.Changes), plain(difference(declared, private)(was, g.look("thing"))), "planned, and done")
 		})
 	}
 }

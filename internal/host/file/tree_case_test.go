@@ -18,6 +18,7 @@ import (
 	"tako.dev/tako/internal/content"
 	"tako.dev/tako/internal/disk"
 	"tako.dev/tako/internal/host"
+	"tako.dev/tako/internal/host/hosttest/kill"
 	"tako.dev/tako/internal/reason"
 )
 
@@ -161,27 +162,23 @@ func BenchmarkTree(b *testing.B) {
 // TestTreeKilled: a purge that is killed at any system call has removed an entry or has not, has kept what it has removed, and leaves nothing
 // of its own. A check makes no call that writes.
 func TestTreeKilled(t *testing.T) {
-	needsStrace(t)
 	t.Parallel()
 	w := newWood(t)
 	entries := []string{"a", "b/c"}
-	h := &helper{TB: t, order: order{Resource: declare.Resource{Directory: &declare.Directory{Path: w.path("tree"), Purge: true, Ignore: []string{"s"}}},
-		Store: filepath.Join(t.TempDir(), "content")}}
-	arrange := func() {
+	r := declare.Resource{Directory: &declare.Directory{Path: w.path("tree"), Purge: true, Ignore: []string{"s"}}}
+	row := w.row(r, "tree", func() {
 		w.clear("tree")
 		w.fill(entries...)
 		w.fill("s")
-	}
-	arrange()
-	calls, before := h.calls("all")
-	for _, call := range calls[before:] {
-		if writing.MatchString(call) {
-			t.Errorf("a check makes the system call %s", call)
+	})
+	row.See = func(testing.TB) (seen []string) {
+		for _, name := range append(entries, "b", "s") {
+			seen = append(seen, fmt.Sprintf("%s: %t", name, slices.Contains(w.names(), name)))
 		}
+		return seen
 	}
-	h.order.Apply = true
-	kills := h.killEverywhere(arrange, func(at string) {
-		store, err := content.Open(h.order.Store, content.Options{})
+	row.Killed = func(t testing.TB, at string) {
+		store, err := content.Open(storeOf(row.State), content.Options{})
 		w.must(err)
 		left := w.names()
 		for _, name := range entries {
@@ -194,7 +191,9 @@ func TestTreeKilled(t *testing.T) {
 				t.Errorf("killed at %s: %s is left", at, name)
 			}
 		}
-	})
+	}
+	kill.LooksOnly(t, row)
+	kills := kill.Everywhere(t, row)
 	if got := w.names(); kills < 10 || !slices.Equal(got, []string{"s"}) {
 		t.Errorf("killed at %d places; in the end there is %q", kills, got)
 	}

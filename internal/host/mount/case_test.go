@@ -52,7 +52,7 @@ func TestAgentCase33_MountBusy(t *testing.T) {
 		t.Skip("needs root")
 	}
 	needsLoop(t)
-	if !apart(t) {
+	if !inside(t) {
 		c.Check(!t.Failed(), "in a namespace")
 		return
 	}
@@ -60,7 +60,7 @@ func TestAgentCase33_MountBusy(t *testing.T) {
 	sh(t, "mkdir /srv/m /srv/other")
 	busy := func(what string, words ...string) {
 		t.Helper()
-		g.refused(absentAt("/srv/m"), reason.MountBusy, words...)
+		g.Refused(absentAt("/srv/m"), reason.MountBusy, words...)
 		c.Check(shown(t, "/srv/m", "FSTYPE") == "tmpfs", "%s: it was unmounted", what)
 		c.Check(bootLine(t, "/srv/m") == wordAbsent, "%s: fstab still has it: %s", what, bootLine(t, "/srv/m"))
 	}
@@ -82,7 +82,7 @@ func TestAgentCase33_MountBusy(t *testing.T) {
 		}
 		busy(how.what, fmt.Sprintf("pid %d (", pid), how.words, "nothing is stopped")
 		stop()
-		g.made(absentAt("/srv/m"))
+		g.Made(absentAt("/srv/m"))
 		c.Check(shown(t, "/srv/m", "FSTYPE") == "", "%s: it ended, and it is still mounted", how.what)
 	}
 
@@ -97,12 +97,12 @@ func TestAgentCase33_MountBusy(t *testing.T) {
 	busy("many", "and 3 more")
 	sh(t, fmt.Sprintf("pkill -P %d", pid))
 	stop()
-	g.made(absentAt("/srv/m"))
+	g.Made(absentAt("/srv/m"))
 
 	// Options that can be changed in place are, also while it is in use.
-	g.made(tmpfsAt("/srv/m", "size=4m"))
+	g.Made(tmpfsAt("/srv/m", "size=4m"))
 	_, stop = stand(t, "/srv/m", "echo ready; exec sleep 100")
-	g.made(tmpfsAt("/srv/m", "size=8m", "noexec"))
+	g.Made(tmpfsAt("/srv/m", "size=8m", "noexec"))
 	c.Check(strings.Contains(shown(t, "/srv/m", "OPTIONS"), "noexec") && strings.Contains(shown(t, "/srv/m", "OPTIONS"), "size=8192k"), "remounted: %s", shown(t, "/srv/m", "OPTIONS"))
 	stop()
 }
@@ -118,14 +118,14 @@ func TestAgentCase33_FstabEditedByHand(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root")
 	}
-	if !apart(t) {
+	if !inside(t) {
 		c.Check(!t.Failed(), "in a namespace")
 		return
 	}
 	g := newGround(t, "/")
 	sh(t, "mkdir -p '/srv/a b' /srv/x")
 	r := tmpfsAt("/srv/a b", "size=4m", "nodev")
-	g.made(r)
+	g.Made(r)
 	const ours = "tmpfs /srv/a\\040b tmpfs size=4m,nodev 0 0\n"
 	c.Equal(see(t, fstabFile), others+ours, "fstab")
 	for what, now := range map[string]string{
@@ -142,7 +142,7 @@ func TestAgentCase33_FstabEditedByHand(t *testing.T) {
 		if err := os.WriteFile(fstabFile, []byte(now), 0o644); err != nil {
 			t.Fatal(err)
 		}
-		res := g.made(r)
+		res := g.Made(r)
 		body := see(t, fstabFile)
 		c.Check(res.Changed && strings.Count(body, "/srv/a\\040b") == 1 && strings.Contains(body, "size=4m,nodev "), "%s: %s", what, body)
 		left, kept := "", ""
@@ -164,102 +164,102 @@ func TestAgentCase33_FstabEditedByHand(t *testing.T) {
 	if err := os.WriteFile(fstabFile, []byte(same), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	res := g.converge(r)
+	res := g.Converge(r)
 	c.Check(res.Err == nil && !res.Changed && see(t, fstabFile) == same, "the same in other blanks: %+v\n%s", res, see(t, fstabFile))
 	// findmnt agrees that the file can be read.
 	out, err := exec.CommandContext(t.Context(), "findmnt", "--fstab", "-rn", "-o", "SOURCE,OPTIONS", "-T", "/srv/a b").CombinedOutput()
 	c.Check(err == nil && strings.Contains(string(out), "size=4m,nodev"), "findmnt: %v %s", err, out)
 	// A mount for what is above comes first in the file.
 	sh(t, "mkdir -p /srv/y/z")
-	g.made(tmpfsAt("/srv/y/z"))
+	g.Made(tmpfsAt("/srv/y/z"))
 	sh(t, "umount /srv/y/z")
-	g.made(tmpfsAt("/srv/y"))
+	g.Made(tmpfsAt("/srv/y"))
 	body := see(t, fstabFile)
 	c.Check(strings.Index(body, " /srv/y ") < strings.Index(body, " /srv/y/z "), "the order of\n%s", body)
-	g.refused(tmpfsAt("/srv/y/z"), reason.MountPointMissing)
+	g.Refused(tmpfsAt("/srv/y/z"), reason.MountPointMissing)
 	c.Check(see(t, fstabFile) == body, "fstab was changed although nothing could be mounted")
 	sh(t, "mkdir /srv/y/z")
-	g.made(tmpfsAt("/srv/y/z"))
+	g.Made(tmpfsAt("/srv/y/z"))
 }
 
 // TestMount is what cannot be, and what is told.
 func TestMount(t *testing.T) {
-	if !apart(t) {
+	if !inside(t) {
 		return
 	}
 	g := newGround(t, "/")
 	sh(t, "mkdir /srv/m /srv/full /srv/u /srv/real; touch /srv/full/a /srv/full/b /srv/full/c /srv/full/d; truncate -s 1M /srv/file; ln -s real /srv/link; chown 65534 /srv/u; mkdir /srv/u/m; mkdir -m 777 /srv/open; mkdir /srv/open/m")
 	before := see(t, fstabFile)
-	g.refused(tmpfsAt("/srv/none"), reason.MountPointMissing, "there is no directory /srv/none", "directory: {path: /srv/none}")
-	g.refused(tmpfsAt("/srv/none/deep"), reason.MountPointMissing)
-	g.refused(tmpfsAt("/srv/file"), reason.MountPointMissing, "/srv/file is a file")
-	g.refused(tmpfsAt("/srv/link"), reason.MountPointUnsafe, "/srv/link is a link to real")
-	g.refused(tmpfsAt("/srv/u/m"), reason.MountPointUnsafe, "/srv/u belongs to another user")
-	g.refused(tmpfsAt("/srv/open/m"), reason.MountPointUnsafe, "/srv/open may be written to by others")
-	g.refused(mountOf(declare.Mount{Path: "/srv/m", Source: "UUID=0-0-0"}), reason.MountSourceMissing, "no device has UUID=0-0-0")
-	g.refused(mountOf(declare.Mount{Path: "/srv/m", Source: "/dev/nowhere", Type: "ext4"}), reason.MountSourceMissing, "/dev/nowhere is not there")
-	g.refused(mountOf(declare.Mount{Path: "/srv/m", Source: "/srv/real", Type: "ext4"}), reason.MountSourceMissing, "options: [bind]")
-	g.refused(mountOf(declare.Mount{Path: "/srv/m", Source: "/srv/nowhere", Options: []string{"bind"}}), reason.MountSourceMissing, "/srv/nowhere is not there")
-	g.refused(mountOf(declare.Mount{Path: "/srv/m", Source: "no-such-device", Type: "ext4"}), reason.MountSourceMissing, "no-such-device does not exist")
-	g.refused(mountOf(declare.Mount{Path: "/srv/m", Source: "/srv/file", Type: "nosuchfs", Options: []string{"loop"}}), reason.MountRefused, "wrong fs type")
-	g.refused(tmpfsAt("/srv/m", "nosuchoption"), reason.MountRefused, "bad option")
+	g.Refused(tmpfsAt("/srv/none"), reason.MountPointMissing, "there is no directory /srv/none", "directory: {path: /srv/none}")
+	g.Refused(tmpfsAt("/srv/none/deep"), reason.MountPointMissing)
+	g.Refused(tmpfsAt("/srv/file"), reason.MountPointMissing, "/srv/file is a file")
+	g.Refused(tmpfsAt("/srv/link"), reason.MountPointUnsafe, "/srv/link is a link to real")
+	g.Refused(tmpfsAt("/srv/u/m"), reason.MountPointUnsafe, "/srv/u belongs to another user")
+	g.Refused(tmpfsAt("/srv/open/m"), reason.MountPointUnsafe, "/srv/open may be written to by others")
+	g.Refused(mountOf(declare.Mount{Path: "/srv/m", Source: "UUID=0-0-0"}), reason.MountSourceMissing, "no device has UUID=0-0-0")
+	g.Refused(mountOf(declare.Mount{Path: "/srv/m", Source: "/dev/nowhere", Type: "ext4"}), reason.MountSourceMissing, "/dev/nowhere is not there")
+	g.Refused(mountOf(declare.Mount{Path: "/srv/m", Source: "/srv/real", Type: "ext4"}), reason.MountSourceMissing, "options: [bind]")
+	g.Refused(mountOf(declare.Mount{Path: "/srv/m", Source: "/srv/nowhere", Options: []string{"bind"}}), reason.MountSourceMissing, "/srv/nowhere is not there")
+	g.Refused(mountOf(declare.Mount{Path: "/srv/m", Source: "no-such-device", Type: "ext4"}), reason.MountSourceMissing, "no-such-device does not exist")
+	g.Refused(mountOf(declare.Mount{Path: "/srv/m", Source: "/srv/file", Type: "nosuchfs", Options: []string{"loop"}}), reason.MountRefused, "wrong fs type")
+	g.Refused(tmpfsAt("/srv/m", "nosuchoption"), reason.MountRefused, "bad option")
 	if _, err := exec.LookPath("mount.nfs"); err != nil {
-		g.refused(mountOf(declare.Mount{Path: "/srv/m", Source: "192.0.2.1:/x", Type: "nfs"}), reason.MountRefused, "nfs-common or nfs-utils")
+		g.Refused(mountOf(declare.Mount{Path: "/srv/m", Source: "192.0.2.1:/x", Type: "nfs"}), reason.MountRefused, "nfs-common or nfs-utils")
 	}
 	if body := see(t, fstabFile); body != before {
 		t.Errorf("what could not be mounted is in fstab:\n%s", body)
 	}
 
 	// A directory with something in it is mounted over, and that is told.
-	if res := g.made(tmpfsAt("/srv/full")); !strings.Contains(res.Note, "it hides what is in the directory below it: ") || !strings.HasSuffix(res.Note, " and more") {
+	if res := g.Made(tmpfsAt("/srv/full")); !strings.Contains(res.Note, "it hides what is in the directory below it: ") || !strings.HasSuffix(res.Note, " and more") {
 		t.Errorf("note: %q", res.Note)
 	}
 	// A single file is bound.
 	sh(t, "echo bound >/srv/real/file")
 	file := mountOf(declare.Mount{Path: "/srv/file", Source: "/srv/real/file", Options: []string{"bind"}})
-	g.made(file)
+	g.Made(file)
 	if got := see(t, "/srv/file"); got != "bound\n" {
 		t.Errorf("bound: %q", got)
 	}
-	g.refused(mountOf(declare.Mount{Path: "/srv/m", Source: "/srv/real/file", Options: []string{"bind"}}), reason.MountPointMissing, "not a file")
+	g.Refused(mountOf(declare.Mount{Path: "/srv/m", Source: "/srv/real/file", Options: []string{"bind"}}), reason.MountPointMissing, "not a file")
 
 	// Something else: over it, in its place, or the wrong part of it.
-	g.made(tmpfsAt("/srv/m", "size=1m"))
+	g.Made(tmpfsAt("/srv/m", "size=1m"))
 	sh(t, "mount --bind /srv/real /srv/m")
-	g.refused(tmpfsAt("/srv/m", "size=1m"), reason.MountPointTaken, "umount /srv/m")
-	g.refused(mountOf(declare.Mount{Path: "/srv/m", Source: "tmpfs", Type: "tmpfs", State: declare.MountUnmounted}), reason.MountPointTaken)
+	g.Refused(tmpfsAt("/srv/m", "size=1m"), reason.MountPointTaken, "umount /srv/m")
+	g.Refused(mountOf(declare.Mount{Path: "/srv/m", Source: "tmpfs", Type: "tmpfs", State: declare.MountUnmounted}), reason.MountPointTaken)
 	if shown(t, "/srv/m", "SOURCE") == "" {
 		t.Error("what another has mounted was unmounted")
 	}
 	sh(t, "umount /srv/m")
-	g.made(tmpfsAt("/srv/m", "size=1m"))
+	g.Made(tmpfsAt("/srv/m", "size=1m"))
 	// In memory is what would be lost.
-	g.refused(mountOf(declare.Mount{Path: "/srv/m", Source: "/srv/real", Options: []string{"bind"}}), reason.MountPointTaken, "its content would be lost")
+	g.Refused(mountOf(declare.Mount{Path: "/srv/m", Source: "/srv/real", Options: []string{"bind"}}), reason.MountPointTaken, "its content would be lost")
 	// What is declared absent goes with all that lies there.
 	sh(t, "mount --bind /srv/real /srv/m")
-	g.made(absentAt("/srv/m"))
+	g.Made(absentAt("/srv/m"))
 	// A bind is replaced by another, because fstab says that the first is ours.
 	sh(t, "mkdir /srv/real/a /srv/real/b")
 	bind := func(source string, options ...string) declare.Resource {
 		return mountOf(declare.Mount{Path: "/srv/m", Source: source, Options: append([]string{"bind"}, options...)})
 	}
-	g.made(bind("/srv/real/a"))
-	g.made(bind("/srv/real/b", "ro", "nosuid"))
+	g.Made(bind("/srv/real/a"))
+	g.Made(bind("/srv/real/b", "ro", "nosuid"))
 	if got := shown(t, "/srv/m", "SOURCE,VFS-OPTIONS"); !strings.Contains(got, "/real/b]") || !strings.Contains(got, "ro") {
 		t.Errorf("bound anew: %s", got)
 	}
 	// A remount by hand is undone.
 	sh(t, "mount -o remount,bind,rw,nosuid /srv/m")
-	if res := g.made(bind("/srv/real/b", "ro", "nosuid")); !res.Changed {
+	if res := g.Made(bind("/srv/real/b", "ro", "nosuid")); !res.Changed {
 		t.Error("a remount by hand is not noticed")
 	}
 	// What lies over the way there hides it.
 	sh(t, "mkdir -p /srv/p/q")
-	g.made(tmpfsAt("/srv/p/q"))
+	g.Made(tmpfsAt("/srv/p/q"))
 	sh(t, "mount -t tmpfs tmpfs /srv/p")
-	g.refused(tmpfsAt("/srv/p/q"), reason.MountPointMissing)
+	g.Refused(tmpfsAt("/srv/p/q"), reason.MountPointMissing)
 
-	if res := newGround(t, t.TempDir()).converge(tmpfsAt("/srv/m")); !reason.Is(res.Err, reason.UnsupportedInRoot) {
+	if res := newGround(t, t.TempDir()).Converge(tmpfsAt("/srv/m")); !reason.Is(res.Err, reason.UnsupportedInRoot) {
 		t.Errorf("in a sandbox: %v", res.Err)
 	}
 }
@@ -314,7 +314,7 @@ func fields(changes []host.Change) string {
 // writable against the kernel.
 func TestMountedImage(t *testing.T) {
 	needsLoop(t)
-	if !apart(t) {
+	if !inside(t) {
 		return
 	}
 	g := newGround(t, "/")
@@ -322,68 +322,68 @@ func TestMountedImage(t *testing.T) {
 	image := func(file string, options ...string) declare.Resource {
 		return mountOf(declare.Mount{Path: "/srv/d", Source: file, Type: "ext4", Options: append([]string{"loop"}, options...)})
 	}
-	g.made(image("/srv/a"))
+	g.Made(image("/srv/a"))
 	sh(t, "echo kept >/srv/d/file")
 	// ext4 does not take another data mode while it is mounted.
-	g.made(image("/srv/a", "data=journal"))
+	g.Made(image("/srv/a", "data=journal"))
 	if got := shown(t, "/srv/d", "FS-OPTIONS"); !strings.Contains(got, "data=journal") {
 		t.Errorf("mounted anew: %s", got)
 	}
 	boot := bootLine(t, "/srv/d")
-	g.refused(image("/srv/a", "nosuchoption"), reason.MountRefused, "what was there before is mounted again")
+	g.Refused(image("/srv/a", "nosuchoption"), reason.MountRefused, "what was there before is mounted again")
 	if got := see(t, "/srv/d/file"); got != "kept\n" || bootLine(t, "/srv/d") != boot {
 		t.Errorf("after a mistake: %q, %s", got, bootLine(t, "/srv/d"))
 	}
 	// Another source: the first is what fstab says, so it goes; one in use stays.
 	_, stop := stand(t, "/srv/d", "echo ready; exec sleep 100")
-	g.refused(image("/srv/b"), reason.MountBusy, "works in /srv/d")
+	g.Refused(image("/srv/b"), reason.MountBusy, "works in /srv/d")
 	stop()
-	g.made(image("/srv/b"))
+	g.Made(image("/srv/b"))
 	if see(t, "/srv/d/file") != "" {
 		t.Error("the other image is not mounted")
 	}
 	sh(t, "umount /srv/d; printf 'no file system' >/srv/b")
-	g.refused(image("/srv/nothing"), reason.MountSourceMissing)
-	g.refused(mountOf(declare.Mount{Path: "/srv/d", Source: "/srv/b", Type: "xfs", Options: []string{"loop"}}), reason.MountRefused)
+	g.Refused(image("/srv/nothing"), reason.MountSourceMissing)
+	g.Refused(mountOf(declare.Mount{Path: "/srv/d", Source: "/srv/b", Type: "xfs", Options: []string{"loop"}}), reason.MountRefused)
 	// An error of the disk makes it read-only.
-	g.made(image("/srv/a", "errors=remount-ro"))
+	g.Made(image("/srv/a", "errors=remount-ro"))
 	trigger := "/sys/fs/ext4/" + strings.TrimPrefix(shown(t, "/srv/d", "SOURCE"), "/dev/") + "/trigger_fs_error"
 	if err := os.WriteFile(trigger, []byte("test"), 0); err != nil {
 		t.Logf("no way to an error of the disk: %v", err)
 	} else {
-		g.refused(image("/srv/a", "errors=remount-ro"), reason.MountReadOnly, "the kernel takes no writes")
+		g.Refused(image("/srv/a", "errors=remount-ro"), reason.MountReadOnly, "the kernel takes no writes")
 	}
 }
 
 // TestSwap is what cannot be.
 func TestSwap(t *testing.T) {
 	dir := onDisk(t)
-	if !apart(t) {
+	if !inside(t) {
 		return
 	}
 	g := newGround(t, "/")
 	before := see(t, fstabFile)
-	g.refused(swapOf(declare.Swap{Path: dir + "/none"}), reason.MountSourceMissing, "size: 2Gi")
-	g.refused(swapOf(declare.Swap{Path: dir}), reason.SwapUnprepared, "is a directory")
-	g.refused(swapOf(declare.Swap{Path: dir + "/huge", Size: "15Ti"}), reason.DiskFull, "15728640 MiB is declared", "are free")
-	g.refused(swapOf(declare.Swap{Path: "/srv/file", Size: "1Mi"}), reason.SwapUnprepared, "none that swaps to files")
-	g.refused(swapOf(declare.Swap{Path: dir + "/forbidden", Size: "1Mi"}), reason.MountRefused, "in a container")
+	g.Refused(swapOf(declare.Swap{Path: dir + "/none"}), reason.MountSourceMissing, "size: 2Gi")
+	g.Refused(swapOf(declare.Swap{Path: dir}), reason.SwapUnprepared, "is a directory")
+	g.Refused(swapOf(declare.Swap{Path: dir + "/huge", Size: "15Ti"}), reason.DiskFull, "15728640 MiB is declared", "are free")
+	g.Refused(swapOf(declare.Swap{Path: "/srv/file", Size: "1Mi"}), reason.SwapUnprepared, "none that swaps to files")
+	g.Refused(swapOf(declare.Swap{Path: dir + "/forbidden", Size: "1Mi"}), reason.MountRefused, "in a container")
 	sh(t, "ln -s "+dir+"/x "+dir+"/link; mkdir -m 777 "+dir+"/open; cd "+dir+"; echo precious >text; truncate -s 2M holes; head -c 2M /dev/zero >zeros; truncate -s 8M image; mkfs.ext4 -q image")
-	g.refused(swapOf(declare.Swap{Path: dir + "/link", Size: "1Mi"}), reason.MountPointUnsafe, "is a link to")
-	g.refused(swapOf(declare.Swap{Path: dir + "/open/x", Size: "1Mi"}), reason.MountPointUnsafe)
+	g.Refused(swapOf(declare.Swap{Path: dir + "/link", Size: "1Mi"}), reason.MountPointUnsafe, "is a link to")
+	g.Refused(swapOf(declare.Swap{Path: dir + "/open/x", Size: "1Mi"}), reason.MountPointUnsafe)
 	for _, name := range []string{"text", "image"} {
 		sum := sh(t, "sha256sum "+dir+"/"+name)
-		g.refused(swapOf(declare.Swap{Path: dir + "/" + name, Size: "1Mi"}), reason.SwapUnprepared, "may hold something")
+		g.Refused(swapOf(declare.Swap{Path: dir + "/" + name, Size: "1Mi"}), reason.SwapUnprepared, "may hold something")
 		if sh(t, "sha256sum "+dir+"/"+name) != sum {
 			t.Errorf("%s was changed", name)
 		}
 	}
-	g.refused(swapOf(declare.Swap{Path: dir + "/holes"}), reason.SwapUnprepared, "declare its size")
+	g.Refused(swapOf(declare.Swap{Path: dir + "/holes"}), reason.SwapUnprepared, "declare its size")
 	if see(t, fstabFile) != before {
 		t.Error("what is not swapped to is in fstab")
 	}
 	for _, name := range []string{"holes", "zeros", "new"} {
-		g.made(swapOf(declare.Swap{Path: dir + "/" + name, Size: "3Mi"}))
+		g.Made(swapOf(declare.Swap{Path: dir + "/" + name, Size: "3Mi"}))
 	}
 	// What is made is an area as mkswap makes it, with no holes.
 	for _, name := range []string{"holes", "zeros", "new"} {
@@ -396,21 +396,21 @@ func TestSwap(t *testing.T) {
 			t.Errorf("%s: mode and blocks %s", name, got)
 		}
 	}
-	g.refused(swapOf(declare.Swap{Path: dir + "/nowhere/x", Size: "1Mi"}), reason.ParentMissing)
+	g.Refused(swapOf(declare.Swap{Path: dir + "/nowhere/x", Size: "1Mi"}), reason.ParentMissing)
 	// What is swapped out must fit somewhere.
 	gone := swapOf(declare.Swap{Path: dir + "/new", State: declare.SwapAbsent})
 	sh(t, `sed -i 's/^MemAvailable:.*/MemAvailable: 1024 kB/' /proc/meminfo 2>/dev/null || { sed 's/^MemAvailable:.*/MemAvailable: 1024 kB/' /proc/meminfo >/srv/meminfo; cat /srv/meminfo >/proc/meminfo; }
 		sed 's,^\([^ ]*/new file [0-9]*\) 0,\1 9000000,' /proc/swaps >/srv/swaps; cat /srv/swaps >/proc/swaps`)
-	res := g.refused(gone, reason.SwapNoRoom, "8789 MiB are swapped out", "room for 6 MiB")
+	res := g.Refused(gone, reason.SwapNoRoom, "8789 MiB are swapped out", "room for 6 MiB")
 	if res.Changed || bootLine(t, dir+"/new") == wordAbsent {
 		t.Error("fstab was changed although it stays on")
 	}
 	sh(t, `sed 's, 9000000 , 2000 ,' /proc/swaps >/srv/swaps; cat /srv/swaps >/proc/swaps`)
-	g.made(gone)
+	g.Made(gone)
 	if _, err := os.Stat(dir + "/new"); err != nil {
 		t.Errorf("the file is gone: %v", err)
 	}
-	if res := newGround(t, t.TempDir()).converge(gone); !reason.Is(res.Err, reason.UnsupportedInRoot) {
+	if res := newGround(t, t.TempDir()).Converge(gone); !reason.Is(res.Err, reason.UnsupportedInRoot) {
 		t.Errorf("in a sandbox: %v", res.Err)
 	}
 }

@@ -28,7 +28,7 @@ func needsLoop(t testing.TB) {
 
 func TestMountConformance(t *testing.T) {
 	needsLoop(t)
-	if !apart(t) {
+	if !inside(t) {
 		return
 	}
 	g := newGround(t, "/")
@@ -108,7 +108,7 @@ func TestMountConformance(t *testing.T) {
 		Remembers: true,
 	}
 	for _, m := range mounts {
-		s.Declared = append(s.Declared, declared(mountOf(m)))
+		s.Declared = append(s.Declared, hosttest.Declared(mountOf(m)))
 		s.Gone = append(s.Gone, view{fields: map[string]string{fieldState: wordNot, fieldBoot: wordAbsent}})
 	}
 	hosttest.Run(t, s)
@@ -131,7 +131,7 @@ func fieldDifference(before, after map[string]string) []host.Change {
 
 func TestSwapConformance(t *testing.T) {
 	dir := onDisk(t)
-	if !apart(t) {
+	if !inside(t) {
 		return
 	}
 	g := newGround(t, "/")
@@ -146,7 +146,7 @@ func TestSwapConformance(t *testing.T) {
 	}
 	hosttest.Run(t, hosttest.Subject{
 		Type:     g.types[declare.TypeSwap],
-		Declared: []host.Declared{declared(swapOf(swaps[0])), declared(swapOf(swaps[1])), declared(swapOf(swaps[2]))},
+		Declared: []host.Declared{hosttest.Declared(swapOf(swaps[0])), hosttest.Declared(swapOf(swaps[1])), hosttest.Declared(swapOf(swaps[2]))},
 		Situations: []hosttest.Situation{
 			situation("nothing there", "area given 600; area gone 600; swapon -- DIR/gone; echo 'DIR/gone\tnone swap sw 0 0' >>/etc/fstab"),
 			situation("nothing in it", "truncate -s 2M made; area given 640; area gone 600; echo 'DIR/gone none swap sw 0 0' >>/etc/fstab"),

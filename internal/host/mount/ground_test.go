@@ -12,17 +12,14 @@ import (
 	"tako.dev/tako/declare"
 	"tako.dev/tako/internal/disk"
 	"tako.dev/tako/internal/host"
-	"tako.dev/tako/internal/reason"
+	"tako.dev/tako/internal/host/hosttest"
+	"tako.dev/tako/internal/host/hosttest/apart"
 )
-
-// insideVariable tells the test binary that it runs where it may mount anything.
-const insideVariable = "TAKO_MOUNT_TEST_INSIDE"
 
 // privately makes a host of its own as far as mounts go, and becomes the test: a mount namespace, a copy of /etc, an empty /srv and /run/mount.
 // Swap belongs to the kernel as a whole, so that swapon, swapoff and /proc/swaps are stand-ins, which keep their list in a file; the areas are
 // real.
-const privately = `set -e
-mount -t tmpfs tmpfs "$1"
+const privately = `mount -t tmpfs tmpfs "$1"
 cp -a /etc "$1/etc"
 mount --bind "$1/etc" /etc
 printf '# UNTOUCHED\tline\n\n  LABEL="root disk"   /  ext4 defaults,errors=remount-ro 0 1\nproc /proc\\040x proc noauto\n' >/etc/fstab
@@ -48,43 +45,17 @@ cat >/usr/local/sbin/swapoff <<'END'
 grep -q "^$2 " /proc/swaps || { echo "swapoff: $2: swapoff failed: Invalid argument" >&2; exit 255; }
 rest=$(grep -v "^$2 " /proc/swaps); echo "$rest" >/proc/swaps
 END
-chmod 755 /usr/local/sbin/*
-shift
-exec "$@"`
+chmod 755 /usr/local/sbin/*`
 
-// apart runs the test that calls it once more in a mount namespace of its own, and reports whether this is that run. Outside the test is over
-// with it.
-func apart(t *testing.T) bool {
+// inside runs the test that calls it once more where it may mount anything, and reports whether this is that run.
+func inside(t *testing.T) bool {
 	t.Helper()
-	if os.Getenv(insideVariable) != "" {
-		return true
-	}
-	if os.Geteuid() != 0 {
-		t.Skip("needs root")
-	}
-	exe, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	dir := t.TempDir()
-	name := "^" + strings.ReplaceAll(t.Name(), "/", "$/^") + "$"
-	cmd := exec.CommandContext(t.Context(), "unshare", "--mount", "--propagation", "private", "sh", "-c", privately, "sh", dir, exe, "-test.run="+name, "-test.v")
-	cmd.Env = append(os.Environ(), insideVariable+"="+dir, "TAKO_CASES=") // the case is recorded once, outside
-	out, err := cmd.CombinedOutput()
-	if err != nil && strings.Contains(string(out), "unshare failed") {
-		t.Skipf("needs permission to create namespaces: %s", out)
-	}
-	if err != nil || !strings.Contains(string(out), "--- PASS") {
-		t.Errorf("in a namespace: %v\n%s", err, out)
-	} else if testing.Verbose() {
-		t.Logf("in a namespace:\n%s", out)
-	}
-	return false
+	return apart.Run(t, apart.Host{Script: privately})
 }
 
 // ground is the types on a root.
 type ground struct {
-	testing.TB
+	*hosttest.Ground
 	types map[declare.ResourceType]host.Type
 }
 
@@ -95,11 +66,8 @@ func newGround(t testing.TB, dir string) *ground {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { root.Close() })
-	return &ground{TB: t, types: Types(Options{Root: root})}
-}
-
-func declared(r declare.Resource) host.Declared {
-	return host.Declared{Title: r.Title(), Resource: r, Body: func() (declare.Resource, error) { return r, nil }}
+	types := Types(Options{Root: root})
+	return &ground{Ground: &hosttest.Ground{TB: t, Of: hosttest.Among(types)}, types: types}
 }
 
 func mountOf(m declare.Mount) declare.Resource {
@@ -108,58 +76,6 @@ func mountOf(m declare.Mount) declare.Resource {
 
 func swapOf(s declare.Swap) declare.Resource {
 	return declare.Resource{Name: filepath.Base(s.Path), Swap: &s}
-}
-
-// converge checks a resource and applies what there is to do, as the agent would for a declaration that has just come.
-func (g *ground) converge(r declare.Resource) host.Result {
-	g.Helper()
-	typ := g.types[r.Type()]
-	bound, err := typ.Bind(g.Context(), declared(r))
-	if err != nil {
-		return host.Result{Err: err}
-	}
-	plan := typ.Check(g.Context(), []host.Resource{bound}, host.Deep)[0]
-	if plan.Err != nil || plan.Empty() {
-		return host.Result{Err: plan.Err}
-	}
-	return typ.Apply(g.Context(), []host.Plan{plan})[0]
-}
-
-// made converges a resource, which must go well and leave nothing to do.
-func (g *ground) made(r declare.Resource) host.Result {
-	g.Helper()
-	res := g.converge(r)
-	if res.Err != nil {
-		g.Fatalf("%s: %s", r.Title(), told(res.Err))
-	}
-	if again := g.converge(r); again.Err != nil || again.Changed {
-		g.Errorf("%s: a second time: %+v", r.Title(), again)
-	}
-	return res
-}
-
-// refused converges a resource that must fail with a code and with words.
-func (g *ground) refused(r declare.Resource, code reason.Code, words ...string) host.Result {
-	g.Helper()
-	res := g.converge(r)
-	text := told(res.Err)
-	if !reason.Is(res.Err, code) {
-		g.Errorf("%s: %s, want %v", r.Title(), text, code)
-	}
-	for _, w := range words {
-		if !strings.Contains(text, w) {
-			g.Errorf("%s: there is no %q in: %s", r.Title(), w, text)
-		}
-	}
-	return res
-}
-
-func told(err error) string {
-	if err == nil {
-		return "no error"
-	}
-	e := reason.Of(err)
-	return e.Code.String() + " " + e.Error() + "; " + e.Hint + "\n" + e.Evidence
 }
 
 func see(t testing.TB, p string) string {

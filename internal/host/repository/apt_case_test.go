@@ -10,6 +10,7 @@ import (
 
 	"tako.dev/tako/declare"
 	"tako.dev/tako/internal/host"
+	"tako.dev/tako/internal/host/hosttest"
 	"tako.dev/tako/internal/reason"
 )
 
@@ -42,13 +43,13 @@ func names(t testing.TB) []string {
 
 // TestApt takes repositories as they are in the world.
 func TestApt(t *testing.T) {
-	if !apart(t) {
+	if !inside(t) {
 		return
 	}
 	us, other := newSigner(t, "us"), newSigner(t, "other")
 	for name, test := range map[string]func(*ground, *server){
 		"used by apt": func(g *ground, s *server) {
-			res := g.made(aptRepository(s.url, "stable", us.armored))
+			res := g.Made(aptRepository(s.url, "stable", us.armored))
 			if !res.Changed || policy(g, "one") != "1.0" {
 				g.Errorf("%+v; apt would install %q", res, policy(g, "one"))
 			}
@@ -58,30 +59,30 @@ func TestApt(t *testing.T) {
 			}
 			// Newer packages are fetched when the declaration changes, and not otherwise.
 			before := s.requests()
-			g.made(aptRepository(s.url, "stable", us.armored))
+			g.Made(aptRepository(s.url, "stable", us.armored))
 			if s.requests() != before {
 				g.Error("a repository that is as declared is fetched")
 			}
 		},
 		"flat": func(g *ground, s *server) {
 			s.flat(us)
-			g.made(aptRepository(s.url, "./", us.armored))
+			g.Made(aptRepository(s.url, "./", us.armored))
 			if policy(g, "one") != "1.0" {
 				g.Error("not used")
 			}
 		},
 		"file": func(g *ground, s *server) {
-			g.made(aptRepository("file://"+s.dir, "stable", us.armored))
+			g.Made(aptRepository("file://"+s.dir, "stable", us.armored))
 			if policy(g, "one") != "1.0" {
 				g.Error("not used")
 			}
 		},
 		"two keys in one text": func(g *ground, s *server) {
-			g.made(aptRepository(s.url, "stable", other.armored+us.armored))
+			g.Made(aptRepository(s.url, "stable", other.armored+us.armored))
 		},
 		"keys of the host": func(g *ground, s *server) {
 			g.put("/etc/apt/trusted.gpg.d/us.asc", us.armored)
-			g.made(aptRepository(s.url, "stable", ""))
+			g.Made(aptRepository(s.url, "stable", ""))
 			g.put("/etc/apt/trusted.gpg.d/us.asc", "")
 			if g.see(labKey) != "" {
 				g.Error("there is a key")
@@ -89,21 +90,21 @@ func TestApt(t *testing.T) {
 		},
 		"lists removed by hand": func(g *ground, s *server) {
 			r := aptRepository(s.url, "stable", us.armored)
-			g.made(r)
+			g.Made(r)
 			run(g, "sh", "-c", "rm -rf "+aptLists+"/*")
 			p := g.Check(g.Context(), []host.Resource{g.bind(r)}, host.Shallow)[0]
 			if want := []host.Change{{Field: fieldLists, From: wordMissing, To: wordFetched}}; !slices.Equal(p.Changes, want) {
 				g.Errorf("planned %v", p.Changes)
 			}
-			if res := g.made(r); !res.Changed || policy(g, "one") != "1.0" {
+			if res := g.Made(r); !res.Changed || policy(g, "one") != "1.0" {
 				g.Errorf("%+v", res)
 			}
 		},
 		"does not answer": func(g *ground, s *server) {
 			s.set(503, nil)
-			g.refused(aptRepository(s.url, "stable", us.armored), reason.PackageSourceUnreachable, "503")
-			g.refused(aptRepository("http://127.0.0.1:1/", "stable", us.armored), reason.PackageSourceUnreachable, "127.0.0.1")
-			g.refused(aptRepository("http://nowhere.invalid/", "stable", us.armored), reason.PackageSourceUnreachable, "nowhere.invalid")
+			g.Refused(aptRepository(s.url, "stable", us.armored), reason.PackageSourceUnreachable, "503")
+			g.Refused(aptRepository("http://127.0.0.1:1/", "stable", us.armored), reason.PackageSourceUnreachable, "127.0.0.1")
+			g.Refused(aptRepository("http://nowhere.invalid/", "stable", us.armored), reason.PackageSourceUnreachable, "nowhere.invalid")
 			if g.see(labFile)+g.see(labKey) != "" {
 				g.Error("its file is there all the same")
 			}
@@ -111,31 +112,31 @@ func TestApt(t *testing.T) {
 				g.Errorf("apt-get update:\n%s", said)
 			}
 			s.set(0, nil)
-			g.made(aptRepository(s.url, "stable", us.armored))
+			g.Made(aptRepository(s.url, "stable", us.armored))
 		},
 		"not there": func(g *ground, s *server) {
-			g.refused(aptRepository(s.url, "nowhere", us.armored), reason.PackageSourceUnreachable, "does not have a Release file")
+			g.Refused(aptRepository(s.url, "nowhere", us.armored), reason.PackageSourceUnreachable, "does not have a Release file")
 			r := aptRepository(s.url, "stable", us.armored)
 			r.Repository.Apt.Components = []string{"nowhere"}
-			if err := g.converge(r).Err; err != nil && !reason.Is(err, reason.PackageSourceUnreachable) { // apt only warns
-				g.Errorf("a component that is not there: %s", told(err))
+			if err := g.Converge(r).Err; err != nil && !reason.Is(err, reason.PackageSourceUnreachable) { // apt only warns
+				g.Errorf("a component that is not there: %s", hosttest.Told(err))
 			}
 		},
 		"signed by another": func(g *ground, s *server) {
 			r := aptRepository(s.url, "stable", us.armored)
-			g.made(r)
+			g.Made(r)
 			before := names(g)
 			s.deb("one", "2.0")
 			s.suite("stable", other)
 			// The declaration is as it was: nothing is fetched. A change of it is not made while the signature is wrong.
 			r.Repository.Apt.Options = map[string]string{"Languages": "none"}
 			file := g.see(labFile)
-			g.refused(r, reason.PackageSourceUntrusted, "NO_PUBKEY")
+			g.Refused(r, reason.PackageSourceUntrusted, "NO_PUBKEY")
 			if g.see(labFile) != file || !slices.Equal(names(g), before) || policy(g, "one") != "1.0" {
 				g.Errorf("something is other than it was: %v, %v", names(g), before)
 			}
 			r.Repository.Apt.Key = other.armored
-			g.made(r)
+			g.Made(r)
 			if policy(g, "one") != "2.0" {
 				g.Errorf("with the new key: %s", policy(g, "one"))
 			}
@@ -143,9 +144,9 @@ func TestApt(t *testing.T) {
 		"not signed": func(g *ground, s *server) {
 			s.suite("stable", nil)
 			r := aptRepository(s.url, "stable", us.armored)
-			g.refused(r, reason.PackageSourceUntrusted, "is not signed")
+			g.Refused(r, reason.PackageSourceUntrusted, "is not signed")
 			r.Repository.Apt.Key, r.Repository.Apt.Options = "", map[string]string{"Trusted": "yes"}
-			if res := g.made(r); !strings.Contains(res.Note, "Trusted: yes") {
+			if res := g.Made(r); !strings.Contains(res.Note, "Trusted: yes") {
 				g.Errorf("what is not checked is not told: %+v", res)
 			}
 		},
@@ -157,7 +158,7 @@ func TestApt(t *testing.T) {
 			bound := g.bind(r)
 			p := g.Check(g.Context(), []host.Resource{bound}, host.Deep)[0]
 			if res := g.Apply(g.Context(), []host.Plan{p})[0]; res.Err != nil {
-				g.Fatal(told(res.Err))
+				g.Fatal(hosttest.Told(res.Err))
 			}
 			if p := g.Check(g.Context(), []host.Resource{bound}, host.Deep)[0]; !p.Empty() {
 				g.Errorf("fetched, and there is still %+v", p.Changes)
@@ -167,12 +168,12 @@ func TestApt(t *testing.T) {
 			r := aptRepository(s.url, "stable", us.armored)
 			other := "/etc/apt/sources.list.d/vendor.list"
 			g.put(other, "# by hand\ndeb [signed-by=/usr/share/keyrings/vendor.gpg arch=amd64] "+strings.TrimSuffix(s.url, "/")+" stable main\n")
-			g.refused(r, reason.PackageSourceConflict, other+":2", "repository: vendor")
+			g.Refused(r, reason.PackageSourceConflict, other+":2", "repository: vendor")
 			if g.see(labFile) != "" {
 				g.Error("written all the same")
 			}
 			g.put(other, "")
-			g.made(r)
+			g.Made(r)
 			g.put("/etc/apt/sources.list", "deb "+s.url+" stable main\n")
 			p := g.Check(g.Context(), []host.Resource{g.bind(r)}, host.Shallow)[0]
 			if !reason.Is(p.Err, reason.PackageSourceConflict) {
@@ -183,11 +184,11 @@ func TestApt(t *testing.T) {
 			r := aptRepository(s.url, "stable", us.armored)
 			g.put("/etc/apt/sources.list.d/z.sources", "# x\n\nTypes: deb\nURIs: http://other/\n "+s.url+"\nSuites: stable\nComponents: main\nSigned-By: "+labKey+"\n")
 			g.put(labKey, us.armored) // so that the other file can be used by itself
-			if res := g.made(r); !strings.Contains(res.Note, "z.sources:3") {
+			if res := g.Made(r); !strings.Contains(res.Note, "z.sources:3") {
 				g.Errorf("%+v", res)
 			}
 			if err := g.Remove(g.Context(), g.bind(r), declare.OnRemoveDelete, nil); err != nil {
-				g.Fatal(told(err))
+				g.Fatal(hosttest.Told(err))
 			}
 			if g.see(labKey) == "" || len(names(g)) == 0 {
 				g.Errorf("what another file names is removed: %v", names(g))
@@ -197,16 +198,16 @@ func TestApt(t *testing.T) {
 			s.suite("stable/updates", us)
 			second := aptRepository(s.url, "stable/updates", us.armored)
 			second.Name = "second"
-			g.made(aptRepository(s.url, "stable", us.armored))
+			g.Made(aptRepository(s.url, "stable", us.armored))
 			alone := names(g)
-			g.made(second)
-			g.made(declare.Resource{Name: "lab", Repository: &declare.Repository{State: declare.EditAbsent, Apt: &declare.AptRepository{}}})
+			g.Made(second)
+			g.Made(declare.Resource{Name: "lab", Repository: &declare.Repository{State: declare.EditAbsent, Apt: &declare.AptRepository{}}})
 			left := names(g)
 			if g.see(labFile)+g.see(labKey) != "" || slices.ContainsFunc(alone, func(n string) bool { return slices.Contains(left, n) }) || len(left) == 0 {
 				g.Errorf("left: %v", left)
 			}
 			if err := g.Remove(g.Context(), g.bind(second), declare.OnRemoveDelete, nil); err != nil {
-				g.Fatal(told(err))
+				g.Fatal(hosttest.Told(err))
 			}
 			if len(names(g)) != 0 {
 				g.Errorf("left in the end: %v", names(g))
@@ -223,12 +224,12 @@ func TestApt(t *testing.T) {
 				_, _ = apt{}.fetch(ctx, "/etc/apt/sources.list.d/slow.sources", "")
 			}()
 			until(g, "apt-get asks", func() bool { return s.requests() > 0 })
-			g.refused(aptRepository(s.url, "stable", us.armored), reason.PackageLock, "apt-get", "pid ")
+			g.Refused(aptRepository(s.url, "stable", us.armored), reason.PackageLock, "apt-get", "pid ")
 			cancel()
 			<-ended
 			s.set(0, nil)
 			close(hold)
-			g.made(aptRepository(s.url, "stable", us.armored))
+			g.Made(aptRepository(s.url, "stable", us.armored))
 		},
 		"interrupted": func(g *ground, s *server) {
 			hold := make(chan struct{})
@@ -251,10 +252,10 @@ func TestApt(t *testing.T) {
 		},
 		"something in the way": func(g *ground, s *server) {
 			run(g, "mkdir", "-p", labFile)
-			g.refused(aptRepository(s.url, "stable", us.armored), reason.TypeInTheWay)
+			g.Refused(aptRepository(s.url, "stable", us.armored), reason.TypeInTheWay)
 			run(g, "rmdir", labFile)
 			run(g, "ln", "-s", "/etc/passwd", labFile)
-			g.refused(aptRepository(s.url, "stable", us.armored), reason.TypeInTheWay)
+			g.Refused(aptRepository(s.url, "stable", us.armored), reason.TypeInTheWay)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -269,7 +270,7 @@ func TestApt(t *testing.T) {
 
 // TestAptNames compares the names of lists with those that apt itself gives.
 func TestAptNames(t *testing.T) {
-	if !apart(t) {
+	if !inside(t) {
 		return
 	}
 	g := newGround(t, "/")

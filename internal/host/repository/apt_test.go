@@ -74,7 +74,7 @@ func quiet(i int, before, after any) []host.Change {
 }
 
 func TestAptConformance(t *testing.T) {
-	if !apart(t) {
+	if !inside(t) {
 		return
 	}
 	g, s, us, other := newGround(t, "/"), newServer(t), newSigner(t, "us"), newSigner(t, "other")
@@ -83,7 +83,7 @@ func TestAptConformance(t *testing.T) {
 	r := aptRepository(s.url, "stable", us.armored)
 	prefix := mention{place: s.url, suite: "stable"}.prefix()
 	list := aptLists + "/" + prefix + "InRelease"
-	g.made(r)
+	g.Made(r)
 	file, key := g.see(labFile), g.see(labKey)
 	lists := t.TempDir()
 	run(t, "cp", "-a", aptLists, lists)
@@ -109,7 +109,7 @@ func TestAptConformance(t *testing.T) {
 	otherKey := other.gpg(t, "--export", other.name)
 	hosttest.Run(t, hosttest.Subject{
 		Type:     g.Type,
-		Declared: []host.Declared{declared(r)},
+		Declared: []host.Declared{hosttest.Declared(r)},
 		Situations: []hosttest.Situation{
 			{Name: "nothing there", Arrange: arrange("", "", false)},
 			{Name: "something else there", Arrange: arrange("# nothing\n", "", false)},

@@ -53,13 +53,13 @@ func needsDnf(t testing.TB) {
 
 func TestDnfConformance(t *testing.T) {
 	needsDnf(t)
-	if !apart(t) {
+	if !inside(t) {
 		return
 	}
 	g, s, us, other := newGround(t, "/"), newServer(t), newSigner(t, "us"), newSigner(t, "other")
 	s.rpm("one", "1.0", us)
 	r := dnfRepository(s.url, us.armored)
-	g.made(r)
+	g.Made(r)
 	file, key := g.see(rpmFile), g.see(rpmKey)
 	arrange := func(file, key string, more ...string) func(testing.TB) {
 		return func(t testing.TB) {
@@ -77,7 +77,7 @@ func TestDnfConformance(t *testing.T) {
 	}
 	hosttest.Run(t, hosttest.Subject{
 		Type:     g.Type,
-		Declared: []host.Declared{declared(r)},
+		Declared: []host.Declared{hosttest.Declared(r)},
 		Situations: []hosttest.Situation{
 			{Name: "nothing there", Arrange: arrange("", "")},
 			{Name: "something else there", Arrange: arrange("[lab]\nname=x\nbaseurl=http://x/\n", "")},
@@ -98,7 +98,7 @@ func TestDnfConformance(t *testing.T) {
 // TestDnf takes repositories as they are in the world.
 func TestDnf(t *testing.T) {
 	needsDnf(t)
-	if !apart(t) {
+	if !inside(t) {
 		return
 	}
 	us, other := newSigner(t, "us"), newSigner(t, "other")
@@ -109,13 +109,13 @@ func TestDnf(t *testing.T) {
 	}
 	for name, test := range map[string]func(*ground, *server){
 		"used by dnf": func(g *ground, s *server) {
-			g.made(dnfRepository(s.url, us.armored))
+			g.Made(dnfRepository(s.url, us.armored))
 			if out, err := install(g); err != nil {
 				g.Errorf("%v\n%s", err, out)
 			}
 		},
 		"signed by another": func(g *ground, s *server) {
-			g.made(dnfRepository(s.url, other.armored)) // the index is signed by nobody: dnf looks at packages when they come
+			g.Made(dnfRepository(s.url, other.armored)) // the index is signed by nobody: dnf looks at packages when they come
 			if out, err := install(g); err == nil {
 				g.Errorf("installed all the same:\n%s", out)
 			}
@@ -123,40 +123,40 @@ func TestDnf(t *testing.T) {
 		"an index that is not signed": func(g *ground, s *server) {
 			r := dnfRepository(s.url, us.armored)
 			r.Repository.Dnf.Options = map[string]string{"repo_gpgcheck": "1"}
-			res := g.converge(r)
+			res := g.Converge(r)
 			if !reason.Is(res.Err, reason.PackageSourceUnreachable) && !reason.Is(res.Err, reason.PackageSourceUntrusted) || g.see(rpmFile) != "" {
-				g.Errorf("%s", told(res.Err))
+				g.Errorf("%s", hosttest.Told(res.Err))
 			}
 			us.gpg(g, "--armor", "--detach-sign", "--output", s.dir+"/repodata/repomd.xml.asc", s.dir+"/repodata/repomd.xml")
-			g.made(r)
+			g.Made(r)
 			r.Repository.Dnf.Key = other.armored
-			g.refused(r, reason.PackageSourceUntrusted)
+			g.Refused(r, reason.PackageSourceUntrusted)
 		},
 		"does not answer": func(g *ground, s *server) {
 			s.set(503, nil)
-			g.refused(dnfRepository(s.url, us.armored), reason.PackageSourceUnreachable, "503")
-			g.refused(dnfRepository("http://nowhere.invalid/", us.armored), reason.PackageSourceUnreachable, "lab")
+			g.Refused(dnfRepository(s.url, us.armored), reason.PackageSourceUnreachable, "503")
+			g.Refused(dnfRepository("http://nowhere.invalid/", us.armored), reason.PackageSourceUnreachable, "lab")
 			if g.see(rpmFile)+g.see(rpmKey) != "" {
 				g.Error("its file is there all the same")
 			}
 			s.set(0, nil)
-			g.made(dnfRepository(s.url, us.armored))
+			g.Made(dnfRepository(s.url, us.armored))
 		},
 		"not checked": func(g *ground, s *server) {
-			if res := g.made(dnfRepository(s.url, "")); !strings.Contains(res.Note, "gpgcheck: 0") {
+			if res := g.Made(dnfRepository(s.url, "")); !strings.Contains(res.Note, "gpgcheck: 0") {
 				g.Errorf("not told: %+v", res)
 			}
 		},
 		"contradicted and doubled": func(g *ground, s *server) {
 			r := dnfRepository(s.url, us.armored)
 			g.put("/etc/yum.repos.d/vendor.repo", "# by hand\n\n[lab]\nname=x\nbaseurl=http://x/\n")
-			g.refused(r, reason.PackageSourceConflict, "vendor.repo:3")
+			g.Refused(r, reason.PackageSourceConflict, "vendor.repo:3")
 			g.put("/etc/yum.repos.d/vendor.repo", "[main]\nkeepcache=1\n[other]\nbaseurl = "+s.url+"\ngpgkey=file://"+rpmKey+"\n")
-			if res := g.made(r); !strings.Contains(res.Note, "vendor.repo:3") {
+			if res := g.Made(r); !strings.Contains(res.Note, "vendor.repo:3") {
 				g.Errorf("%+v", res)
 			}
 			if err := g.Remove(g.Context(), g.bind(r), declare.OnRemoveDelete, nil); err != nil {
-				g.Fatal(told(err))
+				g.Fatal(hosttest.Told(err))
 			}
 			if g.see(rpmKey) == "" || g.see(rpmFile) != "" {
 				g.Error("the key that another file names is removed, or the file is not")
@@ -164,12 +164,12 @@ func TestDnf(t *testing.T) {
 		},
 		"absent": func(g *ground, s *server) {
 			r := dnfRepository(s.url, us.armored)
-			g.made(r)
+			g.Made(r)
 			if cached, _ := filepath.Glob("/var/cache/dnf/lab*"); len(cached) == 0 {
 				g.Error("nothing was fetched")
 			}
 			run(g, "mkdir", "-p", "/var/cache/dnf/lab-two-0123456789abcdef")
-			g.made(declare.Resource{Name: "lab", Repository: &declare.Repository{State: declare.EditAbsent, Dnf: &declare.DnfRepository{}}})
+			g.Made(declare.Resource{Name: "lab", Repository: &declare.Repository{State: declare.EditAbsent, Dnf: &declare.DnfRepository{}}})
 			if g.see(rpmFile)+g.see(rpmKey) != "" {
 				g.Error("a file is left")
 			}

@@ -18,16 +18,13 @@ import (
 	"tako.dev/tako/declare"
 	"tako.dev/tako/internal/disk"
 	"tako.dev/tako/internal/host"
-	"tako.dev/tako/internal/reason"
+	"tako.dev/tako/internal/host/hosttest"
+	"tako.dev/tako/internal/host/hosttest/apart"
 )
-
-// insideVariable tells the test binary that it runs where it may do anything with package managers.
-const insideVariable = "TAKO_REPOSITORY_TEST_INSIDE"
 
 // privately makes a host of its own as far as repositories go, and becomes the test: copies of /etc and of the databases of rpm, nothing
 // fetched, and a network with nobody else in it.
-const privately = `set -e
-mount -t tmpfs tmpfs "$1"
+const privately = `mount -t tmpfs tmpfs "$1"
 cp -a /etc "$1/etc"
 mount --bind "$1/etc" /etc
 mount -t tmpfs -o mode=0755 tmpfs /run
@@ -39,42 +36,17 @@ rm -rf /etc/apt/sources.list /etc/apt/sources.list.d /etc/apt/auth.conf /etc/apt
 grep -lriE 'proxy|acquire' /etc/apt/apt.conf /etc/apt/apt.conf.d 2>/dev/null | xargs -r rm
 : >/etc/resolv.conf
 echo 'Acquire::Retries "0";' >/etc/apt/apt.conf.d/zz-test
-ip link set lo up
-shift
-exec "$@"`
+ip link set lo up`
 
-// apart runs the test that calls it once more in namespaces of its own, and reports whether this is that run. Outside the test is over with
-// it.
-func apart(t *testing.T) bool {
+// inside runs the test that calls it once more where it may do anything with package managers, and reports whether this is that run.
+func inside(t *testing.T) bool {
 	t.Helper()
-	if os.Getenv(insideVariable) != "" {
-		return true
-	}
-	if os.Geteuid() != 0 {
-		t.Skip("needs root")
-	}
 	for _, tool := range []string{"apt-get", "apt-ftparchive", "dpkg-deb", "gpg", "gpg-agent"} {
 		needs(t, tool)
 	}
-	exe, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	dir := t.TempDir()
-	name := "^" + strings.ReplaceAll(t.Name(), "/", "$/^") + "$"
-	cmd := exec.CommandContext(t.Context(), "unshare", "--mount", "--net", "--pid", "--fork", "--mount-proc", "--propagation", "private",
-		"sh", "-c", privately, "sh", dir, exe, "-test.run="+name, "-test.v")
-	cmd.Env = append(os.Environ(), insideVariable+"="+dir, "TAKO_CASES=", "http_proxy=", "https_proxy=") // the case is recorded once, outside
-	out, err := cmd.CombinedOutput()
-	if err != nil && strings.Contains(string(out), "unshare failed") {
-		t.Skipf("needs permission to create namespaces: %s", out)
-	}
-	if err != nil || !strings.Contains(string(out), "--- PASS") {
-		t.Errorf("in a namespace: %v\n%s", err, out)
-	} else if testing.Verbose() {
-		t.Logf("in a namespace:\n%s", out)
-	}
-	return false
+	return apart.Run(t, apart.Host{
+		Namespaces: []string{"--net", "--pid", "--fork", "--mount-proc"}, Script: privately, Env: []string{"http_proxy=", "https_proxy="},
+	})
 }
 
 func needs(t testing.TB, tool string) {
@@ -86,7 +58,7 @@ func needs(t testing.TB, tool string) {
 
 // ground is the type on a root.
 type ground struct {
-	testing.TB
+	*hosttest.Ground
 	*Type
 	dir string // of the root: "/", or a sandbox
 }
@@ -98,66 +70,14 @@ func newGround(t testing.TB, dir string) *ground {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { root.Close() })
-	return &ground{TB: t, dir: dir, Type: New(Options{Root: root})}
-}
-
-func declared(r declare.Resource) host.Declared {
-	return host.Declared{Title: r.Title(), Resource: r, Body: func() (declare.Resource, error) { return r, nil }}
+	typ := New(Options{Root: root})
+	return &ground{Ground: &hosttest.Ground{TB: t, Of: func(declare.Resource) host.Type { return typ }}, Type: typ, dir: dir}
 }
 
 func (g *ground) bind(r declare.Resource) host.Resource {
 	g.Helper()
-	bound, err := g.Bind(g.Context(), declared(r))
-	if err != nil {
-		g.Fatalf("bind %s: %v", r.Title(), err)
-	}
+	_, bound := g.Bound(r)
 	return bound
-}
-
-// converge checks a resource and applies what there is to do.
-func (g *ground) converge(r declare.Resource) host.Result {
-	g.Helper()
-	plan := g.Check(g.Context(), []host.Resource{g.bind(r)}, host.Deep)[0]
-	if plan.Err != nil || plan.Empty() {
-		return host.Result{Err: plan.Err}
-	}
-	return g.Apply(g.Context(), []host.Plan{plan})[0]
-}
-
-// made converges a resource, which must go well and leave nothing to do.
-func (g *ground) made(r declare.Resource) host.Result {
-	g.Helper()
-	res := g.converge(r)
-	if res.Err != nil {
-		g.Fatalf("%s: %s", r.Title(), told(res.Err))
-	}
-	if p := g.Check(g.Context(), []host.Resource{g.bind(r)}, host.Deep)[0]; !p.Empty() {
-		g.Errorf("%s was applied, and there is still %+v, %v", r.Title(), p.Changes, p.Err)
-	}
-	return res
-}
-
-// refused converges a resource, which must fail with a code and words.
-func (g *ground) refused(r declare.Resource, code reason.Code, words ...string) {
-	g.Helper()
-	res := g.converge(r)
-	if !reason.Is(res.Err, code) {
-		g.Fatalf("%s: %s, want %v", r.Title(), told(res.Err), code)
-	}
-	for _, w := range words {
-		if !strings.Contains(told(res.Err), w) {
-			g.Errorf("%s: no %q in %s", r.Title(), w, told(res.Err))
-		}
-	}
-}
-
-// told is all that a person is shown of an error.
-func told(err error) string {
-	e := reason.Of(err)
-	if e == nil {
-		return "no error"
-	}
-	return e.Code.String() + " " + e.Error() + " | " + e.Hint + " | " + e.Holder + " | " + e.Evidence
 }
 
 func (g *ground) path(p string) string { return filepath.Join(g.dir, p) }

@@ -15,6 +15,7 @@ import (
 	"tako.dev/tako/declare/openpgp"
 	"tako.dev/tako/internal/command"
 	"tako.dev/tako/internal/host"
+	"tako.dev/tako/internal/host/hosttest"
 	"tako.dev/tako/internal/reason"
 )
 
@@ -173,7 +174,7 @@ func TestSandbox(t *testing.T) {
 	if plan.Err != nil || plan.Changes[0].Text == nil || !strings.Contains(string(plan.Changes[0].Text.To), "URIs: http://nowhere.invalid/\n") {
 		t.Errorf("%+v", plan)
 	}
-	g.made(r)
+	g.Made(r)
 	keys, err := openpgp.ParseBinary([]byte(g.see(labKey)))
 	if err != nil || len(keys.Fingerprints) != 1 || !strings.Contains(g.see(labFile), "Signed-By: "+labKey+"\n") {
 		t.Errorf("%v, %v: %s", keys.Fingerprints, err, g.see(labFile))
@@ -189,15 +190,15 @@ func TestSandbox(t *testing.T) {
 	if plan.Err != nil || len(plan.Changes) != 2 || plan.Changes[0].Text != nil {
 		t.Errorf("what nobody else may read is shown: %+v", plan)
 	}
-	g.made(r)
-	g.made(declare.Resource{Name: "lab", Repository: &declare.Repository{State: declare.EditAbsent, Apt: &declare.AptRepository{}}})
+	g.Made(r)
+	g.Made(declare.Resource{Name: "lab", Repository: &declare.Repository{State: declare.EditAbsent, Apt: &declare.AptRepository{}}})
 	if left, _ := filepath.Glob(g.path("/etc/apt/*/*")); len(left) > 0 {
 		t.Errorf("left: %v", left)
 	}
 	// What is expanded is looked at again.
 	bad := aptRepository("http://x/", "stable", "")
 	bad.Expand, bad.Repository.Apt.Uris[0] = true, "http://x/\nTrusted: yes"
-	if _, err := g.Bind(t.Context(), declared(bad)); !reason.Is(err, reason.InvalidValue) {
+	if _, err := g.Bind(t.Context(), hosttest.Declared(bad)); !reason.Is(err, reason.InvalidValue) {
 		t.Errorf("an expansion that breaks out: %v", err)
 	}
 }

@@ -19,7 +19,7 @@ func BenchmarkShallow(b *testing.B) {
 	for i := range n {
 		e := declare.HostEntry{Address: fmt.Sprintf("10.0.%d.%d", i/250, i%250), Names: []string{fmt.Sprintf("host-%d", i)}}
 		body += e.Address + " " + e.Names[0] + "\n"
-		_, r := g.bind(declare.Resource{Name: "x", HostEntry: &e})
+		_, r := g.Bound(declare.Resource{Name: "x", HostEntry: &e})
 		rs = append(rs, r)
 	}
 	g.put(b, hostsFile, body)
@@ -45,7 +45,7 @@ func BenchmarkDeep(b *testing.B) {
 	for i := range n {
 		e := declare.HostEntry{Address: fmt.Sprintf("10.0.%d.%d", i/250, i%250), Names: []string{fmt.Sprintf("host-%d", i)}}
 		body += e.Address + " " + e.Names[0] + "\n"
-		_, r := g.bind(declare.Resource{Name: "x", HostEntry: &e})
+		_, r := g.Bound(declare.Resource{Name: "x", HostEntry: &e})
 		rs = append(rs, r)
 	}
 	g.put(b, hostsFile, body)

@@ -27,7 +27,7 @@ func difference(_ int, before, after any) []host.Change {
 func proc(key string) string { return "/proc/sys/" + strings.ReplaceAll(key, ".", "/") }
 
 func TestSysctlConformance(t *testing.T) {
-	if !apart(t) {
+	if !inside(t) {
 		return
 	}
 	g := newGround(t, "/")
@@ -46,8 +46,8 @@ func TestSysctlConformance(t *testing.T) {
 	hosttest.Run(t, hosttest.Subject{
 		Type: g.types[declare.TypeSysctl],
 		Declared: []host.Declared{
-			declared(declare.Resource{Name: keys[0], Sysctl: &declare.Sysctl{Value: "1"}}),
-			declared(declare.Resource{Name: "buffers", Sysctl: &declare.Sysctl{Key: keys[1], Value: "4096 65536 6291456"}}),
+			hosttest.Declared(declare.Resource{Name: keys[0], Sysctl: &declare.Sysctl{Value: "1"}}),
+			hosttest.Declared(declare.Resource{Name: "buffers", Sysctl: &declare.Sysctl{Key: keys[1], Value: "4096 65536 6291456"}}),
 		},
 		Situations: []hosttest.Situation{
 			{Name: "nothing there", Arrange: set(old, []string{"", ""})},
@@ -73,7 +73,7 @@ func TestSysctlConformance(t *testing.T) {
 }
 
 func TestModuleConformance(t *testing.T) {
-	if !apart(t) {
+	if !inside(t) {
 		return
 	}
 	g := newGround(t, "/")
@@ -90,9 +90,9 @@ func TestModuleConformance(t *testing.T) {
 	hosttest.Run(t, hosttest.Subject{
 		Type: g.types[declare.TypeKernelModule],
 		Declared: []host.Declared{
-			declared(declare.Resource{Name: "t-wanted", KernelModule: &declare.KernelModule{Options: map[string]string{"b": "2", "a": "1"}}}),
-			declared(declare.Resource{Name: "x", KernelModule: &declare.KernelModule{Module: "t_blocked", State: declare.ModuleBlocked}}),
-			declared(declare.Resource{Name: "t_plain", KernelModule: &declare.KernelModule{State: declare.ModuleUnloaded}}),
+			hosttest.Declared(declare.Resource{Name: "t-wanted", KernelModule: &declare.KernelModule{Options: map[string]string{"b": "2", "a": "1"}}}),
+			hosttest.Declared(declare.Resource{Name: "x", KernelModule: &declare.KernelModule{Module: "t_blocked", State: declare.ModuleBlocked}}),
+			hosttest.Declared(declare.Resource{Name: "t_plain", KernelModule: &declare.KernelModule{State: declare.ModuleUnloaded}}),
 		},
 		Situations: []hosttest.Situation{
 			{Name: "all wrong", Arrange: arrange("t_blocked t_plain", nil)},
@@ -139,7 +139,7 @@ func TestModuleConformance(t *testing.T) {
 }
 
 func TestHostnameConformance(t *testing.T) {
-	if !apart(t) {
+	if !inside(t) {
 		return
 	}
 	g := newGround(t, "/")
@@ -151,7 +151,7 @@ func TestHostnameConformance(t *testing.T) {
 	}
 	hosttest.Run(t, hosttest.Subject{
 		Type:     g.types[declare.TypeHostname],
-		Declared: []host.Declared{declared(declare.Resource{Name: "me", Hostname: &declare.Hostname{Name: "web-1.example.com"}})},
+		Declared: []host.Declared{hosttest.Declared(declare.Resource{Name: "me", Hostname: &declare.Hostname{Name: "web-1.example.com"}})},
 		Situations: []hosttest.Situation{
 			situation("nothing there", "localhost", ""), situation("another name", "old", "# mine\nold\n"), situation("another at boot", "web-1.example.com", "old\n"),
 			situation("removed by hand", "web-1.example.com", ""), situation("changed by hand", "x", "web-1.example.com\n"),
@@ -231,7 +231,7 @@ func TestHostEntryConformance(t *testing.T) {
 		subject.Situations = append(subject.Situations, hosttest.Situation{Name: name, Arrange: func(t testing.TB) { g.put(t, hostsFile, body) }})
 	}
 	for i := range entries {
-		subject.Declared = append(subject.Declared, declared(declare.Resource{Name: "entry", HostEntry: &entries[i]}))
+		subject.Declared = append(subject.Declared, hosttest.Declared(declare.Resource{Name: "entry", HostEntry: &entries[i]}))
 	}
 	hosttest.Run(t, subject) // each write of the shared file makes the others look once more
 	subject.Declared, subject.Gone, subject.Remembers = subject.Declared[:1], subject.Gone[:1], true
@@ -261,7 +261,7 @@ func TestTimezoneConformance(t *testing.T) {
 		}
 		hosttest.Run(t, hosttest.Subject{
 			Type:     g.types[declare.TypeTimezone],
-			Declared: []host.Declared{declared(declare.Resource{Name: "zone", Timezone: &declare.Timezone{Zone: "Europe/Berlin"}})},
+			Declared: []host.Declared{hosttest.Declared(declare.Resource{Name: "zone", Timezone: &declare.Timezone{Zone: "Europe/Berlin"}})},
 			Situations: []hosttest.Situation{
 				situation("nothing there", "", now), situation("absolute", "-> /usr/share/zoneinfo/Etc/UTC", now), situation("relative", "-> ../usr/share/zoneinfo/UTC", now),
 				situation("a file", "TZif2 of an old host", now), situation("elsewhere", "-> /srv/zone", now),
@@ -306,7 +306,7 @@ func TestLocaleConformance(t *testing.T) {
 		}
 		hosttest.Run(t, hosttest.Subject{
 			Type: g.types[declare.TypeLocale],
-			Declared: []host.Declared{declared(declare.Resource{Name: "language", Locale: &declare.Locale{
+			Declared: []host.Declared{hosttest.Declared(declare.Resource{Name: "language", Locale: &declare.Locale{
 				Lang: "de_DE.UTF-8", Variables: map[string]string{"LC_TIME": "C.UTF-8", "LANGUAGE": "de:en"}}})},
 			Situations: []hosttest.Situation{
 				situation("others", "# mine\nLC_PAPER=en_US.UTF-8"), situation("another", "LANG=\"en_US.UTF-8\"\nLC_TIME=x\nLANGUAGE=\nLANG=C\n"),

@@ -282,15 +282,6 @@ func (t *Type) Original(_ context.Context, res host.Resource) ([]byte, error) {
 // Remove takes back what was declared.
 func (t *Type) Remove(ctx context.Context, res host.Resource, how declare.OnRemove, original []byte) error {
 	r := res.(*resource)
-	if err := ctx.Err(); err != nil {
-		return reason.Ended(r.doing(), err)
-	}
 	r.seen = 0
-	switch {
-	case how == declare.OnRemoveDelete:
-		return r.undo(ctx, t, nil)
-	case how == declare.OnRemoveRestore && len(original) > 0:
-		return r.undo(ctx, t, original)
-	}
-	return &reason.Error{Code: reason.RestoreLost, Doing: "undo: " + r.doing(), Cause: errors.New("nothing is known of what was there")}
+	return host.Undo(ctx, r.doing(), how, original, func(ctx context.Context, original []byte) error { return r.undo(ctx, t, original) })
 }

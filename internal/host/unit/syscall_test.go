@@ -1,9 +1,10 @@
 package unit
 
 import (
-	"fmt"
+	"errors"
+	"io"
+	"io/fs"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -14,10 +15,9 @@ import (
 	"tako.dev/tako/internal/disk"
 	"tako.dev/tako/internal/disk/durable"
 	"tako.dev/tako/internal/host"
+	"tako.dev/tako/internal/host/hosttest"
+	"tako.dev/tako/internal/host/hosttest/kill"
 )
-
-// rootVariable tells the test binary where to apply drops once.
-const rootVariable = "TAKO_UNIT_TEST_ROOT"
 
 const oldText = "[Service]\nEnvironment=A=old\n"
 
@@ -26,96 +26,61 @@ func drops() []declare.Resource {
 	return []declare.Resource{unitOf("t-one", "", sleeper), unitOf("t-two", "50-x", "[Service]\nEnvironment=A=b\n")}
 }
 
-// converged applies what is to do below a root, and reports whether anything was.
-func converged(t *testing.T, dir string) bool {
-	t.Helper()
+func TestMain(m *testing.M) { kill.Main(m, openFiles) }
+
+// openFiles starts an agent whose root and state are below one directory: with a root of its own, nothing is asked of systemd.
+func openFiles(dir string) (hosttest.TypeOf, io.Closer, error) {
 	root, err := disk.OpenRoot(dir)
 	if err != nil {
-		t.Fatal(err)
+		return nil, nil, err
 	}
-	defer root.Close()
 	store, err := content.Open(filepath.Join(dir, "content"), content.Options{})
 	if err != nil {
-		t.Fatal(err)
+		return nil, nil, errors.Join(err, root.Close())
 	}
 	typ := New(Options{Root: root, Content: store, StateDir: filepath.Join(dir, "state")})
-	changed := false
-	for _, r := range drops() {
-		bound, err := typ.Bind(t.Context(), declared(r))
-		if err != nil {
-			t.Fatal(err)
-		}
-		p := typ.Check(t.Context(), []host.Resource{bound}, host.Deep)[0]
-		if p.Err != nil {
-			t.Fatal(p.Err)
-		}
-		if p.Empty() {
-			continue
-		}
-		res := typ.Apply(t.Context(), []host.Plan{p})[0]
-		if changed = changed || res.Changed; res.Err != nil {
-			t.Fatal(res.Err)
-		}
-	}
-	return changed
-}
-
-// TestApplyOnce is what TestAgentCase13_KillAtAnySystemCall kills.
-func TestApplyOnce(t *testing.T) {
-	dir := os.Getenv(rootVariable)
-	if dir == "" {
-		t.Skip("needs to be run by TestAgentCase13_KillAtAnySystemCall")
-	}
-	converged(t, dir)
+	return func(declare.Resource) host.Type { return typ }, root, nil
 }
 
 // TestAgentCase13_KillAtAnySystemCall kills an agent at each system call that changes something, and converges afterwards.
 func TestAgentCase13_KillAtAnySystemCall(t *testing.T) {
 	c := casetest.Start(t)
-	if _, err := exec.LookPath("strace"); err != nil {
-		t.Skip("needs strace")
-	}
-	exe, err := os.Executable()
-	c.NoError(err, "find this program")
-	kills := 0
-	for _, call := range []string{"mkdirat", "renameat2", "fsync", "unlinkat", "fchmod", "fchown,fchownat", "ftruncate,fallocate"} {
-		for n := 1; ; n++ {
-			dir := t.TempDir()
-			units := filepath.Join(dir, declare.UnitDir)
+	dir := t.TempDir()
+	units := filepath.Join(dir, declare.UnitDir)
+	one, two := filepath.Join(units, "t-one.service"), filepath.Join(units, "t-two.service.d/50-x.conf")
+	kills := kill.Everywhere(t, kill.Row{
+		Open: openFiles, Resources: drops(), State: dir,
+		Arrange: func(testing.TB) {
 			c.NoError(os.MkdirAll(units, 0o755), "make the directory")
-			one, two := filepath.Join(units, "t-one.service"), filepath.Join(units, "t-two.service.d/50-x.conf")
 			c.NoError(os.WriteFile(one, []byte(oldText), 0o644), "write the old file")
-			cmd := exec.CommandContext(t.Context(), "strace", "-f", "-qq", "-o", "/dev/null", "-e", "trace="+call, "-e", fmt.Sprintf("inject=%s:signal=SIGKILL:when=%d", call, n), exe, "-test.run=^TestApplyOnce$")
-			cmd.Env = append(os.Environ(), rootVariable+"="+dir, "TAKO_CASES=")
-			_, killed := cmd.CombinedOutput()
-			at := fmt.Sprintf("killed at %s %d", call, n)
-			text, err := os.ReadFile(one)
-			c.Check(err == nil && (string(text) == oldText || string(text) == sleeper), "%s: %v %q", at, err, text)
-			if text, err := os.ReadFile(two); err == nil {
-				c.Check(strings.HasSuffix(string(text), "A=b\n"), "%s: %q", at, text)
+		},
+		See: func(t testing.TB) (texts []string) {
+			for _, p := range []string{one, two} {
+				b, err := os.ReadFile(p)
+				if err != nil && !errors.Is(err, fs.ErrNotExist) {
+					t.Error(err)
+				}
+				texts = append(texts, string(b))
 			}
-			sweep(t, dir)
-			converged(t, dir)
-			c.Check(!converged(t, dir), "%s: something is left to do", at)
-			var left []string
-			err = filepath.WalkDir(units, func(p string, _ os.DirEntry, err error) error {
-				left = append(left, strings.TrimPrefix(p, units))
-				return err
-			})
-			c.NoError(err, "walk")
-			c.Equal(left, []string{"", "/t-one.service", "/t-two.service.d", "/t-two.service.d/50-x.conf"}, at+": what is there")
-			if killed == nil {
-				break
-			}
-			kills++
-		}
-	}
+			return texts
+		},
+		Names:  []string{"mkdirat", "openat", "pwrite64", "renameat", "renameat2", "fsync", "unlinkat", "fchmod", "fchown,fchownat", "ftruncate,fallocate"},
+		Killed: func(t testing.TB, _ string) { sweep(t, dir) },
+		Dirs:   []string{units},
+	})
 	c.Check(kills > 10, "only %d kills", kills)
 	t.Logf("%d kills", kills)
+	var left []string
+	err := filepath.WalkDir(units, func(p string, _ os.DirEntry, err error) error {
+		left = append(left, strings.TrimPrefix(p, units))
+		return err
+	})
+	c.NoError(err, "walk")
+	c.Equal(left, []string{"", "/t-one.service", "/t-two.service.d", "/t-two.service.d/50-x.conf"}, "what is there in the end")
 }
 
 // sweep does what the agent does when it starts: it sweeps the directories of what is declared.
-func sweep(t *testing.T, dir string) {
+func sweep(t testing.TB, dir string) {
 	t.Helper()
 	root, err := disk.OpenRoot(dir)
 	if err != nil {
