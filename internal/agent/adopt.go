@@ -56,6 +56,7 @@ func (l *loop) begin(ctx context.Context) error {
 			return err
 		}
 	}
+	l.subs.WatchDeclarations(l.source.files()) // before they are read, so that what changes from now on is told
 	d, err := l.source.desired(l.store, lookup, l.opts.lane)
 	if err == nil {
 		err = l.adopt(ctx, d)
@@ -76,7 +77,6 @@ func (l *loop) begin(ctx context.Context) error {
 	if l.joined != nil {
 		l.makeAppointment(&l.joined.life)
 	}
-	l.subs.WatchDeclarations(l.source.files())
 	l.rearm()
 	l.sweep(ctx)
 	if err := forget(ctx, l.errands()); err != nil {
@@ -119,7 +119,7 @@ func (l *loop) observe(ctx context.Context) {
 		}
 	}
 	l.step(ctx, converge.Tick{})
-	if lookup, err := l.scope(); err == nil && load.SameFacts(l.lookup, lookup) {
+	if lookup, err := l.scope(); err == nil && !l.unread && load.SameFacts(l.lookup, lookup) {
 		return
 	}
 	l.happened() // the servers get to know them
@@ -131,14 +131,16 @@ func (l *loop) observe(ctx context.Context) {
 func (l *loop) reload(ctx context.Context) {
 	lookup, err := l.scope()
 	if err != nil {
-		l.refused(err)
+		if !l.unread { // it is tried again and again, and told once
+			l.unread = true
+			l.refused(err)
+		}
 		return
 	}
-	l.lookup = lookup
+	l.unread, l.lookup = false, lookup
+	l.subs.WatchDeclarations(l.source.files()) // there may be new directories
 	d, err := l.source.desired(l.store, lookup, l.opts.lane)
-	if l.unkept {
-		l.unkept, l.refuse = false, nil
-	}
+	l.unkept, l.amiss = false, nil
 	switch {
 	case err == nil && l.joined != nil: // what is refused is the servers' newest state, and not this one
 	case err == nil:
@@ -153,16 +155,20 @@ func (l *loop) reload(ctx context.Context) {
 	if err := l.adopt(ctx, d); err != nil {
 		l.refused(err)
 	}
-	l.subs.WatchDeclarations(l.source.files()) // there may be new directories
 	l.rearm()
 }
 
-// refused notes why the newest declaration is not the one enforced.
+// refused notes why the newest declaration is not the one enforced; of a host that has joined, what is wrong with the one that is.
 func (l *loop) refused(err error) {
 	l.unkept = reason.Is(err, reason.StateUnwritable)
-	l.refuse = problems(err)
-	for i := range l.refuse {
-		l.book.show(&l.refuse[i])
+	list := problems(err)
+	if l.joined != nil {
+		l.amiss = list
+	} else {
+		l.refuse = list
+	}
+	for i := range list {
+		l.book.show(&list[i])
 	}
 }
 

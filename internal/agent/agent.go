@@ -102,6 +102,7 @@ func (a *Agent) Run(ctx context.Context) (err error) {
 // loop is the state of a running agent. Only Run's goroutine touches it, but for what is said to be shared.
 type loop struct {
 	timers
+	doubts
 	opts   *Options
 	source source
 	joined *joined      // nil for a host that stands alone; what of it is shared is said there
@@ -115,11 +116,17 @@ type loop struct {
 	lookup declare.Lookup // what the present state was compiled for
 	parts  []*part        // by converge.ID
 	work   sync.WaitGroup // operations in flight
-	refuse []Problem      // why the newest declaration is not the one enforced; empty when it is
-	unkept bool           // a state could not be written down, and is read again when there is room
 	ending bool           // no new operation is started
 	told   bool           // OnKept was called
 	waited time.Time      // since when a single run has nothing to do but to wait for locks
+}
+
+// doubts are what keeps the loop from enforcing the newest declaration as the host is now.
+type doubts struct {
+	refuse []Problem // why the newest declaration is not the one enforced; empty when it is
+	amiss  []Problem // of a host that has joined: why what is enforced could not be read anew; empty when it could
+	unkept bool      // a state could not be written down, and is read again when there is room
+	unread bool      // the facts could not be read
 }
 
 // post hands work to the loop, or gives up when the context ends.

@@ -2,6 +2,7 @@ package agent
 
 import (
 	"encoding/json"
+	"errors"
 	"os"
 	"time"
 
@@ -134,6 +135,22 @@ func (b *book) cleaned(p *Problem) *Problem {
 	return &Problem{Code: p.Code, Message: b.clean(p.Message), Hint: b.clean(p.Hint), Evidence: b.clean(p.Evidence)}
 }
 
+// without is an error without the values of secrets. It is kept, and told as long as it stands, also when the host has other secrets by
+// then, whose values are all that is known.
+func (b *book) without(err *reason.Error) *reason.Error {
+	if err == nil || b.scrub == nil {
+		return err
+	}
+	clean := *err
+	clean.Doing, clean.Hint, clean.Evidence = b.clean(err.Doing), b.clean(err.Hint), b.clean(err.Evidence)
+	if err.Cause != nil {
+		if text := err.Cause.Error(); b.clean(text) != text {
+			clean.Cause = errors.New(b.clean(text))
+		}
+	}
+	return &clean
+}
+
 // note keeps a trouble for the report, and shows it to nobody.
 func (b *book) note(what string, err error) *reason.Error {
 	return b.troubles.Happened(what, err, time.Now())
@@ -215,7 +232,7 @@ func (l *loop) rested() {
 	if l.joined != nil && l.joined.held.Flush() != nil {
 		b.unsaved = true
 	}
-	if l.unkept && !b.unsaved { // there is room again
+	if l.unread || l.unkept && !b.unsaved { // there is room again
 		l.quiet.Reset(0)
 	}
 	if b.unsaved {

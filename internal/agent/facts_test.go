@@ -20,13 +20,14 @@ type toldFacts struct {
 	mu      sync.Mutex // guards what follows
 	known   map[string]any
 	refused []error
+	failed  error // why they cannot be read
 }
 
 func (f *toldFacts) Collect() (func(string) (any, bool), []error, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	known := maps.Clone(f.known)
-	return func(name string) (any, bool) { x, ok := known[name]; return x, ok }, slices.Clone(f.refused), nil
+	return func(name string) (any, bool) { x, ok := known[name]; return x, ok }, slices.Clone(f.refused), f.failed
 }
 
 func (f *toldFacts) Watch(ctx context.Context, sink func()) error {
@@ -43,6 +44,13 @@ func (f *toldFacts) Watch(ctx context.Context, sink func()) error {
 func (f *toldFacts) refuse(errs ...error) {
 	f.mu.Lock()
 	f.refused = errs
+	f.mu.Unlock()
+	f.changed <- struct{}{}
+}
+
+func (f *toldFacts) fail(err error) {
+	f.mu.Lock()
+	f.failed = err
 	f.mu.Unlock()
 	f.changed <- struct{}{}
 }

@@ -28,7 +28,7 @@ type joined struct {
 	vault    *held.Vault
 	news     chan struct{} // has something when a report should be sent; room for one
 	life     held.Life     // as it is on the disk
-	coming   held.Trial    // what the agent is on its way to
+	coming   held.Trial    // what the agent is on its way to; open only where an earlier run has left it so
 	list     catalog.List  // of the state that is enforced
 	own      catalog.Own   // of the same
 	verdict  wire.Verdict  // on the state that is enforced
@@ -179,8 +179,8 @@ func (l *loop) goodbye() {
 		return
 	}
 	var err error
-	if j.coming.Open {
-		err = j.sets(held.Trial(core.Trial(j.coming).End()))
+	if j.coming != (held.Trial{}) && !j.coming.Open {
+		err = j.sets(j.coming)
 	}
 	if j.life.Trial.Open {
 		life := j.life
@@ -242,10 +242,13 @@ func (l *loop) setOut(m catalog.Mark) (wire.Verdict, error) {
 	return v, nil
 }
 
-// sets notes what the agent is on its way to.
+// sets notes what the agent is on its way to. Who is there to set out again has not died of it: only the next run may take it for that.
 func (j *joined) sets(t held.Trial) error {
-	j.coming = t
-	return j.held.SetComing(t)
+	if err := j.held.SetComing(t); err != nil {
+		return err
+	}
+	j.coming = held.Trial(core.Trial(t).End())
+	return nil
 }
 
 // activate decides on a state that was handed over, and enforces it from now on if it can be.
@@ -256,7 +259,7 @@ func (l *loop) activate(ctx context.Context, c candidate) (wire.Verdict, error) 
 	}
 	d, refusal, err := l.judge(c)
 	if err != nil {
-		return wire.Verdict{}, errors.Join(err, j.sets(held.Trial(core.Trial(j.coming).End())))
+		return wire.Verdict{}, errors.Join(err, j.sets(j.coming))
 	}
 	if refusal != nil {
 		if err := j.sets(held.Trial{}); err != nil {
@@ -272,7 +275,11 @@ func (l *loop) activate(ctx context.Context, c candidate) (wire.Verdict, error) 
 		l.happened()
 		return v, nil
 	}
-	return l.enforce(ctx, c, d)
+	v, err := l.enforce(ctx, c, d)
+	if err != nil {
+		return v, errors.Join(err, j.sets(j.coming))
+	}
+	return v, nil
 }
 
 // judge compiles a state, and says why it may not be enforced. The error says that this cannot be found out now.
@@ -307,7 +314,9 @@ func (l *loop) judge(c candidate) (*load.State, *reason.Error, error) {
 // enforce takes a state on. What is known of the way to it goes on until it has been reached.
 func (l *loop) enforce(ctx context.Context, c candidate, d *load.State) (wire.Verdict, error) {
 	j := l.joined
-	was, life := j.life, j.life.On(c.mark, j.coming)
+	way := j.coming
+	way.Open = true
+	was, life := j.life, j.life.On(c.mark, way)
 	life.Try = nil
 	if err := j.armTry(&life, &c, was.Enforced); err != nil {
 		return wire.Verdict{}, err
@@ -328,7 +337,7 @@ func (l *loop) enforce(ctx context.Context, c candidate, d *load.State) (wire.Ve
 	if err := errors.Join(j.live(life), j.sets(held.Trial{})); err != nil {
 		l.book.trouble(fmt.Sprintf("note that version %d is enforced", c.mark.Version), err)
 	}
-	j.verdict, j.refused, l.refuse = verdictOn(c.mark, wire.Pending, nil), wire.Verdict{}, nil
+	j.verdict, j.refused, l.refuse, l.amiss = verdictOn(c.mark, wire.Pending, nil), wire.Verdict{}, nil, nil
 	l.makeAppointment(&j.life)
 	l.happened()
 	return j.verdict, nil

@@ -88,10 +88,10 @@ func (l *loop) report(all bool) *Report {
 	return r
 }
 
-// refusals say why the newest declaration is not the one enforced: it is no good, or cannot be fetched.
+// refusals say why the newest declaration is not the one enforced: it is no good, or cannot be fetched, or the host cannot read it now.
 func (l *loop) refusals() []Problem {
-	if l.joined == nil || len(l.refuse) > 0 {
-		return l.refuse
+	if list := slices.Concat(l.refuse, l.amiss); l.joined == nil || len(list) > 0 {
+		return list
 	}
 	if v, hint := l.joined.links.Stuck(); v.Type != wire.Pending {
 		return []Problem{{Code: v.Code, Message: v.Message, Hint: hint}}

@@ -69,6 +69,7 @@ func (l *loop) finished(ctx context.Context, j job, out []outcome) {
 	moved := false          // what stands on the host
 	for i := range out {
 		o, p := &out[i], l.current(j.parts[i])
+		o.result.Err, o.note = l.book.without(o.result.Err), l.book.clean(o.note)
 		done.Results[i] = o.result
 		l.book.counted(j.op.Verb, o.result)
 		switch j.op.Verb {
@@ -80,8 +81,8 @@ func (l *loop) finished(ctx context.Context, j job, out []outcome) {
 					l.book.trouble("watch "+p.title(), err)
 				}
 			}
-			if l.follow(p) {
-				again = append(again, l.engine.Graph().ID(p.Key()))
+			if id := l.engine.Graph().ID(p.Key()); (l.follow(p) || o.bound != nil) && id != converge.None {
+				again = append(again, id)
 			}
 		case converge.Apply:
 			p.setPlan(host.Plan{Changes: j.plans[i].Changes})
@@ -236,6 +237,10 @@ func (l *loop) apply(ctx context.Context, t host.Type, j job, at []int, out []ou
 	var plans []host.Plan
 	for _, i := range at {
 		p := j.parts[i]
+		if j.holds[i] != nil { // since it was checked
+			out[i].result.Err = hold.Reason(p.title(), j.holds[i])
+			continue
+		}
 		if p.removal != nil {
 			out[i].result = l.remove(ctx, t, p)
 			continue

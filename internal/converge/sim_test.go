@@ -83,12 +83,14 @@ type sim struct {
 	due    time.Duration // on mono: when a Tick is asked for; 0 is never
 	opens  time.Time     // on wall: when one is asked for, too
 	free   bool          // windows do not count until nothing is due
+	freed  map[Key]bool  // they do not for these
 	moment int           // numbers what happens
 	calm   bool
 
 	actual  map[Key]Digest
 	hidden  map[Key]bool // has drifted in a way that only a deep check finds
 	missed  map[Key]bool // has drifted, and no event told
+	told    map[ID]Report
 	flights []*flight
 	book    book
 	check   audit
@@ -112,7 +114,7 @@ type audit struct {
 }
 
 func newSim(t *testing.T, rng *rand.Rand) *sim {
-	s := &sim{t: t, rng: rng, wall: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), actual: map[Key]Digest{}, hidden: map[Key]bool{}, missed: map[Key]bool{}}
+	s := &sim{t: t, rng: rng, wall: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), actual: map[Key]Digest{}, hidden: map[Key]bool{}, missed: map[Key]bool{}, freed: map[Key]bool{}}
 	s.book = book{pending: map[uint64]Pending{}, budgets: map[Key]Budget{}, converged: map[Key]Digest{}}
 	s.check = audit{owed: map[Key]int{}, changes: map[Key]int{}, refreshes: map[Key]int{}}
 	s.freeze()
@@ -154,15 +156,58 @@ func (s *sim) graph() *Graph {
 	for to := range vs {
 		for from := range to {
 			if s.chance(20) {
-				es = append(es, Edge{From: ID(from), To: ID(to), Kind: EdgeKind(s.rng.IntN(4))})
+				es = append(es, Edge{From: ID(from), To: ID(to), Kind: EdgeKind(s.rng.IntN(5))})
 			}
 		}
 	}
+	return s.made(vs, es)
+}
+
+func (s *sim) made(vs []Vertex, es []Edge) *Graph {
 	g, cycles := NewGraph(vs, es)
 	if cycles != nil {
 		s.t.Fatalf("a graph without a cycle has %v", cycles)
 	}
 	return g
+}
+
+// another draws the graph that follows the present one: most often only a little of it is new, because then most of what is under way goes on.
+func (s *sim) another() *Graph {
+	was := s.e.Graph()
+	if was.Len() == 0 || s.chance(40) {
+		return s.graph()
+	}
+	vs, gone := slices.Clone(was.Vertices), None
+	switch v := &vs[s.rng.IntN(len(vs))]; s.rng.IntN(6) {
+	case 0:
+		v.Digest[0] = 3 - v.Digest[0]
+	case 1:
+		v.NotApplicable = !v.NotApplicable
+	case 2:
+		v.Window, v.Frozen = pulses[s.rng.IntN(len(pulses))], s.chance(50)
+	case 3:
+		v.Window = nil
+	case 4:
+		gone = was.ID(v.Key)
+	case 5: // the same once more
+	}
+	kept := make([]Vertex, 0, len(vs))
+	now := make([]ID, len(vs))
+	for i := range vs {
+		if now[i] = None; ID(i) != gone {
+			now[i] = ID(len(kept))
+			kept = append(kept, vs[i])
+		}
+	}
+	var es []Edge
+	for i := range vs {
+		for _, e := range was.Before(ID(i)) {
+			if e.From != gone && e.To != gone && !s.chance(3) {
+				es = append(es, Edge{From: now[e.From], To: now[e.To], Kind: e.Kind})
+			}
+		}
+	}
+	return s.made(kept, es)
 }
 
 // restart throws away the engine, if there is one, and makes another of what is durable.
@@ -173,6 +218,7 @@ func (s *sim) restart() {
 		}
 	}
 	s.flights, s.free = nil, false
+	clear(s.freed)
 	g := s.graph()
 	if s.e != nil && s.chance(70) {
 		g = s.e.Graph()
@@ -193,7 +239,9 @@ func (s *sim) restart() {
 func (s *sim) adopt(g *Graph) {
 	s.check.upsets++
 	s.freeze()
+	s.told = map[ID]Report{}
 	gone := func(k Key) bool { id := g.ID(k); return id == None || g.Vertices[id].NotApplicable }
+	maps.DeleteFunc(s.freed, func(k Key, _ bool) bool { return g.ID(k) == None })
 	maps.DeleteFunc(s.check.owed, func(k Key, _ int) bool { return gone(k) })
 	for _, f := range s.flights {
 		for i := range f.targets {
@@ -222,19 +270,33 @@ func (s *sim) disturb() {
 	case p < 90:
 		s.examine(Examine{Depth: Depth(s.rng.IntN(2))})
 	case p < 93:
-		s.adoptSwap(s.graph())
+		s.adoptSwap(s.another())
 	case p < 94:
-		s.free = true
-		s.step(Release{})
+		s.release(n)
 	case p < 95:
 		s.restart()
 	case p < 97:
-		s.wall = s.wall.Add(time.Duration(s.rng.IntN(3)-1) * 5 * 365 * 24 * time.Hour)
+		// By years, or by minutes, which is another time of every window.
+		s.wall = s.wall.Add(time.Duration(s.rng.IntN(3)-1)*5*365*24*time.Hour + time.Duration(s.rng.IntN(7200)-3600)*time.Second)
 		s.freeze()
 		s.step(Tick{})
+	case p < 98 && n > 0:
+		s.step(Unheld{IDs: []ID{ID(s.rng.IntN(n)), ID(s.rng.IntN(n))}})
 	default:
 		s.step(Tick{})
 	}
+}
+
+// release lets all go on without their windows, or one of n.
+func (s *sim) release(n int) {
+	if n == 0 || s.chance(50) {
+		s.free = true
+		s.step(Release{})
+		return
+	}
+	id := ID(s.rng.IntN(n))
+	s.freed[s.e.Graph().Vertices[id].Key] = true
+	s.step(Release{IDs: []ID{id}})
 }
 
 func (s *sim) adoptSwap(g *Graph) {
@@ -313,7 +375,13 @@ func (s *sim) carryOut(out Effects) {
 	if out.Wake > 0 {
 		s.due = s.mono + out.Wake
 	}
-	s.free = s.free && !s.e.Quiet()
+	if s.e.Quiet() {
+		s.free = false
+		clear(s.freed)
+	}
+	for _, r := range out.Reports {
+		s.told[r.ID] = r
+	}
 	s.invariants()
 }
 
@@ -472,7 +540,7 @@ func (s *sim) noteRest(k Key, id ID, f *flight, r Result) {
 func (s *sim) withinWindow(op Op, i int) {
 	v := s.e.Graph().Vertices[op.IDs[i]]
 	open := true
-	if v.Window != nil && !s.free {
+	if v.Window != nil && !s.free && !s.freed[v.Key] {
 		open, _ = v.Window.Open(s.wall)
 	}
 	switch {
@@ -582,6 +650,9 @@ func (s *sim) invariants() {
 			delete(s.check.noAct, v.Key)
 		}
 		st := s.e.Status(ID(i))
+		if r, told := s.told[ID(i)]; told && (r.Outcome != st.Outcome || r.Detail != st.Detail) {
+			s.t.Fatalf("%s is %v %s, told was %v %s", v.Key, st.Outcome, st.Detail, r.Outcome, r.Detail)
+		}
 		if (st.Outcome == reason.Blocked) != (st.BlockedBy != None) {
 			s.t.Fatalf("%s is %v by %d", s.e.Graph().Vertices[i].Key, st.Outcome, st.BlockedBy)
 		}

@@ -15,8 +15,13 @@ func (e *Engine) Swap(now time.Time, g *Graph) (Effects, error) {
 		return Effects{}, err
 	}
 	e.advance(now)
-	old, states, pending := e.graph, e.states, e.pending
+	old, states, pending, free := e.graph, e.states, e.pending, e.free
 	e.adopt(g)
+	for was := range free {
+		if id := g.ID(old.Vertices[was].Key); id != None {
+			e.release([]ID{id})
+		}
+	}
 	for i := range e.states {
 		if was := old.ID(g.Vertices[i].Key); was != None {
 			e.inherit(ID(i), &states[was], old.Vertices[was].Digest == g.Vertices[i].Digest)

@@ -166,6 +166,45 @@ func TestAgentCase34_WindowsFollowTheClock(t *testing.T) {
 	c.Check(len(r.flying) == 1 && r.flying[0].Verb == Refresh && !r.flying[0].Shut[0], "in the host's new zone it is open: %+v", r.flying)
 }
 
+// shown is a window that notes what it is asked about, and is shut.
+type shown struct{ asked []time.Time }
+
+func (s *shown) Open(now time.Time) (bool, time.Time) {
+	s.asked = append(s.asked, now)
+	return false, now.Add(time.Hour)
+}
+
+// A time of the running process also counts what has passed, and that goes before what clocks show when two are compared: a clock that was
+// set back would not be noticed, and an answer kept for as long as it was set back.
+func TestWindowIsAskedOfWhatClocksShow(t *testing.T) {
+	w := &shown{}
+	r := newRig(t, windowed(draw(t, 1, "a"), w, true, "a"), Options{}, Resume{})
+	r.now = time.Now()
+	r.end("check a", differs)
+	r.is("a", "deferred: window")
+	d := r.e.doorOrder[0]
+	for _, at := range append(w.asked, d.asked) {
+		if at != at.Round(0) { // which is how package time takes the other count off
+			t.Errorf("asked about %v", at)
+		}
+	}
+}
+
+// What a person has let go goes on, also when another declaration comes before its turn.
+func TestReleaseOverASwap(t *testing.T) {
+	r := changedConf(t)
+	g := func() *Graph { return windowed(draw(t, 1, "new "+changes[0], changes[1]), night(), false, "service") }
+	r.step(Release{IDs: []ID{r.id("service")}})
+	r.swap(g())
+	r.end("check service", inSync)
+	r.end("check new", inSync)
+	r.end("check service", inSync)
+	r.asksOnly(false)
+	r.end("refresh service", changed)
+	r.owes()
+	r.rests()
+}
+
 func TestRelease(t *testing.T) {
 	r := changedConf(t)
 	r.step(Release{IDs: []ID{r.id("conf")}})

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"crypto/sha256"
 	"fmt"
+	"slices"
 	"strings"
 
 	"tako.dev/tako/declare"
@@ -78,15 +79,37 @@ func Compile(in Input) (*Compiled, []declare.Fault) {
 	for i := range in.Removals {
 		c.reverse(converge.ID(len(in.Entries)+i), &in.Removals[i])
 	}
-	graph, cycles := converge.NewGraph(c.vertices, append(c.edges, c.cross...))
-	if len(cycles) > 0 && len(c.cross) > 0 {
-		// Orders that two configs make together are nobody's declaration: they yield as a whole.
-		graph, cycles = converge.NewGraph(c.vertices, c.edges)
+	for round := 1; ; round++ {
+		graph, cycles := converge.NewGraph(c.vertices, slices.Concat(c.edges, c.cross))
+		if len(cycles) == 0 {
+			return &Compiled{Graph: graph, Items: c.items}, nil
+		}
+		if !c.yield(cycles, round < yieldRounds) {
+			return nil, c.faults(cycles)
+		}
 	}
-	if len(cycles) > 0 {
-		return nil, c.faults(cycles)
+}
+
+// yieldRounds bounds the search for what must yield: each round builds the graph anew, and takes one edge out of each tangle.
+const yieldRounds = 20
+
+// yield drops, of the edges between configs, the last one of each cycle, or without gently all: orders that two configs make together are
+// nobody's declaration. It is false where the cycles have none, and then they are somebody's.
+func (c *compiler) yield(cycles []converge.Cycle, gently bool) bool {
+	before := len(c.cross)
+	if !gently {
+		c.cross = nil
 	}
-	return &Compiled{Graph: graph, Items: c.items}, nil
+	for _, cycle := range cycles {
+		last := -1
+		for _, e := range cycle.Edges {
+			last = max(last, slices.Index(c.cross, e))
+		}
+		if last >= 0 {
+			c.cross = slices.Delete(c.cross, last, last+1)
+		}
+	}
+	return len(c.cross) < before
 }
 
 type compiler struct {

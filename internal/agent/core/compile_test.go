@@ -191,6 +191,26 @@ func TestCompileCrossCycleYields(t *testing.T) {
 	}
 }
 
+// Of what configs tell each other, no more yields than closes a cycle: two that do not fit together cost others nothing.
+func TestCompileOnlyWhatClosesACycleYields(t *testing.T) {
+	piece := "  priority: 20\n  resources:\n  - name: p\n    fragment: {path: /f, content: piece}\n    notify: [s]\n  - name: s\n    service: {}\n    notify: [t]\n  - name: t\n    service: {}\n"
+	whole := "  priority: 30\n  resources:\n  - name: f\n    file: {path: /f, fragments: true}\n    require: [t]\n  - name: t\n    service: {enabled: false}\n"
+	teller := "  priority: 20\n  resources:\n  - name: u\n    file: {path: /u}\n    notify: [v]\n  - name: v\n    service: {}\n"
+	told := "  priority: 30\n  resources:\n  - name: v\n    service: {enabled: false}\n"
+	c := compile(t, input(t, piece, whole, teller, told))
+	if got := c.edges("service/v"); !slices.Equal(got, []string{"file/u (notify)"}) {
+		t.Errorf("service/v comes after %q, want file/u, which has nothing to do with the cycle of others", got)
+	}
+	if n := len(c.edges("service/s")) + len(c.edges("service/t")); n != 1 {
+		t.Errorf("service/s comes after %q and service/t after %q: one of the two yields", c.edges("service/s"), c.edges("service/t"))
+	}
+
+	own := "  resources:\n  - name: one\n    file: {path: /one}\n    require: [two]\n  - name: two\n    file: {path: /two}\n    require: [one]\n"
+	if _, faults := Compile(input(t, piece, whole, own)); len(faults) != 1 || !strings.Contains(faults[0].Message, "file/one requires file/two") {
+		t.Errorf("faults %v, want the cycle of one config and no other", faults)
+	}
+}
+
 func TestCompileWhenAndExpand(t *testing.T) {
 	c := compile(t, input(t, `  resources:
   - name: big

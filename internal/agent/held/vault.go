@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -31,6 +32,7 @@ type Vault struct {
 	sealed map[string][]byte
 	keys   map[string]trust.DataKey
 	values map[string][]byte // by the ID of their keys
+	before map[string][]byte // of the last state that had others: what began with it may still speak of them
 	texts  *strings.Replacer // nil where there is nothing to scrub
 }
 
@@ -41,16 +43,22 @@ func NewVault(identity *Identity) *Vault { return &Vault{identity: identity} }
 func (v *Vault) Take(keys []catalog.OwnKey) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	old, oldValues := v.keys, v.values
+	old, known, before := v.keys, v.values, v.before
 	v.sealed, v.keys, v.values = map[string][]byte{}, map[string]trust.DataKey{}, map[string][]byte{}
 	for _, k := range keys {
 		v.sealed[k.ID] = k.Sealed
 		if key, ok := old[k.ID]; ok {
 			v.keys[k.ID] = key
 		}
-		if value, ok := oldValues[k.ID]; ok {
-			v.values[k.ID] = value
+		for _, values := range []map[string][]byte{known, before} {
+			if value, ok := values[k.ID]; ok {
+				v.values[k.ID] = value
+			}
+			delete(values, k.ID)
 		}
+	}
+	if len(known) > 0 {
+		v.before = known
 	}
 	v.learnLocked()
 }
@@ -94,7 +102,7 @@ func (v *Vault) keyLocked(id string) (trust.DataKey, error) {
 // learnLocked makes what Scrub looks for: the longest values first, so that one inside of another leaves nothing of it.
 func (v *Vault) learnLocked() {
 	var parts []string
-	for _, value := range v.values {
+	for _, value := range slices.AppendSeq(slices.Collect(maps.Values(v.values)), maps.Values(v.before)) {
 		if len(value) >= scrubMin {
 			parts = append(parts, string(value))
 		}

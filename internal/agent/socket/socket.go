@@ -14,6 +14,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"sync"
+	"syscall"
 	"time"
 
 	"tako.dev/tako/internal/reason"
@@ -25,6 +26,8 @@ const (
 	replyMax     = 256 << 20        // bytes: a report of 100,000 resources
 	answerTime   = 10 * time.Second // a loop that is busy loading 100,000 resources takes a second
 	questionsMax = 8                // answered at once
+	// breath is how long a listener waits for what the host has run out of, such as file descriptors.
+	breath = 100 * time.Millisecond
 )
 
 // reply is what goes back: an answer or why there is none.
@@ -70,6 +73,9 @@ func Listen[Q, A any](ctx context.Context, stateDir string, answer func(context.
 	places := make(chan struct{}, questionsMax)
 	for {
 		conn, err := listener.Accept()
+		if isScarcity(err) && await(ctx, breath) {
+			continue // who asks waits until there is some again
+		}
 		if err != nil {
 			return err
 		}
@@ -84,6 +90,21 @@ func Listen[Q, A any](ctx context.Context, stateDir string, answer func(context.
 			defer conn.Close()
 			converse(ctx, conn, answer)
 		})
+	}
+}
+
+// isScarcity reports whether the host has run out of something for now, accept(2).
+func isScarcity(err error) bool {
+	return errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE) || errors.Is(err, syscall.ENOBUFS) || errors.Is(err, syscall.ENOMEM)
+}
+
+// await waits, and reports whether the context still lives.
+func await(ctx context.Context, d time.Duration) bool {
+	select {
+	case <-time.After(d):
+		return true
+	case <-ctx.Done():
+		return false
 	}
 }
 

@@ -97,6 +97,44 @@ func TestWhoAsksWronglyHarmsHimselfOnly(t *testing.T) {
 	}
 }
 
+// TestNoDescriptorsForAWhile: who asks while there are none left is answered when there are again, and so are those after him.
+func TestNoDescriptorsForAWhile(t *testing.T) {
+	dir := t.TempDir()
+	listening(t, dir)
+	fd, err := syscall.Socket(syscall.AF_UNIX, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.SetsockoptTimeval(fd, syscall.SOL_SOCKET, syscall.SO_RCVTIMEO, &syscall.Timeval{Sec: 10}); err != nil {
+		t.Fatal(err)
+	}
+	var limit syscall.Rlimit
+	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
+		t.Fatal(err)
+	}
+	few := limit
+	few.Cur = uint64(fd) + 1 // it got the lowest number that was free, so this leaves none
+	if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &few); err != nil {
+		t.Fatal(err)
+	}
+	err = syscall.Connect(fd, &syscall.SockaddrUnix{Name: filepath.Join(dir, socketName)})
+	<-time.After(50 * time.Millisecond)
+	if err := errors.Join(err, syscall.Setrlimit(syscall.RLIMIT_NOFILE, &limit)); err != nil {
+		t.Fatal(err)
+	}
+	early := os.NewFile(uintptr(fd), "early")
+	defer early.Close()
+	if _, err := io.WriteString(early, `{"Say":"early"}`); err != nil {
+		t.Error(err)
+	}
+	if b, err := io.ReadAll(early); err != nil || !strings.Contains(string(b), "early") {
+		t.Errorf("replied %q, %v", b, err)
+	}
+	if a, err := Ask[answer](t.Context(), dir, question{"late"}); err != nil || a.Said != "late" {
+		t.Errorf("later: %+v, %v", a, err)
+	}
+}
+
 // TestNobodyAnswers: whatever there is instead of an agent, the error says that none runs and how to start one.
 func TestNobodyAnswers(t *testing.T) {
 	impostor := func(reply string) func(t *testing.T, dir string) {
