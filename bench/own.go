@@ -19,10 +19,10 @@ const (
 	durableMax    = time.Second
 	bareMax       = 300 * time.Millisecond
 	shallowMax    = 5 * time.Millisecond
-	deepShareMax  = 0.25 // of what cf-agent needs for a run that changes nothing
+	deepShareMax  = 0.25   // of what cf-agent needs for a run that changes nothing
 	managed       = 1000   // files, where nothing else is said
 	many          = 10_000 // files
-	straightRatio = 1.5  // how much more a further file may cost among ten times as many
+	straightRatio = 1.5    // how much more a further file may cost among ten times as many
 )
 
 func measureSize(_ context.Context, b *bench) error {

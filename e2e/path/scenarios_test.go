@@ -83,6 +83,7 @@ spec:
 
 // TestFleet is the life of a fleet of three hosts in two environments.
 func TestFleet(t *testing.T) {
+	t.Parallel()
 	f := newFleet(t, map[string]string{"web-1": "prod", "web-2": "prod", "qa-1": "qa"})
 	for _, s := range []struct {
 		name string

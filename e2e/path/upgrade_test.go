@@ -27,6 +27,7 @@ exit 3
 // TestUpgrade upgrades the agents of a fleet: a program that is no good is put back on the first host and gets no further, and one that is
 // goes to all.
 func TestUpgrade(t *testing.T) {
+	t.Parallel()
 	f := newFleet(t, nil)
 	names := []string{"a", "b"}
 	f.apply(t, "apiVersion: v1\nkind: Namespace\nmetadata: {name: prod}\n")

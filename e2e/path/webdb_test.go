@@ -108,6 +108,7 @@ var databaseDrifts = []drift{
 // TestWebAndDatabase converges the example on two fresh hosts, changes it in every way that an administrator's slip may, and sees that each
 // change is noticed by its event and undone.
 func TestWebAndDatabase(t *testing.T) {
+	t.Parallel()
 	f := newFleet(t, nil)
 	database := f.lab.Boot(t, "db")
 	web := f.lab.Boot(t, "web")

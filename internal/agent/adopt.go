@@ -270,6 +270,7 @@ func (l *loop) declaredAs(p *part, r declare.Resource) host.Declared {
 	d := host.Declared{Title: p.title(), Key: string(p.Key()), Resource: r, Below: l.ground.Below}
 	key, digest := p.Key(), p.vertex.Digest
 	if p.removal != nil {
+		d.Leaving = true
 		d.Body = func() (declare.Resource, error) { return r, nil }
 		return d
 	}

@@ -30,7 +30,8 @@ type Type interface {
 	// Lane says how much of this type runs at once, in what batches, at what rate.
 	Lane() converge.Lane
 	// Bind makes a declared resource ready on this host. It may read (users, groups) and must not write. An error is
-	// final until the declaration changes if its code says so, otherwise Bind is tried again.
+	// final until the declaration changes if its code says so, otherwise Bind is tried again. Of one that is Leaving, what only Check and
+	// Apply need is no reason for an error: the user who owns a file may have gone before it.
 	Bind(ctx context.Context, d Declared) (Resource, error)
 	// Check observes the resources and plans what would make them as declared; it writes nothing and runs nothing that could.
 	// plans[i] belongs to rs[i].
@@ -84,6 +85,8 @@ type Declared struct {
 	// Below lists what else is declared for this host that stands below a directory, sorted by path, as of now. It may be called from any
 	// goroutine; the list is not to be changed. Nil where nobody can tell.
 	Below func(dir string) []Place
+	// Leaving says that it is not declared any more: nothing but Remove will be asked of it.
+	Leaving bool
 }
 
 // Shared returns a path, such as that of a file, out of the key where that ends with it: so it is in memory once.

@@ -111,7 +111,7 @@ func ofTypes() []Mutant {
 		{"our own work is not recognised", "internal/host/file/resource.go",
 			"return sig.Exists() && mark(sig) == r.seen", "return false",
 			file, "^TestAgentCase10_"},
-		{"the check command's words are lost", "internal/host/file/command.go",
+		{"the check command's words are lost", "internal/command/check/check.go",
 			"Evidence: reason.Clip(out)}", `Evidence: ""}`,
 			file, "^TestAgentCase11_"},
 		{"a file stays replaced though its backup failed", "internal/disk/durable/write.go",
@@ -127,10 +127,10 @@ func ofTypes() []Mutant {
 func ofAgent() []Mutant {
 	return []Mutant{
 		{"what is told finds another vertex", "internal/agent/subscribe/subscribe.go",
-			"s.bySlot[slot] = converge.ID(i)", "s.bySlot[slot] = converge.ID(i / 2)",
+			"s.slots[i], s.bySlot[slot] = slot, converge.ID(i)", "s.slots[i], s.bySlot[slot] = slot, converge.ID(i/2)",
 			"./internal/agent/subscribe", "^TestSwap"},
 		{"what nobody wants stays watched", "internal/agent/subscribe/subscribe.go",
-			"s.free = append(s.free, slot)", "continue",
+			"s.free = append(s.free, gone.slot)", "continue",
 			"./internal/agent/subscribe", "^TestSwap"},
 		{"what came back is undone", "internal/agent/load/load.go",
 			"if !stays[r.Claim] {", "if true {",

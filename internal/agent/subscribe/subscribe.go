@@ -183,15 +183,11 @@ func (s *Subscriptions) Swap(ctx context.Context, members []Subscriber) error {
 			slot = s.newSlot()
 		}
 		s.slots[i], s.bySlot[slot] = slot, converge.ID(i)
-		for _, w := range was.watches {
-			if !slices.Contains(now, w) {
-				s.unwatch(w, slot)
-			}
+		for _, w := range missing(was.watches, now) {
+			s.unwatch(w, slot)
 		}
-		for _, w := range now {
-			if !slices.Contains(was.watches, w) {
-				s.watch(w, slot)
-			}
+		for _, w := range missing(now, was.watches) {
+			s.watch(w, slot)
 		}
 		delete(before, m.Key())
 	}
@@ -202,6 +198,25 @@ func (s *Subscriptions) Swap(ctx context.Context, members []Subscriber) error {
 		s.free = append(s.free, gone.slot)
 	}
 	return s.watchUnits(ctx)
+}
+
+// fewWatches is up to where a list is searched from its start: all have less, but what is about everything below a directory.
+const fewWatches = 16
+
+// missing lists the watches of one list that another does not have.
+func missing(of, from []host.Watch) []host.Watch {
+	if slices.Equal(of, from) {
+		return nil
+	}
+	has := func(w host.Watch) bool { return slices.Contains(from, w) }
+	if len(from) > fewWatches {
+		set := make(map[host.Watch]bool, len(from))
+		for _, w := range from {
+			set[w] = true
+		}
+		has = func(w host.Watch) bool { return set[w] }
+	}
+	return slices.DeleteFunc(slices.Clone(of), has)
 }
 
 // newSlot is a number by which the watcher knows nobody.

@@ -33,7 +33,7 @@ func (m *member) Watches() []host.Watch { return m.watches }
 
 // on makes a member with watches: "path:/a", "entries:/d", "unit:x.service".
 func on(key string, watches ...string) Subscriber {
-	kinds := map[string]host.WatchKind{"path": host.WatchPath, "entries": host.WatchEntries, "unit": host.WatchUnit, "polled": host.WatchPolled}
+	kinds := map[string]host.WatchKind{"path": host.WatchPath, "names": host.WatchNames, "entries": host.WatchEntries, "unit": host.WatchUnit, "polled": host.WatchPolled}
 	m := &member{key: converge.Key(key)}
 	for _, w := range watches {
 		kind, name, _ := strings.Cut(w, ":")
@@ -350,5 +350,21 @@ func TestWriterText(t *testing.T) {
 	}
 	if got, want := writerText(watch.Writer{PID: 7}), "pid 7, which had ended at once"; got != want {
 		t.Errorf("%q, want %q", got, want)
+	}
+}
+
+// TestSwapOfALargeTree: a graph is taken over in a moment although one of its members is told of by thousands of watches.
+func TestSwapOfALargeTree(t *testing.T) {
+	s := subscribed(t, t.TempDir(), nil)
+	watches := make([]string, 20_000)
+	for i := range watches {
+		watches[i] = fmt.Sprintf("names:/srv/tree/of/some/depth/%05d", i)
+	}
+	tree := on("tree", watches...)
+	must(t, s.Swap(t.Context(), []Subscriber{tree}))
+	began := time.Now()
+	must(t, s.Swap(t.Context(), []Subscriber{tree, on("other")}))
+	if took := time.Since(began); took > 500*time.Millisecond {
+		t.Errorf("it took %v", took)
 	}
 }

@@ -2,6 +2,7 @@ package watch
 
 import (
 	"context"
+	"errors"
 	"os"
 	"slices"
 	"strings"
@@ -54,6 +55,7 @@ type Watcher struct {
 	cause     error // why file is nil
 	ways      map[string]*way
 	nodes     map[int32]*node
+	share     int // see shareOfNames
 	events    uint64
 	overflows uint64
 }
@@ -61,7 +63,7 @@ type Watcher struct {
 // New opens the descriptor. Where the limit on inotify instances is reached it returns a Watcher all the same, whose
 // IDs are all unwatched until Retry succeeds.
 func New(root *disk.Root) (*Watcher, error) {
-	w := &Watcher{root: root, opened: make(chan struct{}), ways: make(map[string]*way), nodes: make(map[int32]*node)}
+	w := &Watcher{root: root, opened: make(chan struct{}), ways: make(map[string]*way), nodes: make(map[int32]*node), share: shareOfNames()}
 	if err := w.open(); err != nil && !limited(err) {
 		return nil, &reason.Error{Code: reason.SystemCallFailed, Doing: "open inotify", Cause: err}
 	}
@@ -109,7 +111,8 @@ func (w *Watcher) WatchDir(p string, id ID) error {
 	return w.add(p, "", id)
 }
 
-// WatchNames is WatchDir for who does not care what is in the entries: an event that only a content has changed is not told.
+// WatchNames is WatchDir for who does not care what is in the entries: an event that only a content has changed is not told. It is for
+// trees of many directories, so it takes no more than a share of the watches that the kernel allows; beyond that it is WatchLimit.
 func (w *Watcher) WatchNames(p string, id ID) error {
 	if err := disk.ValidPath(p); err != nil {
 		return err
@@ -136,12 +139,14 @@ func (w *Watcher) add(dir, name string, id ID) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	y := w.ways[dir]
-	if y == nil {
+	fresh := y == nil
+	if fresh {
 		y = &way{dir: dir}
 		w.ways[dir] = y
+	}
+	if y.add(name, id); fresh || errors.Is(y.cause, errShare) && !y.isNames() {
 		w.settle(y)
 	}
-	y.add(name, id)
 	if y.cause == nil {
 		return nil
 	}
@@ -202,6 +207,7 @@ func (w *Watcher) Retry() []ID {
 	if w.file == nil && w.open() != nil {
 		return nil
 	}
+	w.share = shareOfNames()
 	var ids []ID
 	for _, y := range w.ways {
 		if y.cause == nil {

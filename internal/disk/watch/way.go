@@ -129,6 +129,11 @@ func (w *Watcher) settle(y *way) {
 		y.cause = w.cause
 		return
 	}
+	if w.takesTooMany(y) {
+		w.attach(y, 0, nil)
+		y.cause = errShare
+		return
+	}
 	for range wayTries {
 		wd, holds, err := w.survey(y.dir)
 		same := wd == y.wd && slices.Equal(holds, y.holds)

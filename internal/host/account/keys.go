@@ -108,7 +108,7 @@ func (k *Keys) Bind(_ context.Context, d host.Declared) (host.Resource, error) {
 	if err != nil {
 		return nil, err
 	}
-	if f.at, err = k.place(f, s); err != nil {
+	if f.at, err = k.place(f, s); err != nil && !d.Leaving { // Remove looks again, and knows what to make of a user who has gone
 		return nil, err
 	}
 	f.watched = f.at.path

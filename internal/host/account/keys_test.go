@@ -311,6 +311,15 @@ func TestKeysOfManyForms(t *testing.T) {
 	if err := g.keys.Remove(t.Context(), bound, declare.OnRemoveDelete, nil); err != nil {
 		t.Errorf("remove: %v", err)
 	}
+	leaving := hosttest.Declared(keysOfA("", keyA))
+	leaving.Leaving = true
+	last, err := g.keys.Bind(t.Context(), leaving)
+	if err != nil {
+		t.Fatalf("bind what is to be removed: %v", err)
+	}
+	if err := g.keys.Remove(t.Context(), last, declare.OnRemoveDelete, nil); err != nil {
+		t.Errorf("remove what was bound without the user: %v", err)
+	}
 	// He comes back with another number and another home.
 	g.run(t, "useradd", "-u", "51002", "-m", "-d", "/srv/t-a", "t-a")
 	p := g.keys.Check(t.Context(), []host.Resource{bound}, host.Shallow)[0]

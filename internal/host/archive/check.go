@@ -35,10 +35,8 @@ func (t *Type) Check(ctx context.Context, rs []host.Resource, depth host.Depth) 
 
 func (t *Type) check(ctx context.Context, r *resource, depth host.Depth, p *host.Plan) error {
 	began := disk.Tick()
-	if depth != host.Shallow {
-		if err := t.own(ctx, r); err != nil {
-			return err
-		}
+	if err := t.renumber(ctx, r, depth); err != nil {
+		return err
 	}
 	digest := r.digest
 	if err := t.reread(r, depth); err != nil {

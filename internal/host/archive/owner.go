@@ -11,6 +11,7 @@ import (
 
 	"tako.dev/tako/internal/command"
 	"tako.dev/tako/internal/disk"
+	"tako.dev/tako/internal/host"
 	"tako.dev/tako/internal/reason"
 )
 
@@ -24,13 +25,72 @@ const (
 	idField        = 2 // in passwd(5) and group(5) alike
 )
 
+// tables are the files that say which numbers names have: of users, and of groups.
+var tables = [2]string{"passwd", "group"}
+
+const tablesDir = "/etc"
+
+// named reports whether a declared owner or group is a name, which may come to mean another number.
+func named(owner string) bool {
+	_, err := strconv.ParseUint(owner, 10, 32)
+	return owner != "" && owner != rootName && err != nil
+}
+
+// rootName is 0 everywhere, also where there is no file that says so.
+const rootName = "root"
+
+// tableWatches are the files that the names of a resource are looked up in.
+func (r *resource) tableWatches() []host.Watch {
+	var watches []host.Watch
+	for i, name := range [len(tables)]string{r.owner, r.group} {
+		if named(name) {
+			watches = append(watches, host.Watch{Kind: host.WatchPath, Name: tablesDir + "/" + tables[i]})
+		}
+	}
+	return watches
+}
+
+// tablesNow are the signatures of the files that the names of a resource are looked up in.
+func (t *Type) tablesNow(r *resource) (now [len(tables)]disk.Signature, err error) {
+	for i, w := range r.tableWatches() {
+		st, err := t.root.Stat(w.Name)
+		if err != nil {
+			return now, err
+		}
+		now[i] = st.Signature
+	}
+	return now, nil
+}
+
+// renumber finds out which numbers the names have now. A shallow check does so where what says it has changed.
+func (t *Type) renumber(ctx context.Context, r *resource, depth host.Depth) error {
+	now, err := t.tablesNow(r)
+	if err != nil {
+		return err
+	}
+	if depth == host.Shallow && r.resolved && now == r.tables {
+		return nil
+	}
+	r.resolved = false
+	uid, gid := r.uid, r.gid
+	if err := t.own(ctx, r); err != nil {
+		r.uid, r.gid = uid, gid
+		return err
+	}
+	if r.uid != uid || r.gid != gid {
+		r.seen = disk.Signature{}
+	}
+	r.resolved, r.tables = true, now
+	return nil
+}
+
 // own fills in the numbers of owner and group: those declared, or root's, or without root rights the caller's.
 func (t *Type) own(ctx context.Context, r *resource) error {
 	for _, o := range []struct {
 		noun, file, name string
 		mine             uint32
 		id               *uint32
-	}{{"user", "passwd", r.owner, t.uid, &r.uid}, {"group", "group", r.group, t.gid, &r.gid}} {
+	}{{"user", tables[0], r.owner, t.uid, &r.uid}, {"group", tables[1], r.group, t.gid, &r.gid}} {
 		*o.id = 0
 		if t.uid != 0 {
 			*o.id = o.mine
@@ -56,7 +116,10 @@ func (t *Type) number(ctx context.Context, noun, file, name string) (uint32, err
 	if n, err := strconv.ParseUint(name, 10, 32); err == nil {
 		return uint32(n), nil
 	}
-	if d, err := t.root.Dir("/etc"); err == nil {
+	if name == rootName {
+		return 0, nil
+	}
+	if d, err := t.root.Dir(tablesDir); err == nil {
 		defer d.Close()
 		if data, _, err := d.ReadFile(file, tableBytesMax); err == nil {
 			if n, found := find(data, name); found {

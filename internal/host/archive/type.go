@@ -70,15 +70,19 @@ type resource struct {
 	digest content.Digest
 	size   int64
 
+	tables   [len(tables)]disk.Signature // what says which numbers owner and group have, as it was when they were looked up
+	resolved bool                        // they were
+
 	sourceSeen disk.Signature // the source as it was hashed last
 	seen       disk.Signature // the directory, when it was last known to be as declared; zero when it is not
 	settled    bool           // no later change can leave the signature seen
 	quick      imprint        // the imprint by stat, where that differs from the record's although the contents do not
 }
 
-// Watches names the directory, and the archive where that is a file. Of what is deeper in the directory nothing tells.
+// Watches names the directory, the archive where that is a file, and what says which numbers the names of owner and group have. Of what is
+// deeper in the directory nothing tells.
 func (r *resource) Watches() []host.Watch {
-	watches := []host.Watch{{Kind: host.WatchPath, Name: r.path}}
+	watches := append([]host.Watch{{Kind: host.WatchPath, Name: r.path}}, r.tableWatches()...)
 	if r.source != "" {
 		watches = append(watches, host.Watch{Kind: host.WatchPath, Name: r.source})
 	}
@@ -108,8 +112,10 @@ func (t *Type) Bind(ctx context.Context, d host.Declared) (host.Resource, error)
 	}
 	r := &resource{path: a.Path, owner: a.Owner, group: a.Group, strip: a.Strip, umask: a.UmaskOrDefault(), bytesMax: a.SizeBytesMaxOrDefault(), force: a.Force,
 		source: a.From.Path, key: d.Key}
-	if err := t.own(ctx, r); err != nil {
-		return nil, err
+	if !d.Leaving { // whose it was to be does not matter then
+		if err := t.own(ctx, r); err != nil {
+			return nil, err
+		}
 	}
 	if o := a.From.Object; o != nil {
 		var err error

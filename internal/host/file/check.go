@@ -258,7 +258,32 @@ func (c *comparison) run() error {
 	if err := c.attributes(true); err != nil {
 		return err
 	}
+	if err := c.spareRights(); err != nil {
+		return err
+	}
 	return c.spareLinks()
+}
+
+// spareRights refuses to give rights to a content that is left to others, where others than root may have put it there: it would run with
+// rights that they do not have.
+func (c *comparison) spareRights() error {
+	if len(c.changes) == 0 || !c.r.onlyNew || !c.r.grants() {
+		return nil
+	}
+	dir, err := c.dir.Stat("")
+	if err != nil {
+		return err
+	}
+	writer := c.t.uid
+	if c.r.grantsOwners() {
+		writer = c.r.uid
+	}
+	if _, foreign := disk.Foreign(writer, dir, c.now); !foreign {
+		return nil
+	}
+	return &reason.Error{Code: reason.EntryRefused, Doing: c.r.doing(),
+		Cause: errors.New("its content is left to others, and others than root may have put it there: it would run with rights that they do not have"),
+		Hint:  "remove it, so that it is made anew; or leave set-id bits and capabilities out, or declare its content"}
 }
 
 // spareLinks refuses to change an inode that has other names, where others may have made one of them: they could have any file of the host

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"tako.dev/tako/declare"
 	"tako.dev/tako/internal/content"
 	"tako.dev/tako/internal/disk"
@@ -80,6 +82,49 @@ func TestRightsAreForNewFiles(t *testing.T) {
 	}
 }
 
+// TestRightsAreNotForOthersContent: where a content is left to others, what they have put there does not get rights that they do not have.
+func TestRightsAreNotForOthersContent(t *testing.T) {
+	const capability = "0x0100000200040000000000000000000000000000"
+	g := exposed(t)
+	for name, c := range map[string]struct {
+		file    declare.File
+		owner   int    // of what is there
+		mode    uint32 // of what is there
+		dir     int    // owner of the directory
+		refused bool
+	}{
+		"setuid":                               {declare.File{Mode: "4755"}, nobody, 0o755, nobody, true},
+		"setgid":                               {declare.File{Mode: "2755", Owner: "65534", Group: "42"}, nobody, 0o755, nobody, true},
+		"capability":                           {declare.File{Mode: "0755", Owner: "65534", Xattrs: map[string]string{"security.capability": capability}}, nobody, 0o755, nobody, true},
+		"owner only":                           {declare.File{Mode: "4755"}, nobody, 0o4755, 0, true},
+		"writable by others":                   {declare.File{Mode: "4755"}, 0, 0o757, 0, true},
+		"moved there":                          {declare.File{Mode: "4755"}, 0, 0o755, nobody, true},
+		"setuid of his own":                    {declare.File{Mode: "4755", Owner: "65534", Group: "65534"}, nobody, 0o755, nobody, false},
+		"root's, and nobody else writes there": {declare.File{Mode: "4755"}, 0, 0o755, 0, false},
+	} {
+		g.must(os.Chown(g.dir, c.dir, c.dir))
+		g.clear("f")
+		g.write("f", "theirs\n", 0o755)
+		g.must(os.Chown(g.path("f"), c.owner, c.owner))
+		g.must(unix.Chmod(g.path("f"), c.mode))
+		before := g.look("f")
+		c.file.Path, c.file.Content, c.file.Replace = g.path("f"), "declared\n", new(bool)
+		r := g.bindFile(c.file)
+		res := g.converge(r)
+		if refused := reason.Is(res.Err, reason.EntryRefused); refused != c.refused || refused && (res.Changed || g.look("f") != before) {
+			t.Errorf("%s: %+v, and there is %+v", name, res, g.look("f"))
+		} else if refused && reason.Of(res.Err).Hint == "" {
+			t.Errorf("%s: no hint", name)
+		}
+		// One that is made here has the declared content.
+		g.clear("f")
+		g.made(r)
+		if p := g.check(r, host.Deep); !p.Empty() {
+			t.Errorf("%s: just made, and %+v", name, p)
+		}
+	}
+}
+
 // TestLinksInAnothersDirectory: who may write beside a file may link it to one that is nobody's business here.
 func TestLinksInAnothersDirectory(t *testing.T) {
 	g := exposed(t)
@@ -144,6 +189,20 @@ func TestOthersDoNotFillTheStore(t *testing.T) {
 	}
 	if used := store.Size(); used > 4<<20 {
 		t.Errorf("%d bytes of 8 MiB are in use", used)
+	}
+	// Nor does what is to be put back one day.
+	for i := range 12 {
+		text := make([]byte, 1<<20)
+		_, _ = random.Read(text)
+		g.must(os.WriteFile(g.path("f"), text, 0o644))
+		before := store.Size()
+		_, err := g.Original(t.Context(), r)
+		if grew := store.Size() > before; err != nil && (grew || code(err) != reason.BackupFailed || reason.Of(err).Hint == "") || err == nil && !grew {
+			t.Errorf("original %d: %v, %d bytes more", i, err, store.Size()-before)
+		}
+	}
+	if used := store.Size(); used > 4<<20 {
+		t.Errorf("originals: %d bytes of 8 MiB are in use", used)
 	}
 	// A file of root's is kept.
 	g.write("own", strings.Repeat("x", 3<<20), 0o644)

@@ -82,6 +82,11 @@ func (t *Type) originalAt(ctx context.Context, r *resource, d *disk.Dir, name st
 			return original{}, err
 		}
 		defer f.Close()
+		if t.store != nil && !t.store.Takes(st) {
+			return original{}, &reason.Error{Code: reason.BackupFailed, Doing: "back up " + disk.Shown(r.path),
+				Cause: errors.New("others than root may have written it, and there is no room for so much of that"),
+				Hint:  "look at what is there, and move it away; or declare another `onRemove` than restore, or raise the quota of backups"}
+		}
 		if o.Digest, err = t.save(ctx, r.path, f, st.Size); err != nil {
 			return original{}, err
 		}

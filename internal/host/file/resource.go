@@ -67,8 +67,16 @@ func (r *resource) ownersBeside(found disk.Signature) (uid, gid uint32) {
 
 // grants reports whether who runs the file gets rights by it: set-id bits, or a capability.
 func (r *resource) grants() bool {
-	return r.kind() == unix.S_IFREG && (r.perm()&(unix.S_ISUID|unix.S_ISGID) != 0 ||
-		slices.ContainsFunc(r.wanted(), func(a durable.Attribute) bool { return a.Name == capabilityAttribute && a.Value != nil }))
+	return r.kind() == unix.S_IFREG && (r.perm()&(unix.S_ISUID|unix.S_ISGID) != 0 || r.capable())
+}
+
+// grantsOwners reports whether these rights are none but its owner's.
+func (r *resource) grantsOwners() bool {
+	return r.perm()&(unix.S_ISUID|unix.S_ISGID) == unix.S_ISUID && !r.capable()
+}
+
+func (r *resource) capable() bool {
+	return slices.ContainsFunc(r.wanted(), func(a durable.Attribute) bool { return a.Name == capabilityAttribute && a.Value != nil })
 }
 
 // leaveToOthers notes which fields are not compared any more once the thing is there.

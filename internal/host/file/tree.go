@@ -112,7 +112,7 @@ func (t *Trees) Bind(ctx context.Context, d host.Declared) (host.Resource, error
 	if err != nil {
 		return nil, err
 	}
-	if dir == nil || !dir.Below() {
+	if dir == nil || !dir.Below() || d.Leaving {
 		return bound, nil
 	}
 	if d.Below == nil {

@@ -68,7 +68,7 @@ func (t *Type) Bind(ctx context.Context, d host.Declared) (host.Resource, error)
 		f := fileOf(res)
 		r, owner, group = newFile(f), f.Owner, f.Group
 		xattrs, list, label = f.Xattrs, f.ACL, f.Selinux
-		if res.Sudoers != nil {
+		if res.Sudoers != nil && !d.Leaving {
 			if mistake := res.Sudoers.Mistake(); mistake != "" {
 				return nil, r.invalid(mistake)
 			}
@@ -81,7 +81,7 @@ func (t *Type) Bind(ctx context.Context, d host.Declared) (host.Resource, error)
 		if r.secret {
 			t.secrets.add(f.Path)
 		}
-		if r.check != nil && t.sandboxed() {
+		if r.check != nil && t.sandboxed() && !d.Leaving {
 			return nil, &reason.Error{Code: reason.UnsupportedInRoot, Doing: "run the check of file " + disk.Shown(f.Path),
 				Hint: sandboxHint(res)}
 		}
@@ -98,6 +98,9 @@ func (t *Type) Bind(ctx context.Context, d host.Declared) (host.Resource, error)
 	}
 	r.path, r.body, r.names = d.Shared(r.path), d.Body, namesOf(owner, group)
 	r.leaveToOthers(&d.Resource)
+	if d.Leaving {
+		return r, nil // whose it was to be, and with what attributes, does not matter any more
+	}
 	if err := t.own(ctx, r, owner, group); err != nil {
 		return nil, err
 	}

@@ -60,6 +60,9 @@ func (d *document) putBlock(n *node, at, gap int, entry func(indent string) stri
 		before := n.children[0].from
 		for range gap {
 			start := d.lineStart(before)
+			if at := d.afterDash(n); at >= 0 && d.lineStart(at) == d.lineStart(max(start-1, 0)) {
+				return d.splice(at, at, entry(indent)+d.eol+indent)
+			}
 			if start == 0 || !isVoid(d.text[d.lineStart(start-1):start]) {
 				break
 			}
@@ -79,6 +82,17 @@ func (d *document) putBlock(n *node, at, gap int, entry func(indent string) stri
 		after = d.lineEnd(from)
 	}
 	return d.splice(after, after, d.eol+indent+entry(indent))
+}
+
+// afterDash is where a comment begins that stands behind the dash of an item, before its first key; -1 for none.
+func (d *document) afterDash(n *node) int {
+	if n.slot == 0 || d.text[n.slot-1] != '-' || strings.Trim(d.text[d.lineStart(n.slot):n.slot], " -") != "" {
+		return -1
+	}
+	if at := n.slot + len(d.text[n.slot:]) - len(strings.TrimLeft(d.text[n.slot:], " ")); at < n.from && d.text[at] == '#' {
+		return at
+	}
+	return -1
 }
 
 // isVoid reports whether a line holds nothing, or a comment.
@@ -131,7 +145,9 @@ func (d *document) cutBlock(n *node, i int) string {
 	}
 	start := d.lineStart(c.from)
 	if strings.Trim(d.text[start:c.from], " ") != "" {
-		return d.splice(c.from, n.children[1].from, "")
+		// The next one takes its place behind the dash; what is said of that stays.
+		next := n.children[1].from
+		return d.splice(c.from, next, strings.TrimLeft(d.text[d.lineEnd(max(c.value.to, c.from)):next], " \r\n"))
 	}
 	end := d.lineEnd(max(c.value.to, c.from))
 	switch rest := d.text[end:]; {

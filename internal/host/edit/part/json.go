@@ -26,6 +26,9 @@ func (jsonText) parse(text string) (*document, error) {
 	return d, nil
 }
 
+// keepsAnchors is about what JSON does not have.
+func (jsonText) keepsAnchors(string, string) error { return nil }
+
 // invalid says why a text is no JSON.
 func (d *document) invalid() error {
 	var v json.RawMessage

@@ -89,7 +89,7 @@ func (c *keyCore) look(text string) *view {
 func (v *view) header(i int) (name string, ok bool) {
 	text := strings.Trim(v.lines[i].text, blanks)
 	if rest, found := strings.CutPrefix(text, "["); found {
-		if end := strings.LastIndexByte(rest, ']'); end >= 0 {
+		if end := headerEnd(rest); end >= 0 {
 			return strings.Trim(rest[:end], blanks), true
 		}
 	}
@@ -98,6 +98,17 @@ func (v *view) header(i int) (name string, ok bool) {
 		return "", strings.EqualFold(word, "match") || strings.EqualFold(word, "host")
 	}
 	return "", false
+}
+
+// headerEnd is the offset of the bracket that ends a header: the first one behind which there is nothing but a comment, otherwise the last
+// one; -1 for none. A name may have brackets, and so may a comment.
+func headerEnd(text string) int {
+	for i := range len(text) {
+		if rest := text[i+1:]; text[i] == ']' && (isBlank(rest) || isComment(rest)) {
+			return i
+		}
+	}
+	return strings.LastIndexByte(text, ']')
 }
 
 // isComment reports whether a line is a comment.

@@ -11,6 +11,8 @@ import (
 // language reads a document.
 type language interface {
 	parse(text string) (*document, error)
+	// keepsAnchors refuses a change that leaves something which stands for nothing.
+	keepsAnchors(before, after string) error
 }
 
 // pointerCore is a value in a document.
@@ -84,6 +86,15 @@ func (c *pointerCore) matches(d *document, n *node) bool {
 }
 
 func (c *pointerCore) edit(text string) (string, error) {
+	out, err := c.make(text)
+	if err == nil {
+		err = c.keepsAnchors(text, out)
+	}
+	return out, err
+}
+
+// make makes the value as declared.
+func (c *pointerCore) make(text string) (string, error) {
 	d, s, at, err := c.find(text)
 	if err != nil {
 		return "", err
@@ -128,7 +139,7 @@ func (c *pointerCore) written(d *document, indent string) string {
 		return textYAML(s)
 	}
 	var b strings.Builder
-	b.WriteString(compact(c.raw))
+	b.WriteString(flowYAML(compact(c.raw)))
 	return spaced(b.String())
 }
 
@@ -177,14 +188,14 @@ func (c *pointerCore) flowEntry(d *document, n *node, steps []string, indent str
 	if len(steps) > 1 || c.item {
 		value = d.nested(c, steps[1:], indent, written)
 	}
-	return textJSON(steps[0]) + colon + value
+	return d.quoted(steps[0]) + colon + value
 }
 
 // nested wraps a value in objects, and in a list where it is an item.
 func (d *document) nested(c *pointerCore, steps []string, indent string, written func(string) string) string {
 	open, end, key := "[", "]", ""
 	if len(steps) > 0 {
-		open, end, key = "{", "}", textJSON(steps[0])+": "
+		open, end, key = "{", "}", d.quoted(steps[0])+": "
 	} else if !c.item {
 		return written(indent)
 	}
@@ -249,7 +260,11 @@ func (c *pointerCore) drop(text string) (string, error) {
 	if err != nil || len(s.index) < len(c.steps) || c.item && at < 0 {
 		return text, err
 	}
-	return c.cut(d, s, at)
+	out, err := c.cut(d, s, at)
+	if err == nil {
+		err = c.keepsAnchors(text, out)
+	}
+	return out, err
 }
 
 func (c *pointerCore) shown(text string) string {

@@ -148,6 +148,7 @@ func (r *yamlReader) value(i, at, outer int, inline bool, depth int) (n *node, n
 	if r.nodes++; depth > yamlDepthMax || r.nodes > entriesMax {
 		return nil, 0, r.odd(i, "nested too deeply, or one of too many values")
 	}
+	start := at
 	n = &node{slot: at, outer: outer}
 	at = r.solid(i, at)
 	for at < r.lines[i].to && (r.text[at] == '&' || r.text[at] == '!') {
@@ -165,6 +166,9 @@ func (r *yamlReader) value(i, at, outer int, inline bool, depth int) (n *node, n
 		return nil, 0, r.odd(i, "a tab in the indentation")
 	}
 	n.from = at
+	if n.slot > start && strings.IndexByte("[{|>", r.text[at]) < 0 && (r.isDash(i, at) || r.colon(i, at) >= 0) {
+		return nil, 0, r.odd(i, "an anchor or a tag stands before a key or an item")
+	}
 	switch c := r.text[at]; {
 	case c == '|' || c == '>':
 		return r.blockScalar(n, i)
@@ -465,19 +469,4 @@ func plainValue(v any) any {
 		return fmt.Sprint(x)
 	}
 	return v
-}
-
-// plainSafe is a text that needs no quotes in any version of YAML; words that mean something else are listed beside it.
-var plainSafe = regexp.MustCompile(`^[A-Za-z_/][A-Za-z0-9_./@%+-]*( [A-Za-z0-9_/][A-Za-z0-9_./@%+-]*)*$`)
-
-// textYAML writes a text so that every reader takes it for one.
-func textYAML(s string) string {
-	switch strings.ToLower(s) {
-	case "y", "n", "yes", "no", "on", "off", "true", "false", "null":
-		return textJSON(s)
-	}
-	if plainSafe.MatchString(s) {
-		return s
-	}
-	return textJSON(s)
 }

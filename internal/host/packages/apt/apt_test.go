@@ -110,7 +110,7 @@ func TestArguments(t *testing.T) {
 		{packages.Transaction{Steps: []packages.Step{one}, Held: true}, "--allow-change-held-packages install one", "downgrades"},
 		{packages.Transaction{Steps: []packages.Step{one}, Ways: packages.Choices{Recommends: packages.RecommendsLeft}}, "--no-install-recommends install one", "--install-recommends"},
 		{packages.Transaction{Steps: []packages.Step{one}, Ways: packages.Choices{Recommends: packages.RecommendsWanted}}, " --install-recommends install one", "--no-install"},
-		{packages.Transaction{Steps: []packages.Step{one}, Ways: packages.Choices{Replace: true}}, "--force-confnew -o Dpkg::Options::=--force-confmiss --no-remove install one", "confold"},
+		{packages.Transaction{Steps: []packages.Step{one}, Ways: packages.Choices{Replace: true}}, "--force-confnew -o Dpkg::Options::=--force-confmiss --no-remove install one", "--force-confold"},
 	} {
 		got := strings.Join(arguments(row.x), " ")
 		if !strings.HasSuffix(got, row.has) || strings.Contains(got, row.not) || strings.Contains(got, "unauthenticated") {

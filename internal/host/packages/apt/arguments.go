@@ -13,9 +13,11 @@ import (
 var options = []string{"-y", "-q", "-o", "DPkg::Lock::Timeout=0", "-o", "Dpkg::Use-Pty=0"}
 
 var (
-	// keepConffiles leaves configuration files that somebody changed; replaceConffiles takes the package's, and brings back missing ones.
+	// keepConffiles leaves configuration files that somebody changed; replaceConffiles takes the package's, and brings back missing ones,
+	// also where the host's own configuration says that those which are there count: with confdef or confold they would, dpkg(1).
 	keepConffiles    = []string{"-o", "Dpkg::Options::=--force-confold", "-o", "Dpkg::Options::=--force-confdef"}
-	replaceConffiles = []string{"-o", "Dpkg::Options::=--force-confnew", "-o", "Dpkg::Options::=--force-confmiss"}
+	replaceConffiles = []string{"-o", "Dpkg::Options::=--refuse-confdef", "-o", "Dpkg::Options::=--refuse-confold",
+		"-o", "Dpkg::Options::=--force-confnew", "-o", "Dpkg::Options::=--force-confmiss"}
 )
 
 // arguments are apt-get's for a transaction.

@@ -43,7 +43,7 @@ func TestStates(t *testing.T) {
 		test func(*testing.T)
 	}{
 		{"purged", ground.purged}, {"range", ground.ranges}, {"latest", ground.latest}, {"hold", ground.hold},
-		{"options", ground.options}, {"conffiles", ground.conffiles}, {"preseed", ground.preseed}, {"one bad", ground.oneBad},
+		{"options", ground.options}, {"conffiles", ground.conffiles}, {"configuration of the host", ground.ownConfiguration}, {"preseed", ground.preseed}, {"one bad", ground.oneBad},
 	} {
 		t.Run(part.name, part.test)
 	}
@@ -226,6 +226,17 @@ func (s states) conffiles(t *testing.T) {
 	if !s.exists(t, "/etc/conf.conf") {
 		t.Error("a missing file has not come back")
 	}
+}
+
+// ownConfiguration: what the host's own configuration of apt says of conffiles does not come before what is declared.
+func (s states) ownConfiguration(t *testing.T) {
+	const file = "/etc/apt/apt.conf.d/99own"
+	for _, options := range []string{`"--force-confnew"`, `"--force-confdef"; "--force-confold"`, `"--force-confask"; "--force-confmiss"`} {
+		s.h.Put(t, file, "Dpkg::Options { "+options+"; };\n", 0o644)
+		s.is(t, "", purged("conf"))
+		s.conffiles(t)
+	}
+	s.h.MustRun(t, "rm", file)
 }
 
 const secret = "hunter2 $(x) 'y'"
