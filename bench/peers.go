@@ -23,14 +23,33 @@ type peer string
 const (
 	cfengine peer = "cfengine"
 	puppet   peer = "puppet"
+	ansible  peer = "ansible"
 )
 
 // command is what a peer is run as, and what Debian calls its package.
 func (p peer) command() (command, pkg string) {
-	if p == cfengine {
+	switch p {
+	case cfengine:
 		return "cf-agent", "cfengine3"
+	case ansible:
+		return "ansible-playbook", "ansible-core"
 	}
 	return "puppet", "puppet-agent"
+}
+
+// slow is how many files a peer gets that takes a third of a second for each.
+const slow = 100
+
+// size is how many files a peer is measured with, how many times with new ones, and how often it runs again each time. Only of cf-agent a bar
+// hangs on it.
+func (p peer) size(rounds int) (files, times, again int) {
+	switch p {
+	case ansible:
+		return slow, 1, 1
+	case puppet: // it takes ten times as long
+		return managed, 1, 3
+	}
+	return managed, rounds, 3
 }
 
 // cost is what one run of a peer took.
@@ -119,26 +138,23 @@ func (b *bench) command(ctx context.Context, name string, args ...string) (strin
 	return string(out), nil
 }
 
-// measurePeer lets a peer make as many files as the agent's rows have, several times, each time in a directory of its own:
-// creating files is slow where some have just been deleted.
+// measurePeer lets a peer make the files of its size, each time in a directory of its own: creating files is slow where some have just
+// been deleted.
 func (b *bench) measurePeer(ctx context.Context, who peer) (result, error) {
 	if err := b.available(ctx, who); err != nil {
 		return result{}, err
 	}
-	rounds := b.rounds
-	if who == puppet {
-		rounds = 1 // it takes ten times as long, and no bar hangs on it
-	}
+	files, rounds, again := who.size(b.rounds)
 	var firsts, noops []cost
 	for range rounds {
 		dir, err := b.newDir()
 		if err != nil {
 			return result{}, err
 		}
-		if _, err := b.command(ctx, "bash", filepath.Join(peersDir, "gen.sh"), strconv.Itoa(managed), dir); err != nil {
+		if _, err := b.command(ctx, "bash", filepath.Join(peersDir, "gen.sh"), strconv.Itoa(files), dir); err != nil {
 			return result{}, err
 		}
-		if _, err := b.command(ctx, "bash", filepath.Join(peersDir, "run.sh"), dir, string(who), "first noop"); err != nil {
+		if _, err := b.command(ctx, "env", "NOOPS="+strconv.Itoa(again), "bash", filepath.Join(peersDir, "run.sh"), dir, string(who), "first noop"); err != nil {
 			return result{}, err
 		}
 		rows, err := os.ReadFile(filepath.Join(dir, "results.tsv"))
@@ -192,13 +208,14 @@ func middle(costs []cost) cost {
 // measurePeers states what the peers need for the same files, and measures the agent once more with the scripts that other
 // tools are measured with.
 func measurePeers(ctx context.Context, b *bench) error {
-	for _, who := range []peer{cfengine, puppet} {
+	for _, who := range []peer{cfengine, puppet, ansible} {
 		r, err := b.peers.run(ctx, b, who)
 		if err != nil {
 			b.table.skip("peer "+string(who), "", err)
 			continue
 		}
-		b.table.add("peer "+string(who)+", 1,000 files", fmt.Sprintf("first run %v, no-op run %v with %v CPU, peak %s",
+		files, _, _ := who.size(b.rounds)
+		b.table.add(fmt.Sprintf("peer %s, %d files", who, files), fmt.Sprintf("first run %v, no-op run %v with %v CPU, peak %s",
 			r.first.wall, r.noop.wall, r.noop.cpu, megabytes(max(r.first.peak, r.noop.peak))), "", noVerdict)
 	}
 	return b.byScript(ctx)
