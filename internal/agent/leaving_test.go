@@ -1,11 +1,21 @@
 package agent
 
 import (
+	"context"
 	"os"
 	"testing"
 
+	"tako.dev/tako/declare"
+	"tako.dev/tako/internal/host"
 	"tako.dev/tako/internal/reason"
 )
+
+// write replaces the declaration by one of resources.
+func (s *site) write(resources string) {
+	s.t.Helper()
+	must(s.t, os.WriteFile(s.path("new"), []byte("apiVersion: tako.dev/v1alpha1\nkind: NodeConfig\nmetadata:\n  name: web\nspec:\n  resources:\n"+resources), 0o600))
+	must(s.t, os.Rename(s.path("new"), s.path("site.yaml")))
+}
 
 // TestFileGoesAfterItsOwner: whose a file was to be does not matter when it is to go, and nobody may know that name any more.
 func TestFileGoesAfterItsOwner(t *testing.T) {
@@ -13,19 +23,13 @@ func TestFileGoesAfterItsOwner(t *testing.T) {
 		t.Skip("needs root")
 	}
 	s := grown(t)
-	const spec = "apiVersion: tako.dev/v1alpha1\nkind: NodeConfig\nmetadata:\n  name: web\nspec:\n  resources:\n    - name: srv\n      directory: {path: /srv}\n"
-	declare := func(more string) {
-		t.Helper()
-		must(t, os.WriteFile(s.path("new"), []byte(spec+more), 0o600))
-		must(t, os.Rename(s.path("new"), s.path("site.yaml")))
-	}
 	must(t, os.MkdirAll(s.path("etc/etc"), 0o755))
 	must(t, os.MkdirAll(s.path("etc/srv"), 0o755))
 	must(t, os.WriteFile(s.path("etc/etc/passwd"), []byte("root:x:0:0::/:/bin/sh\napp:x:1001:1001::/:/bin/sh\n"), 0o644))
 	must(t, os.WriteFile(s.path("etc/etc/group"), []byte("root:x:0:\napp:x:1001:\n"), 0o644))
 	must(t, os.WriteFile(s.path("etc/srv/before"), []byte("before"), 0o644))
-	declare(`
-    - {name: plain, file: {path: /srv/plain, content: text, owner: app}, onRemove: delete}
+	const srv = "    - {name: srv, directory: {path: /srv}}\n"
+	s.write(srv + `    - {name: plain, file: {path: /srv/plain, content: text, owner: app}, onRemove: delete}
     - {name: list, file: {path: /srv/list, content: text, acl: ["u:app:r"]}, onRemove: delete}
     - {name: before, file: {path: /srv/before, content: text, group: app}, onRemove: restore}
     - {name: dir, directory: {path: /srv/dir, owner: app, recurse: {owner: app}}, onRemove: delete}
@@ -34,7 +38,7 @@ func TestFileGoesAfterItsOwner(t *testing.T) {
 	must(t, s.converge())
 	must(t, os.WriteFile(s.path("etc/etc/passwd"), []byte("root:x:0:0::/:/bin/sh\n"), 0o644))
 	must(t, os.WriteFile(s.path("etc/etc/group"), []byte("root:x:0:\n"), 0o644))
-	declare("")
+	s.write(srv)
 	if err := s.converge(); err != nil {
 		r, _, _ := StatusOf(t.Context(), s.opts.StateDir, false)
 		for _, res := range r.Resources {
@@ -48,4 +52,23 @@ func TestFileGoesAfterItsOwner(t *testing.T) {
 	if len(entries) != 1 {
 		t.Errorf("left: %v", entries)
 	}
+}
+
+// impossible is a type of which a sandbox has nothing.
+type impossible struct{ host.Type }
+
+func (impossible) Bind(context.Context, host.Declared) (host.Resource, error) {
+	return nil, &reason.Error{Code: reason.UnsupportedInRoot, Doing: "bind"}
+}
+
+// TestWhatCouldNeverBeMadeGoes: in a sandbox nothing is left of what is not possible in one.
+func TestWhatCouldNeverBeMadeGoes(t *testing.T) {
+	s := newSite(t)
+	s.opts.Types = map[declare.ResourceType]host.Type{declare.TypeFile: s.files, declare.TypeSysctl: impossible{s.files}}
+	s.write("    - {name: kernel.panic, sysctl: {value: '10'}, onRemove: delete}\n")
+	if err := s.converge(); err == nil {
+		t.Fatal("a parameter of the kernel was set in a sandbox")
+	}
+	s.write("    - {name: motd, file: {path: /motd, content: text}}\n")
+	must(t, s.converge())
 }

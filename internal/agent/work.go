@@ -300,6 +300,9 @@ func (l *loop) remove(ctx context.Context, t host.Type, p *part) converge.Result
 	if res == nil && p.removal.resource.Type() != "" {
 		res, unbound = l.bindAgain(ctx, t, p)
 	}
+	if unbound != nil && unbound.Code == reason.UnsupportedInRoot {
+		return converge.Result{} // it could never be made here
+	}
 	if unbound != nil || res == nil {
 		return converge.Result{Err: unbound}
 	}
