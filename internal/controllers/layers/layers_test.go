@@ -269,6 +269,7 @@ func testChangesThatNoWatchTells(t *testing.T) {
 	}
 	changes.Take()
 	r.objects.remove(was)
+	synctest.Wait() // until it watches again, so that there is something to break
 	r.objects.breakWatches()
 	<-changes.C()
 	if _, err := r.Of(t.Context(), web, revision); err == nil {
