@@ -3,6 +3,7 @@
 package alone_test
 
 import (
+	"fmt"
 	"math/rand/v2"
 	"os"
 	"strconv"
@@ -40,9 +41,10 @@ func TestScenario5_KilledAtRandom(t *testing.T) {
 		unit += random.IntN(2)
 		s.put(t, generation(files, unit))
 		for again := true; again && kills > 0; again = random.IntN(3) == 0 {
-			time.Sleep(time.Duration(random.Int64N(int64(killWithin))))
+			after := time.Duration(random.Int64N(int64(killWithin)))
 			// It may not be back yet from the last time; then nothing is killed.
-			if s.MustRun(t, "sh", "-c", "systemctl kill --kill-whom=main --signal=KILL tako-agent >/dev/null 2>&1 && echo killed || true") != "" {
+			if s.MustRun(t, "sh", "-c", "sleep $1; systemctl kill --kill-whom=main --signal=KILL tako-agent >/dev/null 2>&1 && echo killed || true",
+				"kill", fmt.Sprint(after.Seconds())) != "" {
 				kills--
 			}
 			if faults := s.MustRun(t, "sh", "-c", whole, "whole", strconv.Itoa(files-1), strconv.Itoa(files)); faults != "" {

@@ -2,37 +2,22 @@ package agent
 
 import (
 	"context"
-	"strings"
 
+	"tako.dev/tako/internal/agent/report"
 	"tako.dev/tako/internal/agent/store"
 	"tako.dev/tako/internal/converge"
 	"tako.dev/tako/internal/reason"
 )
 
-// historyShown is how many happenings an answer carries.
-const historyShown = 10
-
 // find returns the vertices that a subject names: a title TYPE/NAME, a name, a claim, or what it claims.
 func (l *loop) find(subject string) []converge.ID {
 	var found []converge.ID
 	for i, p := range l.parts {
-		if names(p.title(), string(p.Key()), p.claim().ID, subject) {
+		if report.Names(subject, p.title(), p.claim()) {
 			found = append(found, converge.ID(i))
 		}
 	}
 	return found
-}
-
-// names reports whether subject names a resource.
-func names(title, claim, id, subject string) bool {
-	_, name, _ := strings.Cut(title, "/")
-	return subject == title || subject == name || subject == claim || subject == id
-}
-
-// unknown says that nothing here is called so.
-func unknown(subject string) error {
-	return &reason.Error{Code: reason.ResourceUnknown, Doing: "explain " + subject,
-		Hint: "`tako-agent status --all` lists the resources; a resource is named by TYPE/NAME, its name, or its path, package or unit"}
 }
 
 // why explains one resource.
@@ -40,7 +25,7 @@ func (l *loop) why(subject string) (*Answer, error) {
 	found := l.find(subject)
 	switch {
 	case len(found) == 0:
-		return nil, unknown(subject)
+		return nil, report.Unknown(subject)
 	case len(found) > 1:
 		a := &Answer{}
 		for _, id := range found {
@@ -57,7 +42,7 @@ func (l *loop) why(subject string) (*Answer, error) {
 		a.Requires = append(a.Requires, Relation{Title: l.parts[e.From].title(), Kind: e.Kind.String(), Why: e.Why,
 			Outcome: l.engine.Status(e.From).Outcome})
 	}
-	history, err := l.store.History(store.Asked{Subject: string(l.parts[id].Key()), Limit: historyShown})
+	history, err := l.store.History(store.Asked{Subject: string(l.parts[id].Key()), Limit: report.HistoryShown})
 	a.History = history
 	return a, err
 }

@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"tako.dev/tako/internal/agent/left"
 	"tako.dev/tako/internal/agent/report"
 	"tako.dev/tako/internal/agent/store"
 	"tako.dev/tako/internal/converge"
@@ -93,7 +94,7 @@ func TestFullStateDirectoryIsTold(t *testing.T) {
 	if h, err := b.store.History(store.Asked{Subject: "file/b"}); err != nil || len(h) != 1 {
 		t.Errorf("with room again: %+v, %v", h, err)
 	}
-	if r, _, err := lastReport(dir); err != nil || r == nil || r.Node != "web-1" {
+	if r, err := left.Report(dir); err != nil || r == nil || r.Node != "web-1" {
 		t.Errorf("the report with room again: %+v, %v", r, err)
 	}
 }

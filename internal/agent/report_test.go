@@ -38,14 +38,3 @@ func TestNewestRepairsAreListed(t *testing.T) {
 		}
 	})
 }
-
-func TestNames(t *testing.T) {
-	for subject, want := range map[string]bool{
-		"file/motd": true, "motd": true, "path:/etc/motd": true, "/etc/motd": true,
-		"": false, "file": false, "etc/motd": false, "file/mot": false, "path": false,
-	} {
-		if got := names("file/motd", "path:/etc/motd", "/etc/motd", subject); got != want {
-			t.Errorf("%q names file/motd: %v", subject, got)
-		}
-	}
-}

@@ -14,6 +14,7 @@ import (
 	"tako.dev/tako/declare"
 	"tako.dev/tako/internal/agent/chart"
 	"tako.dev/tako/internal/agent/observe"
+	"tako.dev/tako/internal/agent/report"
 	"tako.dev/tako/internal/agent/store"
 	"tako.dev/tako/internal/agent/usage"
 	"tako.dev/tako/internal/converge"
@@ -181,7 +182,7 @@ func (l *loop) graph(subject string, limit int) (*relations.Graph, error) {
 	var about []converge.ID
 	if subject != "" {
 		if about = l.find(subject); len(about) == 0 {
-			return nil, unknown(subject)
+			return nil, report.Unknown(subject)
 		}
 	}
 	g := chart.Of(l.engine.Graph(), about, limit, func(id converge.ID) relations.Resource {

@@ -3,6 +3,7 @@ package agent
 import (
 	"context"
 
+	"tako.dev/tako/internal/agent/report"
 	"tako.dev/tako/internal/agent/socket"
 	"tako.dev/tako/internal/converge"
 	"tako.dev/tako/internal/host"
@@ -19,7 +20,7 @@ func (l *loop) goOn(ctx context.Context, subject string) error {
 	var ids []converge.ID
 	if subject != "" {
 		if ids = l.find(subject); ids == nil {
-			return unknown(subject)
+			return report.Unknown(subject)
 		}
 	}
 	l.step(ctx, converge.Release{IDs: ids})

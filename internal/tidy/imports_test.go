@@ -74,6 +74,7 @@ func importTable() []row {
 		{pattern: "internal/agent/hold", may: plain("catalog", "agent/report", "agent/store")},
 		{pattern: "internal/agent/join", may: plain("transfer/client", "trust", "agent/held", "agent/store")},
 		{pattern: "internal/agent/fetch", may: plain("catalog", "content", "disk", "trust", "agent/held", "transfer/client", "transfer/wire")},
+		{pattern: "internal/agent/left", may: plain("converge", "relations", "agent/chart", "agent/load", "agent/report", "agent/store")},
 		{pattern: "internal/agent/load", may: plain("converge", "catalog", "agent/core", "agent/store")},
 		{pattern: "internal/agent/observe", may: plain("host", "disk")},
 		{pattern: "internal/agent/clock", may: []string{"internal/reason"}},

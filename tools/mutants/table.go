@@ -144,7 +144,7 @@ func ofAgent() []Mutant {
 		{"a hold-off ends with the process", "internal/agent/adopt.go",
 			"if !l.opts.Watch {\n		budgets", "if true {\n		budgets",
 			"./internal/agent", "^TestDrift"},
-		{"a report says more than is on disk", "internal/agent/ask.go",
+		{"a report says more than is on disk", "internal/agent/left/left.go",
 			"if err := json.Unmarshal(data, &r); err != nil {", "if err := json.Unmarshal(data, &r); false {",
 			"./internal/agent", "^TestReportOf"},
 		{"a target that cannot be refreshed owes more and more", "internal/converge/notify.go",

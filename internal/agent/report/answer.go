@@ -1,6 +1,9 @@
 package report
 
 import (
+	"strings"
+
+	"tako.dev/tako/declare"
 	"tako.dev/tako/internal/agent/observe"
 	"tako.dev/tako/internal/agent/store"
 	"tako.dev/tako/internal/reason"
@@ -25,4 +28,19 @@ type Relation struct {
 	Kind    string         `json:"kind"` // require, notify, automatic
 	Why     string         `json:"why,omitempty"`
 	Outcome reason.Outcome `json:"outcome"`
+}
+
+// HistoryShown is how many happenings an answer carries.
+const HistoryShown = 10
+
+// Names reports whether a subject names a resource: by its title TYPE/NAME, its name, its claim, or what it claims.
+func Names(subject, title string, claim declare.Claim) bool {
+	_, name, _ := strings.Cut(title, "/")
+	return subject == title || subject == name || subject == claim.String() || subject == claim.ID
+}
+
+// Unknown says that nothing here is called so.
+func Unknown(subject string) error {
+	return &reason.Error{Code: reason.ResourceUnknown, Doing: "explain " + subject,
+		Hint: "`tako-agent status --all` lists the resources; a resource is named by TYPE/NAME, its name, or its path, package or unit"}
 }
