@@ -270,12 +270,16 @@ func (l *loop) declaredAs(p *part, r declare.Resource) host.Declared {
 	d := host.Declared{Title: p.title(), Key: string(p.Key()), Resource: r, Below: l.ground.Below}
 	key, digest := p.Key(), p.vertex.Digest
 	if p.removal != nil {
-		d.Leaving = true
-		d.Body = func() (declare.Resource, error) { return r, nil }
+		d.Leaving, d.Body = true, kept(r)
 		return d
 	}
 	d.Body = func() (declare.Resource, error) { return l.bodies.Read(key, digest) }
 	return d
+}
+
+// kept is the body of what is in memory.
+func kept(r declare.Resource) func() (declare.Resource, error) {
+	return func() (declare.Resource, error) { return r, nil }
 }
 
 func bind(ctx context.Context, t host.Type, d host.Declared) (host.Resource, *reason.Error) {

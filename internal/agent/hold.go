@@ -97,8 +97,10 @@ func (l *loop) look(ctx context.Context, ids []converge.ID) {
 func (l *loop) freed(j job) []converge.ID {
 	var ids []converge.ID
 	for i, p := range j.parts {
-		id := l.engine.Graph().ID(p.Key())
-		if j.holds[i] != nil && id != converge.None && l.parts[id].hold == nil && !slices.Contains(ids, id) {
+		if j.holds[i] == nil {
+			continue
+		}
+		if id := l.engine.Graph().ID(p.Key()); id != converge.None && l.parts[id].hold == nil && !slices.Contains(ids, id) {
 			ids = append(ids, id)
 		}
 	}

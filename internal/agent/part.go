@@ -53,7 +53,8 @@ func (p *part) set(r rare) {
 		p.rare = &common
 		return
 	}
-	p.rare = &r
+	own := r // r itself would be on the heap each time
+	p.rare = &own
 }
 
 func (p *part) setHold(h *catalog.Hold) {

@@ -68,7 +68,8 @@ func (l *loop) finished(ctx context.Context, j job, out []outcome) {
 	var again []converge.ID // what may have changed before it was watched
 	moved := false          // what stands on the host
 	for i := range out {
-		o, p := &out[i], l.current(j.parts[i])
+		o := &out[i]
+		p, id := l.current(j.parts[i], j.op.IDs[i])
 		o.result.Err, o.note = l.book.without(o.result.Err), l.book.clean(o.note)
 		done.Results[i] = o.result
 		l.book.counted(j.op.Verb, o.result)
@@ -77,11 +78,11 @@ func (l *loop) finished(ctx context.Context, j job, out []outcome) {
 			p.setPlan(o.plan)
 			if o.bound != nil {
 				p.res, p.err, moved = o.bound, nil, true
-				if err := l.subs.Add(ctx, l.engine.Graph().ID(p.Key()), p); err != nil {
+				if err := l.subs.Add(ctx, id, p); err != nil {
 					l.book.trouble("watch "+p.title(), err)
 				}
 			}
-			if id := l.engine.Graph().ID(p.Key()); (l.follow(p) || o.bound != nil) && id != converge.None {
+			if (l.follow(p) || o.bound != nil) && id != converge.None {
 				again = append(again, id)
 			}
 		case converge.Apply:
@@ -100,7 +101,8 @@ func (l *loop) finished(ctx context.Context, j job, out []outcome) {
 	l.book.took = nil
 	for i, p := range j.parts {
 		if r := &out[i].result; r.Err == nil && (r.InSync || j.op.Verb == converge.Apply) {
-			l.current(p).sound = j.began.UnixNano()
+			p, _ = l.current(p, j.op.IDs[i])
+			p.sound = j.began.UnixNano()
 		}
 	}
 	if l.ending {
@@ -116,12 +118,17 @@ func (l *loop) finished(ctx context.Context, j job, out []outcome) {
 	l.look(ctx, l.freed(j))
 }
 
-// current returns the part that stands for an old one in the present graph: for the same desire, its successor.
-func (l *loop) current(p *part) *part {
-	if id := l.engine.Graph().ID(p.Key()); id != converge.None && l.parts[id].vertex.Digest == p.vertex.Digest {
-		return l.parts[id]
+// current returns the part that stands for an old one in the present graph, for the same desire its successor, and the vertex that has its
+// key now. was is the vertex that it had: mostly the graph is still the same, and nothing has to be looked for.
+func (l *loop) current(p *part, was converge.ID) (*part, converge.ID) {
+	if int(was) < len(l.parts) && l.parts[was] == p {
+		return p, was
 	}
-	return p
+	id := l.engine.Graph().ID(p.Key())
+	if id != converge.None && l.parts[id].vertex.Digest == p.vertex.Digest {
+		return l.parts[id], id
+	}
+	return p, id
 }
 
 // undone notes that a removal is complete.

@@ -226,7 +226,7 @@ func (t *Type) writeSpec(ctx context.Context, j *job) (spec durable.WriteSpec, d
 		spec.Content = f
 		return spec, func() { f.Close() }, nil
 	}
-	if j.from != nil {
+	if j.rare().from != nil {
 		return t.writeFrom(spec, j)
 	}
 	text, err := j.declaredContent()
@@ -234,7 +234,7 @@ func (t *Type) writeSpec(ctx context.Context, j *job) (spec durable.WriteSpec, d
 		return spec, nil, err
 	}
 	spec.Content = strings.NewReader(text)
-	if j.check != nil {
+	if j.rare().check != nil {
 		spec.Check = func(ctx context.Context, temp string) error { return t.checkContent(ctx, j, text, temp) }
 	}
 	return spec, func() {}, nil
@@ -247,7 +247,7 @@ func (t *Type) writeFrom(spec durable.WriteSpec, j *job) (durable.WriteSpec, fun
 		return spec, nil, err
 	}
 	spec.Content = v
-	if j.check != nil {
+	if j.rare().check != nil {
 		spec.Check = j.ask
 	}
 	return spec, func() { v.Close() }, nil
@@ -269,7 +269,7 @@ func (t *Type) checkContent(ctx context.Context, j *job, text, temp string) erro
 
 // ask asks the check command about the content of a file.
 func (j *job) ask(ctx context.Context, temp string) error {
-	return check.Run(ctx, check.Question{Command: j.check, Path: j.path, Content: temp, Private: j.private})
+	return check.Run(ctx, check.Question{Command: j.rare().check, Path: j.path, Content: temp, Private: j.private})
 }
 
 // keeper returns what stores the old content of a job before it goes.
@@ -285,7 +285,7 @@ func (t *Type) keep(ctx context.Context, j *job, old *os.File, st disk.Stat) err
 	if same, err := isContent(old, st, &j.ours); same || err != nil || t.keepsNothing(j) {
 		return err
 	}
-	if j.from != nil && st.Size > largeMax {
+	if j.rare().from != nil && st.Size > largeMax {
 		j.note("old content not kept, because it has more than " + strconv.Itoa(largeMax>>20) + " MiB")
 		return nil
 	}

@@ -55,7 +55,7 @@ func (t *Type) newExtras(ctx context.Context, r *resource, xattrs map[string]str
 		}
 		x.attributes = append(x.attributes, durable.Attribute{Name: labelAttribute, Value: append([]byte(label), 0)})
 	}
-	r.extras = x
+	r.fill().extras = x
 	if len(list) == 1 && list[0] == declare.ACLNone {
 		x.attributes = append(x.attributes, durable.Attribute{Name: acl.Access})
 		if x.directory {
@@ -113,7 +113,7 @@ type account struct {
 
 // relist makes the access lists for the numbers that the names have now, and reports whether that changed them.
 func (r *resource) relist(ctx context.Context, number numbering) (changed bool, err error) {
-	x := r.extras
+	x := r.rare().extras
 	if x == nil || len(x.entries) == 0 {
 		return false, nil
 	}
@@ -169,10 +169,10 @@ func sameAttribute(a, b durable.Attribute) bool {
 
 // wanted are the attributes that a resource declares.
 func (r *resource) wanted() []durable.Attribute {
-	if r.extras == nil {
+	if r.rare().extras == nil {
 		return nil
 	}
-	return r.extras.attributes
+	return r.rare().extras.attributes
 }
 
 // watches are the files that say which numbers the names in the access lists have.
@@ -287,9 +287,9 @@ func (r *resource) read(d *disk.Dir, name string, now disk.Stat) ([]durable.Attr
 
 // accountWatches are the files that the names of a resource are looked up in.
 func (r *resource) accountWatches() []host.Watch {
-	user, group := r.extras.watches()
-	if r.names != nil {
-		user, group = user || r.names.owner != "", group || r.names.group != ""
+	user, group := r.rare().extras.watches()
+	if r.rare().names != nil {
+		user, group = user || r.rare().names.owner != "", group || r.rare().names.group != ""
 	}
 	var watches []host.Watch
 	if user {

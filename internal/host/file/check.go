@@ -46,26 +46,26 @@ func (l *looker) renumber(ctx context.Context, r *resource) error {
 	if changed {
 		r.seen = disk.Signature{}
 	}
-	if r.names == nil || err != nil {
+	if r.rare().names == nil || err != nil {
 		return err
 	}
-	ids, known := l.numbers[*r.names]
+	ids, known := l.numbers[*r.rare().names]
 	if !known {
 		fresh := resource{path: r.path}
-		err := l.t.own(ctx, &fresh, r.names.owner, r.names.group)
+		err := l.t.own(ctx, &fresh, r.rare().names.owner, r.rare().names.group)
 		ids = numbers{fresh.uid, fresh.gid, err}
 		if l.numbers == nil {
 			l.numbers = make(map[names]numbers)
 		}
-		l.numbers[*r.names] = ids
+		l.numbers[*r.rare().names] = ids
 	}
 	if ids.err != nil {
 		return ids.err
 	}
-	if r.names.owner != "" && r.uid != ids.uid {
+	if r.rare().names.owner != "" && r.uid != ids.uid {
 		r.uid, r.seen = ids.uid, disk.Signature{}
 	}
-	if r.names.group != "" && r.gid != ids.gid {
+	if r.rare().names.group != "" && r.gid != ids.gid {
 		r.gid, r.seen = ids.gid, disk.Signature{}
 	}
 	return nil
@@ -190,7 +190,7 @@ func (l *looker) entry(d *disk.Dir, r *resource, p *host.Plan) {
 	}
 	remembered := l.depth == host.Shallow && r.remembers(now.Signature)
 	// What is remembered of a directory is no word on its attributes: see mark.
-	if remembered && r.settled && (r.extras == nil || r.kind() != unix.S_IFDIR) {
+	if remembered && r.settled && (r.rare().extras == nil || r.kind() != unix.S_IFDIR) {
 		p.Recognised = true
 		return
 	}
@@ -379,7 +379,7 @@ func (c *comparison) content() error {
 		c.anew = true
 		return c.addContent(contentText(c.now.Size, content.Digest{}, c.hidden()), nil)
 	}
-	if c.depth == host.Explain && !c.hidden() && r.from == nil {
+	if c.depth == host.Explain && !c.hidden() && r.rare().from == nil {
 		return c.contentInFull()
 	}
 	if c.hasher == nil {
@@ -424,7 +424,7 @@ func (c *comparison) hidden() bool {
 func (c *comparison) addContent(from string, have []byte) error {
 	r := c.r
 	change := host.Change{Field: "content", From: from, To: contentText(r.size, r.digest, c.hidden())}
-	if c.depth == host.Explain && !c.hidden() && r.from == nil && (from == "" || have != nil) {
+	if c.depth == host.Explain && !c.hidden() && r.rare().from == nil && (from == "" || have != nil) {
 		text, err := r.declaredContent()
 		if err != nil {
 			return err
@@ -432,8 +432,8 @@ func (c *comparison) addContent(from string, have []byte) error {
 		change.Text = &host.Text{From: have, To: []byte(text)}
 	}
 	c.changes = append(c.changes, change)
-	if len(r.check) > 0 {
-		c.add("check", "", "must accept it: "+check.Shown(r.check))
+	if len(r.rare().check) > 0 {
+		c.add("check", "", "must accept it: "+check.Shown(r.rare().check))
 	}
 	return nil
 }

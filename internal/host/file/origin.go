@@ -35,7 +35,7 @@ func (t *Type) originOf(r *resource, d *host.Declared) error {
 	f := d.Resource.File
 	object := f.Object()
 	if p := f.SourcePath(); p != "" {
-		r.from = &origin{path: p}
+		r.fill().from = &origin{path: p}
 	}
 	if object == nil {
 		return nil
@@ -44,7 +44,7 @@ func (t *Type) originOf(r *resource, d *host.Declared) error {
 	if err != nil {
 		return err
 	}
-	r.from = &origin{key: d.Key}
+	r.fill().from = &origin{key: d.Key}
 	r.digest, r.size = digest, object.SizeBytes
 	if t.objects != nil {
 		t.objects.Use(digest)
@@ -63,7 +63,7 @@ func (o *origin) watches() []host.Watch {
 
 // reread finds out what the source of a resource holds now, if that is a file which is not as it was.
 func (l *looker) reread(r *resource) error {
-	o := r.from
+	o := r.rare().from
 	if o == nil || o.path == "" {
 		return nil
 	}
@@ -114,7 +114,7 @@ func (t *Type) trusted(r *resource, d *disk.Dir, now disk.Stat) error {
 		return err
 	}
 	if st, foreign := disk.Foreign(t.uid, dir, now); foreign {
-		return &reason.Error{Code: reason.SourceUntrusted, Doing: r.doing() + " from " + disk.Shown(r.from.path),
+		return &reason.Error{Code: reason.SourceUntrusted, Doing: r.doing() + " from " + disk.Shown(r.rare().from.path),
 			Cause: errors.New("the " + st.Kind() + " belongs to " + t.owners.name(users, st.UID) + " and has mode " + modeText(st.Perm())),
 			Hint:  "let the file and its directory belong to root, and nobody else write there"}
 	}
@@ -123,22 +123,22 @@ func (t *Type) trusted(r *resource, d *disk.Dir, now disk.Stat) error {
 
 // open opens the bytes of a resource. Whoever reads them from the start to the end finds out if they are others than those of its digest.
 func (t *Type) open(r *resource) (*verifying, error) {
-	if r.from.path == "" {
+	if r.rare().from.path == "" {
 		if t.objects == nil {
 			return nil, &reason.Error{Code: reason.ObjectMissing, Doing: r.doing(), Cause: errors.New("there is no store of objects")}
 		}
-		f, err := t.objects.Open(content.Wanted{Digest: r.digest, Size: r.size, Claim: r.from.key})
+		f, err := t.objects.Open(content.Wanted{Digest: r.digest, Size: r.size, Claim: r.rare().from.key})
 		return newVerifying(r, f), err
 	}
-	d, name, err := t.root.Parent(r.from.path)
+	d, name, err := t.root.Parent(r.rare().from.path)
 	if err != nil {
 		return nil, err
 	}
 	defer d.Close()
 	f, st, err := d.Open(name)
-	if err == nil && st.Signature != r.from.seen {
+	if err == nil && st.Signature != r.rare().from.seen {
 		f.Close()
-		err = disk.Stale("read", r.from.path)
+		err = disk.Stale("read", r.rare().from.path)
 	}
 	return newVerifying(r, f), err
 }

@@ -200,7 +200,7 @@ func (t *Type) restore(ctx context.Context, r *resource, before thing, attribute
 	}
 	back := &resource{path: r.path, thing: before, force: true, inPlace: r.inPlace && before.kind() == unix.S_IFREG, secret: r.secret}
 	if len(attributes) > 0 {
-		back.extras = &extras{attributes: attributes}
+		back.fill().extras = &extras{attributes: attributes}
 	}
 	// Where the content was never ours, it is not now.
 	back.onlyNew = r.onlyNew && before.kind() == unix.S_IFREG

@@ -95,16 +95,12 @@ type resource struct {
 	// body reads the declaration again, for the content. It is nil for what is being restored: that content is in the
 	// content store.
 	body func() (declare.Resource, error)
-	// names are the names behind uid and gid, which may come to mean other numbers; nil for numbers and root.
-	names *names
 	// seen is what was last known to be as declared; zero when nothing is.
 	seen disk.Signature
 	// settled says that no later change can leave the signature seen.
 	settled bool
 	// left are the bits of the mode that stay as they are where the thing is there.
-	left uint32
-	// extras are nil where no attributes are declared.
-	extras  *extras
+	left    uint32
 	force   bool
 	inPlace bool
 	onlyNew bool // the content is for where nothing is; one that is there stays
@@ -112,9 +108,34 @@ type resource struct {
 	anyOwner, anyGroup bool
 	private            bool // its content is not shown
 	secret             bool // nor is what was there before kept
-	check              []string
-	// from is where a content comes from that is not declared; nil where it is.
-	from *origin
+	// some is what few have; nil where there is nothing of it. It is read by rare, and filled by Bind.
+	some *rare
+}
+
+// rare is what few resources have.
+type rare struct {
+	names  *names   // behind uid and gid, which may come to mean other numbers; nil for numbers and root
+	extras *extras  // nil where no attributes are declared
+	check  []string // the command that must accept the content
+	from   *origin  // where a content comes from that is not declared; nil where it is
+}
+
+// nothing is the rare of a resource that has nothing of it.
+var nothing rare
+
+func (r *resource) rare() *rare {
+	if r.some == nil {
+		return &nothing
+	}
+	return r.some
+}
+
+// fill is rare in order to fill it.
+func (r *resource) fill() *rare {
+	if r.some == nil {
+		r.some = &rare{}
+	}
+	return r.some
 }
 
 // declaredContent reads the declared content of a file again. The declaration may have been replaced since Bind; then the
@@ -156,7 +177,7 @@ func named(name string) string {
 // names of its owner, its group and those in its access list have.
 func (r *resource) Watches() []host.Watch {
 	watches := append([]host.Watch{{Kind: host.WatchPath, Name: r.path}}, r.accountWatches()...)
-	return append(watches, r.from.watches()...)
+	return append(watches, r.rare().from.watches()...)
 }
 
 // remember notes what is known to be as declared.

@@ -81,7 +81,7 @@ func (t *Type) Bind(ctx context.Context, d host.Declared) (host.Resource, error)
 		if r.secret {
 			t.secrets.add(f.Path)
 		}
-		if r.check != nil && t.sandboxed() && !d.Leaving {
+		if f.Check != nil && t.sandboxed() && !d.Leaving {
 			return nil, &reason.Error{Code: reason.UnsupportedInRoot, Doing: "run the check of file " + disk.Shown(f.Path),
 				Hint: sandboxHint(res)}
 		}
@@ -96,7 +96,10 @@ func (t *Type) Bind(ctx context.Context, d host.Declared) (host.Resource, error)
 	default:
 		return nil, &reason.Error{Code: reason.InternalFault, Doing: "bind " + d.Title, Cause: errors.New("not a file, directory, symlink or rules of sudo")}
 	}
-	r.path, r.body, r.names = d.Shared(r.path), d.Body, namesOf(owner, group)
+	r.path, r.body = d.Shared(r.path), d.Body
+	if n := namesOf(owner, group); n != nil {
+		r.fill().names = n
+	}
 	r.leaveToOthers(&d.Resource)
 	if d.Leaving {
 		return r, nil // whose it was to be, and with what attributes, does not matter any more
@@ -112,15 +115,19 @@ func (t *Type) Bind(ctx context.Context, d host.Declared) (host.Resource, error)
 
 // newFile makes a resource of a declared file.
 func newFile(f *declare.File) *resource {
-	return &resource{
+	r := &resource{
 		path: f.Path,
 		thing: thing{
 			mode: unix.S_IFREG | f.ModeOrDefault(),
 			size: int64(len(f.Content)), digest: content.DigestOf([]byte(f.Content)),
 		},
 		left: f.ModeRule().Left(), onlyNew: !f.Replaces(),
-		force: f.Force, inPlace: f.InPlace, private: f.Private(), secret: f.FromSecret(), check: f.Check,
+		force: f.Force, inPlace: f.InPlace, private: f.Private(), secret: f.FromSecret(),
 	}
+	if f.Check != nil {
+		r.fill().check = f.Check
+	}
+	return r
 }
 
 // own fills in owner and group: those declared, or root's, or without root rights the caller's.
