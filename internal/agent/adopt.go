@@ -336,11 +336,6 @@ func (l *loop) changed(p *part) bool {
 
 // release gives memory back that loading and converging needed and idling does not.
 func (l *loop) release() {
-	if l.joined != nil {
-		if err := l.joined.held.Release(); err != nil {
-			l.book.trouble("close what was read", err)
-		}
-	}
 	runtime.GC()
 	debug.FreeOSMemory()
 }

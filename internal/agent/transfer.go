@@ -26,7 +26,7 @@ func (l *loop) transfer(ctx context.Context) error {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
-	h := &hosted{loop: l, damaged: make(chan struct{}, 1)}
+	h := &hosted{loop: l, log: log, damaged: make(chan struct{}, 1)}
 	// What a state sets going outlives the call that hands it over: it ends with the run.
 	h.activate = func(c candidate) (wire.Verdict, error) { return l.activate(ctx, c) }
 	h.report = func() (wire.Report, error) {
@@ -43,22 +43,41 @@ func (l *loop) transfer(ctx context.Context) error {
 	var beside sync.WaitGroup
 	defer beside.Wait()
 	defer cancel()
-	beside.Go(func() {
-		for {
-			select {
-			case <-h.damaged:
-				c.Reread(ctx)
-			case <-ctx.Done():
-				return
-			}
-		}
-	})
+	beside.Go(func() { l.lookThrough(ctx, h, c) })
 	return c.Run(ctx)
+}
+
+// lookThrough has what is held verified anew where it was found damaged: by whoever read it, or by the look at all of it that goes with each
+// audit.
+func (l *loop) lookThrough(ctx context.Context, h *hosted, c *client.Client) {
+	var due <-chan time.Time // never, where there are no audits
+	if l.opts.Audit > 0 {
+		ticker := time.NewTicker(l.opts.Audit)
+		defer ticker.Stop()
+		due = ticker.C
+	}
+	for {
+		select {
+		case <-h.damaged:
+			c.Reread(ctx)
+		case <-due:
+			whole, err := l.joined.held.Check(ctx)
+			if err != nil && ctx.Err() == nil {
+				h.log.Warn("look through what is held", "err", err)
+			}
+			if !whole {
+				c.Reread(ctx)
+			}
+		case <-ctx.Done():
+			return
+		}
+	}
 }
 
 // hosted is the loop as the transfer sees it. It is a client.Host.
 type hosted struct {
 	loop     *loop
+	log      *slog.Logger
 	activate func(candidate) (wire.Verdict, error) // in the loop's goroutine
 	report   func() (wire.Report, error)
 	// damaged has something when what is held is to be looked through; room for one.

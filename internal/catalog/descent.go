@@ -35,69 +35,115 @@ func parseHeader(b []byte) (count uint64, top Digest, err error) {
 
 // Nodes finds what tries are made of by its hash: the roots of layers and their nodes. Use NewNodes.
 type Nodes struct {
-	roots map[Digest]Trie
-	nodes map[Digest]*node
+	roots  map[Digest]Trie
+	nodes  map[Digest]*node
+	leaves map[Digest]leafPlace // those that are not in memory
+}
+
+// leafPlace is where a leaf is read.
+type leafPlace struct {
+	rows  Rows
+	path  Digest
+	depth uint8
+	count uint8
 }
 
 // NewNodes finds what these tries are made of.
 func NewNodes(tries ...Trie) *Nodes {
-	n := &Nodes{roots: map[Digest]Trie{}, nodes: map[Digest]*node{}}
+	n := &Nodes{roots: map[Digest]Trie{}, nodes: map[Digest]*node{}, leaves: map[Digest]leafPlace{}}
 	for _, t := range tries {
 		n.roots[t.Root()] = t
-		n.add(t.node())
+		p := t.place()
+		n.add(&p)
 	}
 	return n
 }
 
-func (n *Nodes) add(x *node) {
-	if n.nodes[x.hash] != nil {
+func (n *Nodes) add(p *place) {
+	if p.node == nil {
+		n.leaves[p.hash] = leafPlace{rows: p.rows, path: p.path, depth: uint8(p.depth), count: uint8(p.count)}
 		return
 	}
-	n.nodes[x.hash] = x
-	for _, c := range x.children {
-		n.add(c)
+	if n.nodes[p.hash] != nil {
+		return
+	}
+	n.nodes[p.hash] = p.node
+	if p.leaf() {
+		return
+	}
+	for i := range fanout {
+		if c := p.at(i); c.count > 0 {
+			n.add(&c)
+		}
 	}
 }
 
-// Encoded is what has a hash, in the form that a Descent takes.
-func (n *Nodes) Encoded(hash Digest) ([]byte, bool) {
+// Encoded is what has a hash, in the form that a Descent takes. The error is that of reading a leaf.
+func (n *Nodes) Encoded(hash Digest) ([]byte, bool, error) {
 	if t, found := n.roots[hash]; found {
-		return header(t.Len(), t.Hash()), true
+		return header(t.Len(), t.Hash()), true, nil
 	}
 	if x := n.nodes[hash]; x != nil {
-		return x.encode(), true
+		if x.present == 0 {
+			return encodeLeaf(nil, x.rows), true, nil
+		}
+		return x.encodeInterior(nil), true, nil
 	}
-	return nil, false
+	l, found := n.leaves[hash]
+	if !found {
+		return nil, false, nil
+	}
+	p := place{ref: ref{hash: hash, count: int(l.count)}, rows: l.rows, path: l.path, depth: int(l.depth)}
+	rows, err := p.leafRows()
+	if err != nil {
+		return nil, false, err
+	}
+	return encodeLeaf(nil, rows), true, nil
 }
 
 // Descent builds the trie of a layer root from parts that may come from anybody: what does not have a hash that was asked for is
-// refused, and what the tries that are there already have in common with it is not asked for. Use NewDescent; ask for what is
-// Wanted and Take what comes, until nothing is; then it is Built.
+// refused, and what a trie that is there already has in the same place is not asked for. Use NewDescent; ask for what is Wanted and
+// Take what comes, until nothing is; then it is Built.
 type Descent struct {
 	root   Digest
-	known  *Nodes
+	known  Trie
 	limit  int
 	count  int // of rows, as the root says
 	top    Digest
 	parts  map[Digest]parsed // what has come
-	wanted []Digest          // what has not, in the order in which it was learnt
+	wanted []part            // what has not, in the order in which it was learnt
 	asked  map[Digest]bool   // what was ever wanted
 	rows   int               // in parts
 }
 
-// NewDescent begins to build the trie of a root, which may have at most limit rows.
-func NewDescent(root Digest, known *Nodes, limit int) *Descent {
+// part is a node where it is to stand.
+type part struct {
+	hash  Digest
+	path  Digest
+	depth int
+}
+
+// NewDescent begins to build the trie of a root, which may have at most limit rows, out of a trie that is there.
+func NewDescent(root Digest, known Trie, limit int) *Descent {
 	d := &Descent{root: root, known: known, limit: limit, parts: map[Digest]parsed{}, asked: map[Digest]bool{}}
-	if _, there := known.roots[root]; !there {
-		d.want(root)
+	if known.Root() != root {
+		d.asked[root] = true
+		d.wanted = append(d.wanted, part{hash: root})
 	}
 	return d
 }
 
 // Wanted is what to ask for next, at most that many; none when all is there.
 func (d *Descent) Wanted(atMost int) []Digest {
-	return slices.Clone(d.wanted[:min(atMost, len(d.wanted))])
+	var hashes []Digest
+	for _, p := range d.wanted[:min(atMost, len(d.wanted))] {
+		hashes = append(hashes, p.hash)
+	}
+	return hashes
 }
+
+// Rows is how many rows have come, and will come at least.
+func (d *Descent) Rows() int { return d.rows + len(d.wanted) }
 
 // Take takes something that was asked for. The error is StateCorrupt, and changes nothing.
 func (d *Descent) Take(data []byte) error {
@@ -109,7 +155,7 @@ func (d *Descent) Take(data []byte) error {
 
 func (d *Descent) take(data []byte) error {
 	hash := Digest(sha256.Sum256(data))
-	at := slices.Index(d.wanted, hash)
+	at := slices.IndexFunc(d.wanted, func(p part) bool { return p.hash == hash })
 	if at < 0 {
 		return fmt.Errorf("%s was not asked for", hash)
 	}
@@ -123,34 +169,60 @@ func (d *Descent) take(data []byte) error {
 		}
 		d.count, d.top = int(count), top
 		d.wanted = slices.Delete(d.wanted, at, at+1)
-		d.want(top)
+		d.want(part{hash: top})
 		return nil
 	}
 	p, err := parse(data)
 	if err != nil {
 		return err
 	}
-	if d.rows+len(p.rows) > d.count || len(d.parts) > 2*d.count+nibbles {
+	w := d.wanted[at]
+	switch {
+	case d.rows+len(p.rows) > d.count || len(d.parts) > 2*d.count+nibbles:
 		return fmt.Errorf("it has more entries than the %d that its root says", d.count)
+	case p.present != 0 && w.depth == nibbles:
+		return errDeep
 	}
 	d.rows += len(p.rows)
 	d.parts[hash] = p
 	d.wanted = slices.Delete(d.wanted, at, at+1)
-	for _, c := range p.children {
-		d.want(c)
+	next := 0
+	for i := range fanout {
+		if p.present&(1<<i) != 0 {
+			d.want(part{hash: p.children[next], path: extended(w.path, w.depth, i), depth: w.depth + 1})
+			next++
+		}
 	}
 	return nil
 }
 
-func (d *Descent) want(hash Digest) {
-	if !d.asked[hash] && d.known.nodes[hash] == nil {
-		d.asked[hash] = true
-		d.wanted = append(d.wanted, hash)
+var errDeep = errors.New("it is too deep")
+
+func (d *Descent) want(p part) {
+	if d.asked[p.hash] || d.have(&p) != nil {
+		return
 	}
+	d.asked[p.hash] = true
+	d.wanted = append(d.wanted, p)
 }
 
-// Built is the trie, when nothing is wanted any more. The error is StateCorrupt: whoever has signed the root has signed something
-// that is no trie.
+// have is a node of the trie that is there, if it has one of this hash in this place; nil otherwise.
+func (d *Descent) have(want *part) *ref {
+	r := d.known.ref()
+	for depth := range want.depth {
+		if r.leaf() {
+			return nil
+		}
+		r = r.node.child(nibble(&want.path, depth))
+	}
+	if r.hash != want.hash {
+		return nil
+	}
+	return &r
+}
+
+// Built is the trie, when nothing is wanted any more. What has come is in memory. The error is StateCorrupt: whoever has signed the root
+// has signed something that is no trie.
 func (d *Descent) Built() (Trie, error) {
 	t, err := d.build()
 	if err != nil {
@@ -160,88 +232,61 @@ func (d *Descent) Built() (Trie, error) {
 }
 
 func (d *Descent) build() (Trie, error) {
-	if t, there := d.known.roots[d.root]; there {
-		return t, nil
+	if d.known.Root() == d.root {
+		return d.known, nil
 	}
 	if len(d.wanted) > 0 {
 		return Trie{}, fmt.Errorf("%d parts are missing", len(d.wanted))
 	}
-	top, err := d.assemble(d.top, Digest{}, 0)
+	top, err := d.assemble(part{hash: d.top})
 	if err != nil {
 		return Trie{}, err
 	}
-	if t := (Trie{top}); t.Root() == d.root {
+	if t := (Trie{top: top, rows: d.known.rows}); t.Root() == d.root {
 		return t, nil
 	}
 	return Trie{}, fmt.Errorf("it has %d entries, not the %d that its root says", top.count, d.count)
 }
 
-// assemble makes the node of a hash, at the place that the first depth half bytes of path say.
-func (d *Descent) assemble(hash, path Digest, depth int) (*node, error) {
-	p, came := d.parts[hash]
+// assemble makes the node of a part.
+func (d *Descent) assemble(at part) (ref, error) {
+	p, came := d.parts[at.hash]
 	if !came {
-		n := d.known.nodes[hash]
-		if n.count > 0 && !under(&n.first().Key, &path, depth) {
-			return nil, errors.New("a node stands where its entries do not belong")
+		if r := d.have(&at); r != nil {
+			return *r, nil
 		}
-		return n, nil
+		return ref{}, errors.New("a node stands where its entries do not belong")
 	}
 	if p.present == 0 {
 		for i := range p.rows {
-			if !under(&p.rows[i].Key, &path, depth) {
-				return nil, errors.New("an entry stands where it does not belong")
+			if !under(&p.rows[i].Key, &at.path, at.depth) {
+				return ref{}, errors.New("an entry stands where it does not belong")
 			}
 		}
-		if len(p.rows) == 0 && depth > 0 {
-			return nil, errors.New("a leaf is empty")
+		if len(p.rows) == 0 && at.depth > 0 {
+			return ref{}, errors.New("a leaf is empty")
 		}
 		return newLeaf(p.rows), nil
 	}
-	if depth == nibbles {
-		return nil, errors.New("it is too deep")
+	if at.depth == nibbles {
+		return ref{}, errDeep
 	}
-	var children [fanout]*node
+	var children [fanout]ref
 	next := 0
-	for at := range fanout {
-		if p.present&(1<<at) == 0 {
+	for i := range fanout {
+		if p.present&(1<<i) == 0 {
 			continue
 		}
-		c, err := d.assemble(p.children[next], extended(path, depth, at), depth+1)
+		c, err := d.assemble(part{hash: p.children[next], path: extended(at.path, at.depth, i), depth: at.depth + 1})
 		if err != nil {
-			return nil, err
+			return ref{}, err
 		}
-		children[at] = c
+		children[i] = c
 		next++
 	}
-	n := newInterior(&children)
-	if n.count <= leafMax {
-		return nil, fmt.Errorf("an interior node has %d entries only", n.count)
+	r := newInterior(&children)
+	if r.count <= leafMax {
+		return ref{}, fmt.Errorf("an interior node has %d entries only", r.count)
 	}
-	return n, nil
-}
-
-// first is the first row below a node.
-func (n *node) first() *Row {
-	for !n.leaf() {
-		n = n.children[0]
-	}
-	return &n.rows[0]
-}
-
-// under reports whether the first depth half bytes of a key are those of a path.
-func under(key, path *Digest, depth int) bool {
-	if !bytes.Equal(key[:depth/2], path[:depth/2]) {
-		return false
-	}
-	return depth%2 == 0 || nibble(key, depth-1) == nibble(path, depth-1)
-}
-
-// extended is a path of depth half bytes with one more.
-func extended(path Digest, depth, at int) Digest {
-	if depth%2 == 0 {
-		path[depth/2] = byte(at << 4)
-	} else {
-		path[depth/2] |= byte(at)
-	}
-	return path
+	return r, nil
 }

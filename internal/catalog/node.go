@@ -15,24 +15,36 @@ const NodeBytesMax = 8 << 10
 const (
 	tagLeaf, tagInterior = 0, 1
 	rowBytes             = 2 * sha256.Size
+	leafBytesMax         = 1 + leafMax*rowBytes
+	interiorBytesMax     = 3 + fanout*sha256.Size
 )
 
-// encode is what the hash of a node is over.
-func (n *node) encode() []byte {
-	if n.leaf() {
-		b := make([]byte, 1, 1+len(n.rows)*rowBytes)
-		b[0] = tagLeaf
-		for _, r := range n.rows {
-			b = append(append(b, r.Key[:]...), r.Digest[:]...)
-		}
-		return b
-	}
-	b := make([]byte, 0, 3+len(n.children)*sha256.Size)
-	b = binary.BigEndian.AppendUint16(append(b, tagInterior), n.present)
-	for _, c := range n.children {
-		b = append(b, c.hash[:]...)
+// encodeLeaf appends what the hash of a leaf is over.
+func encodeLeaf(b []byte, rows []Row) []byte {
+	b = append(b, tagLeaf)
+	for i := range rows {
+		b = append(append(b, rows[i].Key[:]...), rows[i].Digest[:]...)
 	}
 	return b
+}
+
+// encodeInterior appends what the hash of an interior node is over.
+func (n *node) encodeInterior(b []byte) []byte {
+	b = binary.BigEndian.AppendUint16(append(b, tagInterior), n.present)
+	for i := range n.children {
+		b = append(b, n.children[i].hash[:]...)
+	}
+	return b
+}
+
+func leafHash(rows []Row) Digest {
+	var b [leafBytesMax]byte
+	return sha256.Sum256(encodeLeaf(b[:0], rows))
+}
+
+func (n *node) interiorHash() Digest {
+	var b [interiorBytesMax]byte
+	return sha256.Sum256(n.encodeInterior(b[:0]))
 }
 
 // parsed is a node of which nothing is known but its own bytes.

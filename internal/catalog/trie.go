@@ -3,10 +3,13 @@ package catalog
 import (
 	"bytes"
 	"crypto/sha256"
+	"errors"
 	"fmt"
 	"iter"
 	"math/bits"
 	"slices"
+
+	"tako.dev/tako/internal/reason"
 )
 
 // The parameters of a trie. They are part of its root.
@@ -14,6 +17,9 @@ const (
 	fanout  = 16 // children of an interior node: one for each value of half a byte of the key
 	leafMax = 64 // rows of a leaf
 )
+
+// EntriesMax is how many rows a layer may have: twice the largest that is planned for, so that a bound is never the reason to split one.
+const EntriesMax = 2_000_000
 
 // nibbles is how many half bytes a key has.
 const nibbles = 2 * sha256.Size
@@ -27,53 +33,74 @@ type Row struct {
 // KeyOf is where the entry of a claim stands, given the claim's text form.
 func KeyOf(claim string) Digest { return sha256.Sum256([]byte(claim)) }
 
-// Trie is a set of rows, at most one for a key, with one hash over all of them. It does not change: Put and Delete return
-// another one, which shares what is equal. Its form depends on the rows alone and not on the way to them.
+// Rows reads the rows of a trie whose leaves are not in memory. Its methods may be called from several goroutines.
+type Rows interface {
+	// Leaf is the rows whose keys begin with the first depth half bytes of path, in order. What it returns is not changed by either side.
+	// The trie checks them: they may come from a disk that has changed them.
+	Leaf(path Digest, depth int) ([]Row, error)
+	// Damaged is told that what Leaf has returned is not what the trie was made of.
+	Damaged(err error)
+}
+
+// Trie is a set of rows, at most one for a key, with one hash over all of them. It does not change: Apply returns another one, which
+// shares what is equal. Its form depends on the rows alone and not on the way to them.
 //
 //	leaf:     0x00, rows of 64 bytes (key, digest) in the order of their keys; a subtree of at most 64 rows is one leaf
 //	interior: 0x01, 2 bytes of bits for the children that there are, lowest value lowest bit, 32 bytes of hash for each
 //
+// A leaf need not be in memory: then its hash and the number of its rows are, 48 bytes, and what needs the rows reads them and compares
+// them with the hash. The error of that is StateCorrupt, or that of Rows. A trie whose leaves are all in memory returns no errors.
+//
 // The zero Trie is empty.
-type Trie struct{ top *node }
+type Trie struct {
+	top  ref
+	rows Rows // reads the leaves that are not in memory; nil where that cannot be, or not yet
+}
 
-// node is a node with all that is below it.
+// ref names a node.
+type ref struct {
+	hash  Digest
+	count int   // rows below
+	node  *node // nil: a leaf that is not in memory
+}
+
+// node is a leaf, or an interior node with all of those below it.
 type node struct {
-	hash     Digest
-	count    int     // rows below
-	rows     []Row   // of a leaf, sorted by key
-	present  uint16  // of an interior node: which children there are
-	children []*node // of an interior node: those, in order
+	rows     []Row  // of a leaf, sorted by key
+	present  uint16 // of an interior node: which children there are
+	children []ref  // of an interior node: those, in order
 }
 
 var empty = newLeaf(nil)
 
-// Build makes the trie of rows, which it sorts. It panics when two rows have one key: who compiles a layer has refused that.
-func Build(rows []Row) Trie {
-	slices.SortFunc(rows, func(a, b Row) int { return bytes.Compare(a.Key[:], b.Key[:]) })
-	for i := 1; i < len(rows); i++ {
-		if rows[i].Key == rows[i-1].Key {
-			panic(fmt.Sprintf("catalog: two rows have the key %s", rows[i].Key))
-		}
-	}
-	return Trie{build(rows, 0)}
+// errNowhere is of a trie that was made without its leaves, and was not told yet where they are.
+var errNowhere = errors.New("its leaves are neither in memory nor on disk")
+
+// newLeaf makes a leaf of at most leafMax rows, which it keeps.
+func newLeaf(rows []Row) ref {
+	return ref{hash: leafHash(rows), count: len(rows), node: &node{rows: rows}}
 }
 
-// build makes the node of sorted rows that have their first depth half bytes in common.
-func build(rows []Row, depth int) *node {
-	if len(rows) <= leafMax {
-		return newLeaf(slices.Clone(rows))
-	}
-	var children [fanout]*node
-	for len(rows) > 0 {
-		at := nibble(&rows[0].Key, depth)
-		n := len(rows)
-		if i := slices.IndexFunc(rows, func(r Row) bool { return nibble(&r.Key, depth) != at }); i >= 0 {
-			n = i
+func newInterior(children *[fanout]ref) ref {
+	n := &node{children: make([]ref, 0, present(children))}
+	count := 0
+	for i := range children {
+		if c := &children[i]; c.count > 0 {
+			n.present |= 1 << i
+			n.children = append(n.children, *c)
+			count += c.count
 		}
-		children[at] = build(rows[:n], depth+1)
-		rows = rows[n:]
 	}
-	return newInterior(&children)
+	return ref{hash: n.interiorHash(), count: count, node: n}
+}
+
+func present(children *[fanout]ref) (n int) {
+	for i := range children {
+		if children[i].count > 0 {
+			n++
+		}
+	}
+	return n
 }
 
 func nibble(key *Digest, depth int) int {
@@ -84,175 +111,180 @@ func nibble(key *Digest, depth int) int {
 	return int(b & 0xf)
 }
 
-func newLeaf(rows []Row) *node {
-	n := &node{count: len(rows), rows: rows}
-	n.hash = sha256.Sum256(n.encode())
-	return n
-}
+// leaf tells whether the node has rows of its own.
+func (r *ref) leaf() bool { return r.node == nil || r.node.present == 0 }
 
-func newInterior(children *[fanout]*node) *node {
-	n := &node{}
-	for i, c := range children {
-		if c != nil {
-			n.present |= 1 << i
-			n.children = append(n.children, c)
-			n.count += c.count
-		}
-	}
-	n.hash = sha256.Sum256(n.encode())
-	return n
-}
-
-func (n *node) leaf() bool { return n.present == 0 }
-
-// child is the child for one half byte, or nil.
-func (n *node) child(at int) *node {
+// child is the child for one half byte; empty where there is none.
+func (n *node) child(at int) ref {
 	if n.present&(1<<at) == 0 {
-		return nil
+		return empty
 	}
 	return n.children[bits.OnesCount16(n.present&(1<<at-1))]
 }
 
-// with is the node with another child, or without one that becomes nil.
-func (n *node) with(at int, c *node) *node {
-	var children [fanout]*node
-	for i := range fanout {
-		children[i] = n.child(i)
+// lean is the node without its leaves.
+func (r ref) lean() ref {
+	switch {
+	case r.node == nil || r.count == 0:
+		return r
+	case r.leaf():
+		r.node = nil
+		return r
 	}
-	children[at] = c
-	changed := newInterior(&children)
-	if changed.count > leafMax {
-		return changed
+	var children []ref // with those that are another, if any is
+	for i, c := range r.node.children {
+		if l := c.lean(); l.node != c.node {
+			if children == nil {
+				children = slices.Clone(r.node.children)
+			}
+			children[i] = l
+		}
 	}
-	return newLeaf(changed.gather(nil))
+	if children != nil {
+		r.node = &node{present: r.node.present, children: children}
+	}
+	return r
 }
 
-func (n *node) gather(rows []Row) []Row {
-	rows = append(rows, n.rows...)
-	for _, c := range n.children {
-		rows = c.gather(rows)
-	}
-	return rows
+// place is a node where it stands in a trie.
+type place struct {
+	ref
+	rows  Rows
+	path  Digest // what the keys below begin with: the first depth half bytes count
+	depth int
 }
 
-func (t Trie) node() *node {
-	if t.top == nil {
+func (t *Trie) place() place { return place{ref: t.ref(), rows: t.rows} }
+
+func (t *Trie) ref() ref {
+	if t.top.count == 0 {
 		return empty
 	}
 	return t.top
 }
 
+// at is the child for one half byte of an interior node.
+func (p *place) at(i int) place {
+	return place{ref: p.node.child(i), rows: p.rows, path: extended(p.path, p.depth, i), depth: p.depth + 1}
+}
+
+// leafRows is the rows of a leaf.
+func (p *place) leafRows() ([]Row, error) {
+	if p.node != nil {
+		return p.node.rows, nil
+	}
+	doing := fmt.Sprintf("read the entries of a layer whose keys begin with %.*s", p.depth, p.path)
+	if p.rows == nil {
+		return nil, &reason.Error{Code: reason.InternalFault, Doing: doing, Cause: errNowhere}
+	}
+	rows, err := p.rows.Leaf(p.path, p.depth)
+	if err != nil {
+		return nil, err
+	}
+	if len(rows) != p.count || leafHash(rows) != p.hash {
+		err := &reason.Error{Code: reason.StateCorrupt, Doing: doing, Cause: errors.New("they are not what was verified before")}
+		p.rows.Damaged(err)
+		return nil, err
+	}
+	return rows, nil
+}
+
+// Build makes the trie of rows, which it sorts. It panics when two rows have one key: who compiles a layer has refused that.
+func Build(rows []Row) Trie {
+	slices.SortFunc(rows, func(a, b Row) int { return bytes.Compare(a.Key[:], b.Key[:]) })
+	b := builder{keep: true}
+	for i := range rows {
+		if i > 0 && rows[i].Key == rows[i-1].Key {
+			panic(fmt.Sprintf("catalog: two rows have the key %s", rows[i].Key))
+		}
+		b.add(rows[i])
+	}
+	return Trie{top: b.finish()}
+}
+
 // Len is the number of rows.
-func (t Trie) Len() int { return t.node().count }
+func (t Trie) Len() int { return t.top.count }
 
 // Hash is the hash of the top node, where a descent begins.
-func (t Trie) Hash() Digest { return t.node().hash }
+func (t Trie) Hash() Digest { return t.ref().hash }
 
 // Root is the root of the layer that has these rows.
 func (t Trie) Root() Digest { return sha256.Sum256(header(t.Len(), t.Hash())) }
 
+// Lean is the trie without its leaves: they are read from rows from now on.
+func (t Trie) Lean(rows Rows) Trie { return Trie{top: t.ref().lean(), rows: rows} }
+
 // Get returns the digest of the body that stands at a key.
-func (t Trie) Get(key Digest) (Digest, bool) {
-	n := t.node()
-	for depth := 0; !n.leaf(); depth++ {
-		if n = n.child(nibble(&key, depth)); n == nil {
-			return Digest{}, false
-		}
+func (t Trie) Get(key Digest) (Digest, bool, error) {
+	p := t.place()
+	for !p.leaf() {
+		p = p.at(nibble(&key, p.depth))
 	}
-	if i, found := n.find(key); found {
-		return n.rows[i].Digest, true
+	rows, err := p.leafRows()
+	if err != nil {
+		return Digest{}, false, err
 	}
-	return Digest{}, false
+	if i, found := find(rows, key); found {
+		return rows[i].Digest, true, nil
+	}
+	return Digest{}, false, nil
 }
 
-func (n *node) find(key Digest) (int, bool) {
-	return slices.BinarySearchFunc(n.rows, key, func(r Row, key Digest) int { return bytes.Compare(r.Key[:], key[:]) })
+func find(rows []Row, key Digest) (int, bool) {
+	return slices.BinarySearchFunc(rows, key, func(r Row, key Digest) int { return bytes.Compare(r.Key[:], key[:]) })
 }
 
-// Put returns the trie with a row, in the place of one with its key if there is one.
-func (t Trie) Put(r Row) Trie { return Trie{t.node().put(r, 0)} }
-
-func (n *node) put(r Row, depth int) *node {
-	if !n.leaf() {
-		at := nibble(&r.Key, depth)
-		c := n.child(at)
-		if c == nil {
-			c = empty
-		}
-		changed := c.put(r, depth+1)
-		if changed == c {
-			return n
-		}
-		return n.with(at, changed)
+// From iterates over the rows in the order of their keys, from a key on. An error is the last that it yields.
+func (t Trie) From(key Digest) iter.Seq2[Row, error] {
+	return func(yield func(Row, error) bool) {
+		p := t.place()
+		p.from(key, yield)
 	}
-	i, found := n.find(r.Key)
-	if found && n.rows[i] == r {
-		return n
-	}
-	rows := slices.Clone(n.rows)
-	if found {
-		rows[i] = r
-	} else {
-		rows = slices.Insert(rows, i, r)
-	}
-	return build(rows, depth)
-}
-
-// Delete returns the trie without the row of a key.
-func (t Trie) Delete(key Digest) Trie { return Trie{t.node().delete(key, 0)} }
-
-func (n *node) delete(key Digest, depth int) *node {
-	if n.leaf() {
-		i, found := n.find(key)
-		if !found {
-			return n
-		}
-		return newLeaf(slices.Delete(slices.Clone(n.rows), i, i+1))
-	}
-	at := nibble(&key, depth)
-	c := n.child(at)
-	if c == nil {
-		return n
-	}
-	changed := c.delete(key, depth+1)
-	switch {
-	case changed == c:
-		return n
-	case changed.count == 0:
-		changed = nil
-	}
-	return n.with(at, changed)
-}
-
-// From iterates over the rows in the order of their keys, from a key on.
-func (t Trie) From(key Digest) iter.Seq[Row] {
-	return func(yield func(Row) bool) { t.node().from(key, 0, yield) }
 }
 
 // from reports whether to go on.
-func (n *node) from(key Digest, depth int, yield func(Row) bool) bool {
-	if n.leaf() {
-		i, _ := n.find(key)
-		for _, r := range n.rows[i:] {
-			if !yield(r) {
+func (p *place) from(key Digest, yield func(Row, error) bool) bool {
+	if p.leaf() {
+		rows, err := p.leafRows()
+		if err != nil {
+			yield(Row{}, err)
+			return false
+		}
+		i, _ := find(rows, key)
+		for _, r := range rows[i:] {
+			if !yield(r, nil) {
 				return false
 			}
 		}
 		return true
 	}
-	first := nibble(&key, depth)
-	for at := first; at < fanout; at++ {
-		c := n.child(at)
-		if c == nil {
-			continue
-		}
+	first := nibble(&key, p.depth)
+	for i := first; i < fanout; i++ {
 		start := key
-		if at > first {
+		if i > first {
 			start = Digest{} // all of it
 		}
-		if !c.from(start, depth+1, yield) {
+		if c := p.at(i); c.count > 0 && !c.from(start, yield) {
 			return false
 		}
 	}
 	return true
+}
+
+// under reports whether the first depth half bytes of a key are those of a path.
+func under(key, path *Digest, depth int) bool {
+	if !bytes.Equal(key[:depth/2], path[:depth/2]) {
+		return false
+	}
+	return depth%2 == 0 || nibble(key, depth-1) == nibble(path, depth-1)
+}
+
+// extended is a path of depth half bytes with one more.
+func extended(path Digest, depth, at int) Digest {
+	if depth%2 == 0 {
+		path[depth/2] = byte(at << 4)
+	} else {
+		path[depth/2] |= byte(at)
+	}
+	return path
 }

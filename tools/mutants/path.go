@@ -5,6 +5,7 @@ const (
 	catalogs, transferCore, transferServer = "./internal/catalog", "./internal/transfer/core", "./internal/transfer/server"
 	enroll, heads, assignments             = "./internal/apiserver/enroll", "./internal/controllers/heads", "./internal/controllers/assignments"
 	rollouts, heldStore, presences         = "./internal/fleet/rollout", "./internal/agent/held", "./internal/controllers/presence"
+	layerStore                             = "./internal/layerstore"
 )
 
 // ofHeads breaks what a host believes, and does before it acts.
@@ -35,7 +36,7 @@ func ofHeads() []Mutant {
 			"h.Epoch > epoch {", "h.Epoch > epoch && false {",
 			transferCore, "^TestTransferCase24_"},
 		{"the root of what was staged is not recomputed", "internal/transfer/core/fetch.go",
-			"if t.Root() != p.fetch.Target || ", "if ",
+			"case t.Root() != p.fetch.Target || ", "case ",
 			transferCore, "^TestWrongThreeTimes$|^TestTransferCase6_"},
 		{"the root of a list is not recomputed", "internal/transfer/core/fetch.go",
 			"case catalog.ListRoot(items[0]) != m.goal.mark.Root:", "case false:",
@@ -46,9 +47,12 @@ func ofHeads() []Mutant {
 		{"a mark counts that is on no disk", "internal/agent/held/heads.go",
 			"		err = s.top.writeRecord(headsName, headsName, payload)", "		_ = payload",
 			heldStore, "^TestStoreIsAClientStore$|^TestKilledAtEverySystemCall$"},
-		{"a layer is stored that is not the one that was staged", "internal/agent/held/stage.go",
-			"if !more || row.Key != key || row.Digest != sha256.Sum256(body) {", "if !more || row.Key != key {",
-			heldStore, "^TestStoreIsAClientStore$"},
+		{"a layer is stored that is not the one that was staged", "internal/layerstore/put.go",
+			"err == nil && t.Root() != root {", "false {",
+			layerStore, "^TestPutRefuses$"},
+		{"a difference is stored that does not make the layer", "internal/layerstore/put.go",
+			"	if t.Root() != root {", "	if false {",
+			layerStore, "^TestPutRefuses$"},
 		{"a store takes an older mark", "internal/agent/held/heads.go",
 			"case mark.Epoch < have.Epoch, mark.Epoch == have.Epoch && mark.Version < have.Version, same", "case same",
 			heldStore, "^TestStoreIsAClientStore$"},
@@ -61,9 +65,15 @@ func ofHeads() []Mutant {
 		{"a state that the agent died of is taken on again", "internal/agent/joined.go",
 			"	if poison == nil {\n		return wire.Verdict{}, nil", "	if poison == nil || true {\n		return wire.Verdict{}, nil",
 			"./internal/agent", "^TestPoison"},
-		{"a layer is used that the disk has changed", "internal/agent/held/layers.go",
-			"if l.trie = catalog.Build(rows); l.trie.Root() != l.root {", "if l.trie = catalog.Build(rows); false {",
-			heldStore, "^TestDamageIsFoundAndSetAside$"},
+		{"a layer is used that the disk has changed", "internal/layerstore/verify.go",
+			"err == nil && damage.rows == 0 && l.trie.Root() == root {", "err == nil {",
+			layerStore, "^TestDamage$"},
+		{"a leaf is used that the disk has changed", "internal/catalog/trie.go",
+			"if len(rows) != p.count || leafHash(rows) != p.hash {", "if len(rows) != p.count {",
+			catalogs, "^TestLeafIsVerified$"},
+		{"what a layer is read of is removed", "internal/layerstore/store.go",
+			"			f = s.files[f.base]", "			f = nil",
+			layerStore, "^TestSmallChange$"},
 		{"a state that is taken on leaves no way back", "internal/agent/held/heads.go",
 			"if l.Settled && l.Try == nil {", "if false {",
 			"./internal/agent", "^TestDeathsRightAfterTheSwap$|^TestPoison$"},

@@ -51,9 +51,16 @@ type directory struct {
 	path string // of the host, for people
 }
 
-func openDirectory(path string) (*directory, error) {
+func makeDirectory(path string) error {
 	if err := os.Mkdir(path, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
-		return nil, unwritable("make", path, err)
+		return unwritable("make", path, err)
+	}
+	return nil
+}
+
+func openDirectory(path string) (*directory, error) {
+	if err := makeDirectory(path); err != nil {
+		return nil, err
 	}
 	root, err := os.OpenRoot(path)
 	if err != nil {
@@ -201,9 +208,17 @@ func cutHeader(data []byte, kind string) ([]byte, error) {
 
 // appendFrame appends length, checksum and payload.
 func appendFrame(b, payload []byte) []byte {
-	b = binary.BigEndian.AppendUint32(b, uint32(len(payload)))
-	b = binary.BigEndian.AppendUint32(b, checksum(b[len(b)-4:], payload))
-	return append(b, payload...)
+	at := len(b)
+	b = append(append(b, make([]byte, frameHead)...), payload...)
+	sealFrame(b[at:])
+	return b
+}
+
+// sealFrame fills in the head of a frame whose payload is there.
+func sealFrame(frame []byte) {
+	payload := frame[frameHead:]
+	binary.BigEndian.PutUint32(frame, uint32(len(payload)))
+	binary.BigEndian.PutUint32(frame[4:], checksum(frame[:4], payload))
 }
 
 // checksum covers the length too, so that a run of zeros is no frame.

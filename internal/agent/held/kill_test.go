@@ -10,6 +10,7 @@ import (
 	"tako.dev/tako/internal/catalog"
 	"tako.dev/tako/internal/transfer/client/clienttest"
 	"tako.dev/tako/internal/transfer/core"
+	"tako.dev/tako/internal/transfer/wire"
 )
 
 // againEnv tells the test's own process that it is the one to be killed.
@@ -19,7 +20,16 @@ const againEnv = "TAKO_TEST_HELD_DIR"
 func step(t *testing.T, s *Store, version uint64, text string) {
 	t.Helper()
 	changes, trie := clienttest.Rows(5, text)
-	list, err := catalog.NewList(catalog.Layer{Priority: 1, ID: "a", Root: trie.Root()})
+	rows, large := clienttest.Rows(900, strings.Repeat("x", 100)) // so many that a change of them is a file that builds upon another one
+	fetch := core.Fetch{Layer: "b", Target: large.Root()}
+	if version > 1 {
+		fetch.Base, rows = fetch.Target, []wire.Change{{Key: rows[7].Key, Deleted: true}}
+		var err error
+		large, err = large.Apply(catalog.Changes(catalog.Change{Key: rows[0].Key, Deleted: true}))
+		must(t, err)
+		fetch.Target = large.Root()
+	}
+	list, err := catalog.NewList(catalog.Layer{Priority: 2, ID: "a", Root: trie.Root()}, catalog.Layer{Priority: 1, ID: "b", Root: large.Root()})
 	must(t, err)
 	encoded, err := list.Encode()
 	must(t, err)
@@ -27,8 +37,12 @@ func step(t *testing.T, s *Store, version uint64, text string) {
 	must(t, s.PutList(encoded))
 	have, err := s.Begin(core.Fetch{Layer: "a", Target: trie.Root()})
 	must(t, err)
-	must(t, s.Append(changes[len(have.Changes):]))
+	must(t, s.Append(changes[have.Count:]))
 	must(t, s.Commit(trie))
+	have, err = s.Begin(fetch)
+	must(t, err)
+	must(t, s.Append(rows[have.Count:]))
+	must(t, s.Commit(large))
 	must(t, s.SetLife(Life{Starts: version, Enforced: mark(version, catalog.ListRoot(encoded))}))
 }
 

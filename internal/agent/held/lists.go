@@ -156,11 +156,11 @@ func (s *Store) Catalog(root catalog.Digest) (catalog.List, error) {
 		return nil, missing("it")
 	}
 	for _, layer := range l.list {
-		have, err := s.layerLocked(layer.Root)
+		_, found, err := s.layers.Trie(layer.Root)
 		if err != nil {
 			return nil, err
 		}
-		if have == nil {
+		if !found {
 			return nil, missing("layer " + layer.ID)
 		}
 	}

@@ -2,8 +2,6 @@ package held
 
 import (
 	"fmt"
-	"os"
-	"path/filepath"
 
 	"golang.org/x/sys/unix"
 
@@ -67,38 +65,8 @@ func (s *Store) Room(root catalog.Digest, bytes uint64) error {
 	}
 	var have uint64
 	for i := range l.list {
-		have += s.sizeLocked(l.list[i].Root)
+		have += s.layers.Size(l.list[i].Root)
 	}
 	missing := bytes - min(have, bytes)
 	return s.spare(missing, missing)
-}
-
-// sizeLocked is how long the file of a layer is; 0 where there is none.
-func (s *Store) sizeLocked(root catalog.Digest) uint64 {
-	info, err := os.Lstat(filepath.Join(s.layers.path, root.String()))
-	if err != nil {
-		return 0 // whoever reads it says why
-	}
-	return uint64(info.Size())
-}
-
-// targetLocked is how long the file of a layer becomes that is made of a base and what is staged.
-func (s *Store) targetLocked(base *layer) (n uint64) {
-	var old []place
-	if base != nil {
-		old = base.rows
-	}
-	for i := range old {
-		n += rowHead + uint64(old[i].length)
-	}
-	for i := range s.stage.rows {
-		row := &s.stage.rows[i]
-		if at, found := placeOf(old, row.Key); found {
-			n -= rowHead + uint64(old[at].length)
-		}
-		if !row.Deleted {
-			n += rowHead + uint64(row.body)
-		}
-	}
-	return n
 }

@@ -12,28 +12,35 @@ import (
 	"iter"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"tako.dev/tako/declare"
 	"tako.dev/tako/internal/catalog"
+	"tako.dev/tako/internal/layerstore"
 	"tako.dev/tako/internal/reason"
 	"tako.dev/tako/internal/transfer/core"
 	"tako.dev/tako/internal/transfer/wire"
 )
 
-// stage is the log of the fetch that is under way.
-type stage struct {
-	fetch core.Fetch
-	file  *os.File
-	size  int64    // up to the last good frame
-	rows  []staged // in the order of the keys
-}
+const (
+	// readBuffer is what reading the stage costs besides its largest body.
+	readBuffer = 64 << 10
 
-// staged is one change, without its body.
-type staged struct {
-	catalog.Change
-	at     int64 // of the frame of the change
-	length int64 // of it
-	body   int   // length of the body
+	stagedPut, stagedDeletion = 0, 1
+	// stagedHead is the kind of a change and its key.
+	stagedHead = 1 + sha256.Size
+)
+
+// errStaged says that what was staged is not what was appended.
+var errStaged = errors.New("the disk has changed what was staged")
+
+// stage is the log of the fetch that is under way: the fetch, and then a frame for each change, with the digest of its body and the body.
+type stage struct {
+	fetch  core.Fetch
+	file   *os.File
+	begin  int64 // of the changes
+	size   int64 // up to the last good frame
+	staged core.Staged
 }
 
 // Begin is part of client.Stage.
@@ -53,12 +60,7 @@ func (s *Store) Begin(f core.Fetch) (core.Staged, error) {
 		return core.Staged{}, unwritable("write", s.stagePath(), err)
 	}
 	s.stage = st
-	staged := core.Staged{Changes: make([]catalog.Change, len(st.rows))}
-	for i := range st.rows {
-		staged.Changes[i] = st.rows[i].Change
-		staged.Bytes += uint64(st.rows[i].body)
-	}
-	return staged, nil
+	return st.staged, nil
 }
 
 func (s *Store) stagePath() string { return filepath.Join(s.state, stageName) }
@@ -70,6 +72,8 @@ func (st *stage) resume() error {
 		return err
 	}
 	begin = appendFrame(header(stageName), begin)
+	st.begin = int64(len(begin))
+	st.size = st.begin
 	have := make([]byte, len(begin))
 	if n, err := st.file.ReadAt(have, 0); err != nil && err != io.EOF {
 		return err
@@ -77,57 +81,102 @@ func (st *stage) resume() error {
 		if err := st.file.Truncate(0); err != nil {
 			return err
 		}
-		st.size = int64(len(begin))
 		_, err := st.file.WriteAt(begin, 0)
 		return err
 	}
-	st.size = int64(len(begin))
-	r := bufio.NewReaderSize(io.NewSectionReader(st.file, st.size, 1<<62), readBuffer)
+	info, err := st.file.Stat()
+	if err != nil {
+		return err
+	}
+	r := st.read(info.Size())
 	for {
-		frame, ok, err := readFrame(r)
+		c, ok, err := r.next()
 		if err != nil {
 			return err
 		}
-		if !ok || st.note(frame) != nil {
+		if !ok || !st.note(&c) {
 			return st.file.Truncate(st.size)
 		}
+		st.size += int64(len(r.frame))
 	}
 }
 
-// readFrame reads a whole frame; false at the end, and where it is torn or damaged.
-func readFrame(r io.Reader) (frame []byte, ok bool, err error) {
-	var head [frameHead]byte
-	if _, err := io.ReadFull(r, head[:]); err != nil {
-		return nil, false, systemError(err)
+// note counts a change that stands, or will stand, at the end of the log; false where it does not belong there.
+func (st *stage) note(c *layerstore.Change) bool {
+	if st.staged.Count > 0 && bytes.Compare(st.staged.Last[:], c.Key[:]) >= 0 {
+		return false
 	}
-	n := binary.BigEndian.Uint32(head[:])
+	st.staged.Count++
+	st.staged.Last = c.Key
+	st.staged.Bytes += uint64(len(c.Body))
+	return true
+}
+
+// stageReader reads a log from the beginning, one change at a time.
+type stageReader struct {
+	from  *bufio.Reader
+	frame []byte // that was read last
+}
+
+func (st *stage) read(end int64) *stageReader {
+	return &stageReader{from: bufio.NewReaderSize(io.NewSectionReader(st.file, st.begin, end-st.begin), readBuffer)}
+}
+
+// next is the next change, whose body is good until the next call; false at the end, and where the log is torn or damaged.
+func (r *stageReader) next() (c layerstore.Change, ok bool, err error) {
+	head, err := r.from.Peek(frameHead)
+	if err != nil {
+		return c, false, systemError(err)
+	}
+	n := binary.BigEndian.Uint32(head)
 	if n > frameMax {
-		return nil, false, nil
+		return c, false, nil
 	}
-	frame = append(make([]byte, 0, frameHead+int(n)), head[:]...)[:frameHead+int(n)]
-	if _, err := io.ReadFull(r, frame[frameHead:]); err != nil {
-		return nil, false, systemError(err)
+	r.frame = slices.Grow(r.frame[:0], frameHead+int(n))[:frameHead+int(n)]
+	if _, err := io.ReadFull(r.from, r.frame); err != nil {
+		return c, false, systemError(err)
 	}
-	_, _, ok = cutFrame(frame)
-	return frame, ok, nil
+	payload, _, ok := cutFrame(r.frame)
+	if !ok {
+		return c, false, nil
+	}
+	c, ok = decodeStaged(payload)
+	return c, ok, nil
 }
 
-// note takes a frame that stands, or will stand, at the end of the log.
-func (st *stage) note(frame []byte) error {
-	var c wire.Change
-	if err := wire.Decode(frame[frameHead:], &c); err != nil {
-		return err
+// appendStaged appends the frame of a change.
+func appendStaged(b []byte, c *layerstore.Change) []byte {
+	at := len(b)
+	b = append(b, make([]byte, frameHead)...)
+	if c.Deleted {
+		b = append(append(b, stagedDeletion), c.Key[:]...)
+	} else {
+		b = append(append(append(b, stagedPut), c.Key[:]...), c.Digest[:]...)
+		b = append(b, c.Body...)
 	}
-	row := staged{Change: catalog.Change{Key: c.Key, Deleted: c.Deleted}, at: st.size, length: int64(len(frame)), body: len(c.Body)}
-	if !c.Deleted {
-		row.Digest = sha256.Sum256(c.Body)
+	sealFrame(b[at:])
+	return b
+}
+
+// decodeStaged reads what appendStaged has written; false where it is nothing of that.
+func decodeStaged(payload []byte) (c layerstore.Change, ok bool) {
+	if len(payload) < stagedHead {
+		return c, false
 	}
-	if n := len(st.rows); n > 0 && bytes.Compare(st.rows[n-1].Key[:], c.Key[:]) >= 0 {
-		return errors.New("its keys are not in order")
+	c.Key = catalog.Digest(payload[1:stagedHead])
+	rest := payload[stagedHead:]
+	switch payload[0] {
+	case stagedDeletion:
+		c.Deleted = true
+		return c, len(rest) == 0
+	case stagedPut:
+		if len(rest) < sha256.Size || len(rest) > sha256.Size+declare.BodyBytesMax {
+			return c, false
+		}
+		c.Digest, c.Body = catalog.Digest(rest[:sha256.Size]), rest[sha256.Size:]
+		return c, true
 	}
-	st.rows = append(st.rows, row)
-	st.size += row.length
-	return nil
+	return c, false
 }
 
 // Append is part of client.Stage.
@@ -138,36 +187,84 @@ func (s *Store) Append(changes []wire.Change) error {
 	if st == nil {
 		return notStaged("stage changes")
 	}
-	size, rows := st.size, len(st.rows)
-	var frames []byte
-	for i := range changes {
-		payload, err := wire.Encode(&changes[i])
-		if err == nil && len(changes[i].Body) > declare.BodyBytesMax {
-			err = &reason.Error{Code: reason.BodyTooLarge, Doing: "stage a body"}
+	before := st.staged
+	frames := make([]byte, 0, framesSize(changes))
+	err := func() error {
+		for i := range changes {
+			c := layerstore.Change{Change: catalog.Change{Key: changes[i].Key, Deleted: changes[i].Deleted}, Body: changes[i].Body}
+			if !c.Deleted {
+				c.Digest = sha256.Sum256(c.Body)
+			}
+			if len(c.Body) > declare.BodyBytesMax {
+				return &reason.Error{Code: reason.BodyTooLarge, Doing: "stage a body"}
+			}
+			if !st.note(&c) {
+				return &reason.Error{Code: reason.StateCorrupt, Doing: "stage changes of layer " + st.fetch.Layer, Cause: errors.New("their keys are not in order")}
+			}
+			frames = appendStaged(frames, &c)
 		}
-		if err == nil {
-			frame := appendFrame(nil, payload)
-			frames = append(frames, frame...)
-			err = st.note(frame)
+		if err := s.spare(uint64(len(frames)), uint64(st.size)+uint64(len(frames))); err != nil {
+			return err
 		}
-		if err != nil {
-			st.size, st.rows = size, st.rows[:rows]
-			return &reason.Error{Code: reason.StateCorrupt, Doing: "stage changes of layer " + st.fetch.Layer, Cause: err}
+		if _, err := st.file.WriteAt(frames, st.size); err != nil {
+			return unwritable("write", s.stagePath(), errors.Join(err, st.file.Truncate(st.size)))
 		}
-	}
-	if err := s.spare(uint64(len(frames)), uint64(st.size)); err != nil {
-		st.size, st.rows = size, st.rows[:rows]
+		return nil
+	}()
+	if err != nil {
+		st.staged = before
 		return err
 	}
-	if _, err := st.file.WriteAt(frames, size); err != nil {
-		st.size, st.rows = size, st.rows[:rows]
-		return unwritable("write", s.stagePath(), errors.Join(err, st.file.Truncate(size)))
-	}
+	st.size += int64(len(frames))
 	return nil
+}
+
+// framesSize is more than the frames of changes take.
+func framesSize(changes []wire.Change) (n int) {
+	for i := range changes {
+		n += frameHead + stagedHead + sha256.Size + len(changes[i].Body)
+	}
+	return n
 }
 
 func notStaged(doing string) error {
 	return &reason.Error{Code: reason.InternalFault, Doing: doing, Cause: errors.New("nothing is staged")}
+}
+
+// Staged is part of client.Stage.
+func (s *Store) Staged() iter.Seq2[catalog.Change, error] {
+	return func(yield func(catalog.Change, error) bool) {
+		s.mu.Lock()
+		st := s.stage
+		s.mu.Unlock()
+		if st == nil {
+			yield(catalog.Change{}, notStaged("read what is staged"))
+			return
+		}
+		for c, err := range st.changes {
+			if !yield(c.Change, err) {
+				return
+			}
+		}
+	}
+}
+
+// changes iterates over what is staged.
+func (st *stage) changes(yield func(layerstore.Change, error) bool) {
+	r := st.read(st.size)
+	for n := 0; n < st.staged.Count; n++ {
+		c, ok, err := r.next()
+		doing := "read what was staged of layer " + st.fetch.Layer
+		switch {
+		case err != nil:
+			err = &reason.Error{Code: reason.InputOutput, Doing: doing, Cause: err}
+		case !ok:
+			err = &reason.Error{Code: reason.StateCorrupt, Doing: doing, Cause: errStaged}
+		}
+		if !yield(c, err) || err != nil {
+			return
+		}
+	}
 }
 
 // Commit is part of client.Stage.
@@ -178,117 +275,16 @@ func (s *Store) Commit(target catalog.Trie) error {
 	if st == nil {
 		return notStaged("commit a layer")
 	}
-	root := target.Root()
-	doing := "commit layer " + st.fetch.Layer
-	var base *layer
 	var err error
-	switch {
-	case root != st.fetch.Target:
-		err = &reason.Error{Code: reason.StateCorrupt, Doing: doing, Cause: fmt.Errorf("it has the root %s, and %s was staged", root, st.fetch.Target)}
-	case st.fetch.Base != (catalog.Digest{}):
-		if base, err = s.layerLocked(st.fetch.Base); err == nil && base == nil {
-			err = &reason.Error{Code: reason.StateCorrupt, Doing: doing, Cause: errors.New("the layer that it is made out of is not here")}
-		}
-	}
-	if err == nil {
-		need := s.targetLocked(base)
-		err = s.spare(need, need)
-	}
-	if err == nil {
-		err = s.layers.write(root.String(), func(w io.Writer) error { return s.mergeLocked(w, base, target) })
+	if root := target.Root(); root != st.fetch.Target {
+		err = &reason.Error{Code: reason.StateCorrupt, Doing: "commit layer " + st.fetch.Layer, Cause: fmt.Errorf("it has the root %s, and %s was staged", root, st.fetch.Target)}
+	} else {
+		err = s.layers.Put(st.fetch.Base, target, layerstore.Changes{Count: st.staged.Count, Bytes: st.staged.Bytes, All: st.changes})
 	}
 	if err != nil && !reason.Is(err, reason.StateCorrupt) {
 		return err
 	}
-	s.forgetLocked(root.String())
 	return errors.Join(err, s.dropLocked())
-}
-
-// mergeLocked writes the file of the target: what is staged, and of the base what is not.
-func (s *Store) mergeLocked(w io.Writer, base *layer, target catalog.Trie) error {
-	out := bufio.NewWriterSize(w, readBuffer)
-	if _, err := out.Write(layerHeader(target.Len())); err != nil {
-		return err
-	}
-	want, stop := iter.Pull(target.From(catalog.Digest{}))
-	defer stop()
-	for key, read := range s.merged(base) {
-		body, err := read()
-		if err != nil {
-			return err
-		}
-		row, more := want()
-		if !more || row.Key != key || row.Digest != sha256.Sum256(body) {
-			return s.notTheTarget()
-		}
-		head := binary.BigEndian.AppendUint32(key[:], uint32(len(body)))
-		if _, err := out.Write(head); err != nil {
-			return err
-		}
-		if _, err := out.Write(body); err != nil {
-			return err
-		}
-	}
-	if _, more := want(); more {
-		return s.notTheTarget()
-	}
-	return out.Flush()
-}
-
-func (s *Store) notTheTarget() error {
-	return &reason.Error{Code: reason.StateCorrupt, Doing: "commit layer " + s.stage.fetch.Layer, Cause: errors.New("what was staged does not make it")}
-}
-
-// merged iterates over the rows that there are after the changes, in the order of the keys.
-func (s *Store) merged(base *layer) iter.Seq2[catalog.Digest, func() ([]byte, error)] {
-	return func(yield func(catalog.Digest, func() ([]byte, error)) bool) {
-		var old []place
-		if base != nil {
-			old = base.rows
-		}
-		ofBase := func(p place) func() ([]byte, error) {
-			return func() ([]byte, error) {
-				body, err := s.bodyLocked(base, p)
-				if err == nil && body == nil {
-					err = s.notTheTarget()
-				}
-				return body, err
-			}
-		}
-		for i := range s.stage.rows {
-			row := &s.stage.rows[i]
-			for len(old) > 0 && bytes.Compare(old[0].key[:], row.Key[:]) < 0 {
-				if !yield(old[0].key, ofBase(old[0])) {
-					return
-				}
-				old = old[1:]
-			}
-			if len(old) > 0 && old[0].key == row.Key {
-				old = old[1:]
-			}
-			if !row.Deleted && !yield(row.Key, func() ([]byte, error) { return s.stage.body(row) }) {
-				return
-			}
-		}
-		for _, p := range old {
-			if !yield(p.key, ofBase(p)) {
-				return
-			}
-		}
-	}
-}
-
-// body reads a staged body again.
-func (st *stage) body(row *staged) ([]byte, error) {
-	frame := make([]byte, row.length)
-	if _, err := st.file.ReadAt(frame, row.at); err != nil {
-		return nil, &reason.Error{Code: reason.InputOutput, Doing: "read what was staged of layer " + st.fetch.Layer, Cause: err}
-	}
-	var c wire.Change
-	if err := wire.Decode(frame[frameHead:], &c); err != nil {
-		return nil, err
-	}
-	return c.Body, nil
 }
 
 // Drop is part of client.Stage.
@@ -313,4 +309,13 @@ func (s *Store) endStageLocked() error {
 	err := s.stage.file.Close()
 	s.stage = nil
 	return unwritable("close", s.stagePath(), err)
+}
+
+// systemError is an error of the system; what the end of a file makes of reading is not.
+func systemError(err error) error {
+	var system *fs.PathError
+	if errors.As(err, &system) {
+		return err
+	}
+	return nil
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"tako.dev/tako/internal/catalog"
+	"tako.dev/tako/internal/layerstore"
 	"tako.dev/tako/internal/reason"
 	"tako.dev/tako/internal/transfer/client"
 )
@@ -33,17 +34,16 @@ type Store struct {
 	state  string // path of the state directory
 	top    *directory
 	lists  *directory
-	layers *directory
+	layers *layerstore.Store
 	room   func(path string) (room, error) // roomAt, but for tests
 	looks  bool                            // it belongs to somebody else: nothing is written
 
 	mu        sync.Mutex // guards what follows, and the files
 	record    record
-	counted   bool     // something in record that is not durable
-	uncounted bool     // there is a file of starts
-	unnoted   error    // why the record could not be written last; nil where it could
-	open      []*layer // layers whose rows are known: the one that was used last comes last
-	stage     *stage   // nil where nothing is staged
+	counted   bool   // something in record that is not durable
+	uncounted bool   // there is a file of starts
+	unnoted   error  // why the record could not be written last; nil where it could
+	stage     *stage // nil where nothing is staged
 	troubles  []*reason.Error
 }
 
@@ -78,29 +78,34 @@ func (s *Store) openAll(now time.Time) (err error) {
 			return err
 		}
 	}
-	for name, d := range map[string]**directory{listsName: &s.lists, layersName: &s.layers} {
-		if *d, err = openDirectory(filepath.Join(s.state, name)); err != nil {
-			return err
-		}
-		if s.looks {
-			continue
-		}
-		if err := (*d).sweep(); err != nil {
+	if s.lists, err = openDirectory(filepath.Join(s.state, listsName)); err != nil {
+		return err
+	}
+	if !s.looks {
+		if err := s.lists.sweep(); err != nil {
 			return err
 		}
 	}
-	return nil
+	layers := filepath.Join(s.state, layersName)
+	if err := makeDirectory(layers); err != nil {
+		return err
+	}
+	s.layers, err = layerstore.Open(layers, layerstore.Options{ReadOnly: s.looks, Room: func(bytes uint64) error { return s.spare(bytes, bytes) }})
+	return err
 }
 
 // Close closes what is open. No other method may follow.
 func (s *Store) Close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	errs := []error{s.endStageLocked(), s.closeLayersLocked()}
+	errs := []error{s.endStageLocked()}
+	if s.layers != nil {
+		errs = append(errs, s.layers.Close())
+	}
 	if s.counted {
 		errs = append(errs, s.changeLocked(s.record))
 	}
-	for _, d := range []*directory{s.top, s.lists, s.layers} {
+	for _, d := range []*directory{s.top, s.lists} {
 		if d != nil {
 			errs = append(errs, d.root.Close())
 		}
@@ -108,17 +113,11 @@ func (s *Store) Close() error {
 	return errors.Join(errs...)
 }
 
-// Release gives back the memory of what was read last. It is read again when it is asked for.
-func (s *Store) Release() error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.closeLayersLocked()
-}
-
 // Troubles returns what was found damaged, the oldest first, and last why the record cannot be written at the moment.
 func (s *Store) Troubles() []*reason.Error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.troubleLocked(s.layers.Found()...)
 	list := slices.Clone(s.troubles)
 	if s.unnoted != nil {
 		list = append(list, reason.Of(s.unnoted))
@@ -133,12 +132,16 @@ func (s *Store) damagedLocked(d *directory, name string, err error) error {
 		return e
 	}
 	aside := d.setAside(s.state, name, time.Now())
-	s.troubles = append(s.troubles, &reason.Error{Code: reason.StateCorrupt, Doing: e.Doing, Cause: errors.Join(e.Cause, aside),
+	s.troubleLocked(&reason.Error{Code: reason.StateCorrupt, Doing: e.Doing, Cause: errors.Join(e.Cause, aside),
 		Hint: "it is fetched again; what could not be read is kept in " + corruptName + "; the disk may be failing"})
+	return aside
+}
+
+func (s *Store) troubleLocked(more ...*reason.Error) {
+	s.troubles = append(s.troubles, more...)
 	if over := len(s.troubles) - troublesMax; over > 0 {
 		s.troubles = slices.Clone(s.troubles[over:])
 	}
-	return aside
 }
 
 // trimLocked removes the lists and layers that nothing refers to any more. recent is how many of the newest lists stay whatever refers
@@ -149,7 +152,7 @@ func (s *Store) trimLocked(recent int) error {
 		return err
 	}
 	wanted := s.record.Life.roots(s.record.Mark.Root)
-	layers := map[string]bool{}
+	layers := map[catalog.Digest]bool{}
 	for i, l := range order {
 		if i >= recent && !slices.Contains(wanted, l.root) {
 			if err := s.lists.remove(l.root.String()); err != nil {
@@ -158,23 +161,10 @@ func (s *Store) trimLocked(recent int) error {
 			continue
 		}
 		for _, layer := range l.list {
-			layers[layer.Root.String()] = true
+			layers[layer.Root] = true
 		}
 	}
-	names, err := s.layers.names()
-	if err != nil {
-		return err
-	}
-	for _, name := range names {
-		if layers[name] {
-			continue
-		}
-		if err := s.layers.remove(name); err != nil {
-			return err
-		}
-		s.forgetLocked(name)
-	}
-	return nil
+	return s.layers.Trim(func(root catalog.Digest) bool { return layers[root] })
 }
 
 // parseRoot reads the name of a file that is called after its root.

@@ -83,9 +83,9 @@ func (a *Assignments) makeRevision(ctx context.Context, id assign.RevisionID) (r
 	}
 	r, err = assign.NewRevisionWith(slices.Clone(resources), func(claim declare.Claim) (catalog.Desired, bool) {
 		key := catalog.KeyOf(claim.String())
-		digest, _ := layer.Trie.Get(key)
+		digest, _, err := layer.Trie.Get(key)
 		body, there := layer.Body(digest)
-		if !there {
+		if err != nil || !there {
 			return catalog.Desired{}, false
 		}
 		d, err := catalog.DecodeBody(key, body)

@@ -177,7 +177,9 @@ func (c *compilation) layer(id revisionID, resources []declare.Resource) (*Layer
 	layer := NewLayer(items)
 	// What the layer before has too is shared with it, and so costs nothing while both are kept.
 	if before := c.layers.shelf.latest(id.config); before != nil {
-		layer.Trie = before.Trie.Apply(catalog.Difference(before.Trie, layer.Trie, catalog.Digest{}))
+		if layer.Trie, err = before.Trie.Apply(catalog.Difference(before.Trie, layer.Trie, catalog.Digest{})); err != nil {
+			return nil, err
+		}
 		for digest := range layer.bodies {
 			if same, ok := before.bodies[digest]; ok {
 				layer.bodies[digest] = same

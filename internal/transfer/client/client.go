@@ -148,6 +148,8 @@ func (c *Client) do(ctx context.Context, e core.Effect) (core.Event, error) {
 		return core.Stored{}, c.opts.Store.Commit(e.Target)
 	case core.Append:
 		return nil, c.opts.Store.Append(e.Changes)
+	case core.Settle:
+		return core.Stored{}, nil // Append returns when it is done
 	case core.Drop:
 		return nil, c.opts.Store.Drop()
 	case core.Activate:

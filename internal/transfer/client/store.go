@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"io"
+	"iter"
 
 	"tako.dev/tako/internal/catalog"
 	"tako.dev/tako/internal/transfer/core"
@@ -39,7 +40,7 @@ type Heads interface {
 }
 
 // Layers are complete catalogs and layers by their roots. What does not have the root that it stands under any more, because the disk
-// has changed it, is set aside and is as if it had never been there: it is fetched again.
+// has changed it, is not there: it is fetched again.
 type Layers interface {
 	// Lists is the roots of the catalog lists that are there, the one that was put last first.
 	Lists() ([]catalog.Digest, error)
@@ -48,8 +49,12 @@ type Layers interface {
 	// PutList makes a list durable, under its catalog.ListRoot. The store may then drop what is neither of this list nor of one that
 	// the host still enforces or may fall back to.
 	PutList(encoded []byte) error
-	// Trie is the trie of a layer that is there completely; false when it is not. All of it is verified.
+	// Trie is the trie of a layer that is there completely; false when it is not. All of it was verified since the start. Its leaves are read
+	// when they are needed, and the error of that is StateCorrupt where the disk has changed them since; then Trie looks again.
 	Trie(root catalog.Digest) (catalog.Trie, bool, error)
+	// Remains is what is left of a layer that was damaged: a layer of another root, which Begin takes as the base. False when there is
+	// nothing left, or the layer was not damaged.
+	Remains(root catalog.Digest) (catalog.Trie, bool, error)
 	// Room says whether there is room for what is not here of the layers of a list that is, when all of them together have so many bytes of
 	// bodies. The error is DiskFull where there is none, and those of the disk.
 	Room(root catalog.Digest, bytes uint64) error
@@ -59,15 +64,17 @@ type Layers interface {
 
 // Stage is the log of one fetch. There is one at a time; it is resumed after a crash.
 type Stage interface {
-	// Begin opens the log of a fetch. What was staged for the same one is still there, is returned in order, and is appended to. What was
-	// staged for any other is thrown away. A torn end is cut off.
+	// Begin opens the log of a fetch. What was staged for the same one is still there, and is appended to. What was staged for any other is
+	// thrown away. A torn end is cut off.
 	Begin(f core.Fetch) (core.Staged, error)
 	// Append adds changes. Their keys ascend over the whole log. The error is DiskFull where they would take room that the host needs to live
 	// on, and those of the disk; then nothing is added. They need not be durable before Commit, but what is found after a crash
 	// is a beginning of what was appended.
 	Append(changes []wire.Change) error
+	// Staged iterates over the log, with the digests of the bodies. The error is StateCorrupt where the disk has changed it.
+	Staged() iter.Seq2[catalog.Change, error]
 	// Commit makes the target out of the base and the log, as a layer that is there completely, and ends the stage. It is durable when
-	// Commit returns. The trie is the target's, with the target's root: the store checks that what it writes are the rows of it, with
+	// Commit returns. Of the trie only the length and the root count: the store checks that what it writes are the rows of that, with
 	// bodies of their digests, and refuses with StateCorrupt otherwise; then the stage is dropped. After any other error, such as DiskFull, it
 	// is still there.
 	Commit(target catalog.Trie) error

@@ -2,9 +2,7 @@ package core
 
 import (
 	"crypto/sha256"
-	"slices"
 
-	"tako.dev/tako/declare"
 	"tako.dev/tako/internal/catalog"
 	"tako.dev/tako/internal/transfer/wire"
 )
@@ -13,10 +11,14 @@ import (
 func (m *Machine) descend() {
 	p := &m.progress
 	if p.descent == nil {
-		p.descent = catalog.NewDescent(p.fetch.Target, catalog.NewNodes(p.base), declare.ResourcesMax)
+		p.descent = catalog.NewDescent(p.fetch.Target, p.base, catalog.EntriesMax)
 	}
 	if p.target != nil {
 		m.askBodies()
+		return
+	}
+	if p.descent.Rows() > descentRowsMax {
+		m.leaveBase()
 		return
 	}
 	if wanted := p.descent.Wanted(wire.HashesMax); len(wanted) > 0 {
@@ -32,15 +34,42 @@ func (m *Machine) descend() {
 	m.plan()
 }
 
+// leaveBase is when a layer has little in common with what is held.
+func (m *Machine) leaveBase() {
+	p := &m.progress
+	p.fetch.Base, p.base, p.way = catalog.Digest{}, catalog.Trie{}, bySnapshot
+	p.descent, p.target, p.needs = nil, nil, nil
+	m.restage()
+}
+
 // plan finds out which bodies are missing, and keeps what was staged if it is the beginning of that.
 func (m *Machine) plan() {
 	p := &m.progress
-	p.needs = slices.Collect(catalog.Difference(p.base, *p.target, catalog.Digest{}))
-	if len(p.changes) > len(p.needs) || !slices.Equal(p.changes, p.needs[:len(p.changes)]) {
-		m.restage() // opened comes here again by way of askLayer
-		return
+	p.needs = nil
+	for c, err := range catalog.Difference(p.base, *p.target, catalog.Digest{}) {
+		switch {
+		case err != nil:
+			m.unread(err)
+			return
+		case len(p.needs) == descentRowsMax:
+			m.leaveBase()
+			return
+		}
+		p.needs = append(p.needs, c)
 	}
-	p.needs = p.needs[len(p.changes):]
+	at := 0
+	for c, err := range m.held.Staged() {
+		if err != nil {
+			m.unread(err)
+			return
+		}
+		if at == len(p.needs) || p.needs[at] != c {
+			m.restage() // opened comes here again by way of askLayer
+			return
+		}
+		at++
+	}
+	p.needs = p.needs[at:]
 	m.askBodies()
 }
 
@@ -76,13 +105,11 @@ func (m *Machine) stage(count int, bodies [][]byte) {
 		change := wire.Change{Key: c.Key, Deleted: c.Deleted}
 		if !c.Deleted {
 			change.Body, bodies = bodies[0], bodies[1:]
-			p.bytes += uint64(len(change.Body))
 		}
 		changes = append(changes, change)
 	}
-	p.changes = append(p.changes, p.needs[:count]...)
 	p.needs = p.needs[count:]
-	m.do(Append{Changes: changes})
+	m.append(changes)
 }
 
 func (m *Machine) nodesCame(e NodesCame) {

@@ -100,10 +100,13 @@ type Begin struct{ Fetch Fetch }
 // Append adds to the stage. Not answered.
 type Append struct{ Changes []wire.Change }
 
+// Settle wants to know when all is staged that was appended. Answered by Stored.
+type Settle struct{}
+
 // Drop throws the stage away. Not answered.
 type Drop struct{}
 
-// Commit makes a layer of the stage. Answered by Stored.
+// Commit makes a layer of the stage. Only the length and the root of the target are looked at. Answered by Stored.
 type Commit struct{ Target catalog.Trie }
 
 // Activate hands a state to the host. Answered by Judged.
@@ -166,6 +169,7 @@ func (Count) effect()      {}
 func (PutList) effect()    {}
 func (Begin) effect()      {}
 func (Append) effect()     {}
+func (Settle) effect()     {}
 func (Drop) effect()       {}
 func (Commit) effect()     {}
 func (Activate) effect()   {}

@@ -2,11 +2,9 @@ package core
 
 import (
 	"bytes"
-	"crypto/sha256"
 	"errors"
 	"fmt"
 	"math"
-	"slices"
 	"time"
 
 	"tako.dev/tako/declare"
@@ -40,10 +38,9 @@ type progress struct {
 	way     way
 	wrong   int // times in a row that the layer came wrong
 	base    catalog.Trie
-	changes []catalog.Change // staged
-	bytes   uint64           // of their bodies
-	asked   catalog.Digest   // cursor of the open Sync
-	held    *wire.SyncPart   // first part of a snapshot in place of a difference, until its stage is open
+	staged  Staged
+	asked   catalog.Digest // cursor of the open Sync
+	held    *wire.SyncPart // first part of a snapshot in place of a difference, until its stage is open
 	descent *catalog.Descent
 	target  *catalog.Trie    // of a descent that has come to its end
 	needs   []catalog.Change // of that, not staged yet
@@ -198,17 +195,23 @@ func (m *Machine) fetchLayer(l *catalog.Layer) {
 	}
 	*p = progress{id: id, wrong: wrong, fetch: Fetch{Layer: l.ID, Target: l.Root}, way: way(wrong)}
 	if p.way != bySnapshot {
-		var err error
-		if p.fetch.Base, p.base, err = m.baseOf(l); err != nil {
+		base, whole, found, err := m.baseOf(l)
+		if err != nil {
 			m.local(err)
 			return
+		}
+		if found {
+			p.fetch.Base, p.base = base.Root(), base
+			if !whole {
+				p.way = byDescent
+			}
 		}
 	}
 	m.openStage()
 }
 
 func (m *Machine) openStage() {
-	m.progress.open, m.progress.waits, m.progress.changes, m.progress.bytes = false, forBegin, nil, 0
+	m.progress.open, m.progress.waits, m.progress.staged = false, forBegin, Staged{}
 	m.do(Begin{Fetch: m.progress.fetch})
 }
 
@@ -216,13 +219,7 @@ func (m *Machine) openStage() {
 func (m *Machine) opened(staged Staged) {
 	p := &m.progress
 	p.open = true
-	for i := 1; i < len(staged.Changes); i++ {
-		if bytes.Compare(staged.Changes[i-1].Key[:], staged.Changes[i].Key[:]) >= 0 {
-			m.restage()
-			return
-		}
-	}
-	p.changes, p.bytes = staged.Changes, staged.Bytes
+	p.staged = staged
 	if part := p.held; part != nil {
 		p.held = nil
 		p.waits = forAnswer // the same answer goes on
@@ -245,7 +242,7 @@ func (m *Machine) askLayer() {
 		return
 	}
 	p := &m.progress
-	from, ok := after(p.changes)
+	from, ok := p.staged.next()
 	if !ok {
 		m.restage()
 		return
@@ -258,12 +255,16 @@ func (m *Machine) askLayer() {
 	}})
 }
 
-// after is the first key that is not in sorted changes; false when they end at the last that there can be.
-func after(changes []catalog.Change) (catalog.Digest, bool) {
-	if len(changes) == 0 {
+// next is the first key that is not staged; false when the last is the last that there can be.
+func (s *Staged) next() (catalog.Digest, bool) {
+	if s.Count == 0 {
 		return catalog.Digest{}, true
 	}
-	key := changes[len(changes)-1].Key
+	return following(s.Last)
+}
+
+// following is the key after another one; false when there is none.
+func following(key catalog.Digest) (catalog.Digest, bool) {
 	for i := len(key) - 1; i >= 0; i-- {
 		if key[i]++; key[i] != 0 {
 			return key, true
@@ -298,24 +299,30 @@ func (m *Machine) part(part *wire.SyncPart) {
 		m.wrong(fmt.Errorf("a part of kind %d", part.Kind))
 		return
 	}
-	changes, err := p.check(part)
+	err := p.check(part)
 	bodies := bytesOf(part.Changes)
-	if err == nil && m.goal.bytes+p.bytes+bodies > bytesMax(&m.goal.head) {
+	if err == nil && m.goal.bytes+p.staged.Bytes+bodies > bytesMax(&m.goal.head) {
 		err = fmt.Errorf("more came than the %d bytes that the head names", m.goal.head.Bytes)
 	}
 	if err != nil {
 		m.wrong(err)
 		return
 	}
-	p.changes, p.bytes = append(p.changes, changes...), p.bytes+bodies
 	if len(part.Changes) > 0 {
 		m.pace.backoff.Reset() // it gets on
-		m.do(Append{Changes: part.Changes})
+		m.append(part.Changes)
 	}
 	if part.Last {
-		p.waits = forNothing
-		m.finish()
+		p.waits = forSettle
+		m.do(Settle{})
 	}
+}
+
+// append stages changes.
+func (m *Machine) append(changes []wire.Change) {
+	s := &m.progress.staged
+	s.Count, s.Last, s.Bytes = s.Count+len(changes), changes[len(changes)-1].Key, s.Bytes+bytesOf(changes)
+	m.do(Append{Changes: changes})
 }
 
 // bytesSlack is what all bodies of a state may have above what its head says: who signs may not have counted the node's own layer, and
@@ -336,50 +343,47 @@ func bytesOf(changes []wire.Change) (n uint64) {
 // turnToSnapshot is when a source sends all rows in place of a difference.
 func (m *Machine) turnToSnapshot(part *wire.SyncPart) {
 	p := &m.progress
-	p.fetch.Base, p.base, p.way = catalog.Digest{}, catalog.Trie{}, bySnapshot
 	if p.asked == (catalog.Digest{}) {
 		p.held = part
 	} else { // it has begun in the middle
 		m.do(Cancel{ID: p.request})
 	}
-	m.restage()
+	m.leaveBase()
 }
 
-// check reads the changes of a part. Whether they are right is told by the root in the end; here, that they keep to the bounds.
-func (p *progress) check(part *wire.SyncPart) ([]catalog.Change, error) {
+// check looks whether the changes of a part keep to the bounds. Whether they are right is told by the root in the end.
+func (p *progress) check(part *wire.SyncPart) error {
 	if len(part.Changes) == 0 && !part.Last {
-		return nil, errors.New("a part is empty, and not the last one")
+		return errors.New("a part is empty, and not the last one")
 	}
-	if len(p.changes)+len(part.Changes) > p.base.Len()+declare.ResourcesMax {
-		return nil, errors.New("there are more changes than a layer may have entries")
+	if p.staged.Count+len(part.Changes) > p.base.Len()+catalog.EntriesMax {
+		return errors.New("there are more changes than a layer may have entries")
 	}
-	changes := make([]catalog.Change, 0, len(part.Changes))
-	least, ok := after(p.changes)
+	least, ok := p.staged.next()
 	for i := range part.Changes {
 		c := &part.Changes[i]
 		switch {
 		case !ok || bytes.Compare(c.Key[:], least[:]) < 0:
-			return nil, errors.New("changes are not in order")
+			return errors.New("changes are not in order")
 		case c.Deleted && (len(c.Body) > 0 || p.fetch.Base == catalog.Digest{}):
-			return nil, errors.New("a deletion of what is not there")
+			return errors.New("a deletion of what is not there")
 		case !c.Deleted && (len(c.Body) == 0 || len(c.Body) > declare.BodyBytesMax):
-			return nil, fmt.Errorf("a body of %d bytes", len(c.Body))
+			return fmt.Errorf("a body of %d bytes", len(c.Body))
 		}
-		change := catalog.Change{Key: c.Key, Deleted: c.Deleted}
-		if !c.Deleted {
-			change.Digest = sha256.Sum256(c.Body)
-		}
-		changes = append(changes, change)
-		least, ok = after(changes)
+		least, ok = following(c.Key)
 	}
-	return changes, nil
+	return nil
 }
 
-// finish puts the layer together, and stores it if it is the one that was asked for.
+// finish puts the layer together out of what is staged, and stores it if it is the one that was asked for.
 func (m *Machine) finish() {
 	p := &m.progress
-	t := applied(p.base, p.changes)
-	if t.Root() != p.fetch.Target || t.Len() > declare.ResourcesMax {
+	t, err := p.base.Outline(m.held.Staged())
+	switch {
+	case err != nil:
+		m.unread(err)
+		return
+	case t.Root() != p.fetch.Target || t.Len() > catalog.EntriesMax:
 		m.wrong(fmt.Errorf("it has the root %s, and %s is signed", t.Root(), p.fetch.Target))
 		return
 	}
@@ -387,40 +391,9 @@ func (m *Machine) finish() {
 	m.do(Commit{Target: t})
 }
 
-// applied is a trie after sorted changes. Building is cheaper than changing when much of it changes.
-func applied(base catalog.Trie, changes []catalog.Change) catalog.Trie {
-	if len(changes) < base.Len()/8 {
-		return base.Apply(slices.Values(changes))
-	}
-	rows := make([]catalog.Row, 0, base.Len()+len(changes))
-	next := 0
-	put := func(c *catalog.Change) {
-		if !c.Deleted {
-			rows = append(rows, catalog.Row{Key: c.Key, Digest: c.Digest})
-		}
-	}
-	for r := range base.From(catalog.Digest{}) {
-		for next < len(changes) && bytes.Compare(changes[next].Key[:], r.Key[:]) < 0 {
-			put(&changes[next])
-			next++
-		}
-		if next < len(changes) && changes[next].Key == r.Key {
-			put(&changes[next])
-			next++
-			continue
-		}
-		rows = append(rows, r)
-	}
-	for ; next < len(changes); next++ {
-		put(&changes[next])
-	}
-	return catalog.Build(rows)
-}
-
 func (m *Machine) committed() {
 	p := &m.progress
-	m.keepTrie(p.fetch.Target, *p.target)
-	m.goal.bytes += p.bytes
+	m.goal.bytes += p.staged.Bytes
 	m.pace.backoff.Reset()
 	m.progress = progress{id: p.id}
 }

@@ -8,27 +8,8 @@ import (
 
 // there tells whether a layer is held.
 func (m *Machine) there(root catalog.Digest) (bool, error) {
-	if _, known := m.tries[root]; known {
-		return true, nil
-	}
-	t, found, err := m.held.Trie(root)
-	if err != nil || !found || t.Root() != root {
-		return false, err
-	}
-	m.keepTrie(root, t)
-	return true, nil
-}
-
-// keepTrie notes that a layer is held. One that is too large to be kept stands there as the empty trie, which its root tells apart.
-func (m *Machine) keepTrie(root catalog.Digest, t catalog.Trie) {
-	rows := t.Len()
-	for _, other := range m.tries {
-		rows += other.Len()
-	}
-	if rows > triesRowsMax {
-		t = catalog.Trie{}
-	}
-	m.tries[root] = t
+	_, found, err := m.trie(root)
+	return found, err
 }
 
 // forget drops what neither the active state nor the goal has.
@@ -48,29 +29,37 @@ func (m *Machine) forget() {
 	}
 }
 
-// trie is a layer that is held.
+// trie is a layer that is held, verified since the start of this run. Its leaves may be on disk.
 func (m *Machine) trie(root catalog.Digest) (catalog.Trie, bool, error) {
-	if t, known := m.tries[root]; known && t.Root() == root {
+	if t, known := m.tries[root]; known {
 		return t, true, nil
 	}
 	t, found, err := m.held.Trie(root)
-	return t, found && t.Root() == root, err
+	if err != nil || !found || t.Root() != root {
+		return catalog.Trie{}, false, err
+	}
+	m.tries[root] = t
+	return t, true, nil
 }
 
-// baseOf is the newest root of a layer that is held, other than the target, and its trie; the zero root when there is none.
-func (m *Machine) baseOf(l *catalog.Layer) (catalog.Digest, catalog.Trie, error) {
+// baseOf is the root that is best to begin at, and its trie: what is left of the layer itself when it was damaged, or else the newest other
+// root of it that is held, or what is left of that. The zero root when there is none. whole tells whether servers may know it.
+func (m *Machine) baseOf(l *catalog.Layer) (t catalog.Trie, whole, found bool, err error) {
+	if t, found, err = m.held.Remains(l.Root); err != nil || found {
+		return t, false, found, err
+	}
 	var lists []catalog.List
 	if m.active != nil {
 		lists = append(lists, m.active.list)
 	}
 	roots, err := m.held.Lists()
 	if err != nil {
-		return catalog.Digest{}, catalog.Trie{}, err
+		return t, false, false, err
 	}
 	for _, root := range roots {
 		data, err := m.held.List(root)
 		if err != nil {
-			return catalog.Digest{}, catalog.Trie{}, err
+			return t, false, false, err
 		}
 		if list, err := catalog.DecodeList(data); err == nil {
 			lists = append(lists, list)
@@ -82,11 +71,14 @@ func (m *Machine) baseOf(l *catalog.Layer) (catalog.Digest, catalog.Trie, error)
 		if at < 0 || tried[list[at].Root] {
 			continue
 		}
-		tried[list[at].Root] = true
-		t, found, err := m.trie(list[at].Root)
-		if err != nil || found {
-			return list[at].Root, t, err
+		root := list[at].Root
+		tried[root] = true
+		if t, found, err = m.trie(root); err != nil || found {
+			return t, true, found, err
+		}
+		if t, found, err = m.held.Remains(root); err != nil || found {
+			return t, false, found, err
 		}
 	}
-	return catalog.Digest{}, catalog.Trie{}, nil
+	return catalog.Trie{}, false, false, nil
 }

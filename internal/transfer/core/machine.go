@@ -5,7 +5,6 @@ import (
 	"slices"
 	"time"
 
-	"tako.dev/tako/declare"
 	"tako.dev/tako/internal/catalog"
 	"tako.dev/tako/internal/reason"
 	"tako.dev/tako/internal/transfer/wire"
@@ -28,9 +27,8 @@ const (
 	// doubtsMax bounds the heads that are looked at again with later trust documents: more than come while these are asked for. Of more, the
 	// oldest is counted as forged.
 	doubtsMax = 8
-	// triesRowsMax bounds what is kept in memory of the layers that the next differences begin at: as much as one host may have, of which
-	// each row takes some 100 bytes. What is above, while one state takes the place of another, is read again.
-	triesRowsMax = declare.ResourcesMax
+	// descentRowsMax bounds a descent: what has come stays in memory until all has, and to ask for more by hash is slower than a snapshot.
+	descentRowsMax = 50_000
 )
 
 // Options are what a Machine needs. All are required.
@@ -56,7 +54,7 @@ type Machine struct {
 	goal     *candidate // accepted, and not handed over yet
 	active   *candidate // handed over last, and taken
 	progress progress
-	tries    map[catalog.Digest]catalog.Trie // layers that this run has verified; see keepTrie
+	tries    map[catalog.Digest]catalog.Trie // layers that this run has verified
 	pace     pace
 	doubt    doubt
 	verdict  wire.Verdict // of the machine itself, on what it could not fetch
@@ -111,6 +109,7 @@ const (
 	forAccept
 	forList
 	forBegin
+	forSettle
 	forCommit
 	forJudgement
 	forAnswer // of a source
@@ -272,8 +271,7 @@ func (m *Machine) stored(e Stored) {
 	m.progress.waits = forNothing
 	switch {
 	case was == forCommit && reason.Is(e.Err, reason.StateCorrupt):
-		clear(m.tries) // the disk has changed what was staged, or the base
-		m.otherwise(e.Err)
+		m.unread(e.Err)
 	case e.Err != nil:
 		m.local(e.Err)
 	case was == forAccept:
@@ -282,9 +280,21 @@ func (m *Machine) stored(e Stored) {
 		m.goal.list = m.progress.list
 	case was == forBegin:
 		m.opened(e.Staged)
+	case was == forSettle:
+		m.finish()
 	case was == forCommit:
 		m.committed()
 	}
+}
+
+// unread is after what is staged, or the base, could not be read. What the disk has changed is not read again.
+func (m *Machine) unread(err error) {
+	if !reason.Is(err, reason.StateCorrupt) {
+		m.local(err)
+		return
+	}
+	clear(m.tries)
+	m.otherwise(err)
 }
 
 // local is after something that this host itself could not do. Once is nothing to tell: it may have been busy.

@@ -1,6 +1,8 @@
 package core
 
 import (
+	"iter"
+
 	"tako.dev/tako/internal/catalog"
 	"tako.dev/tako/internal/transfer/wire"
 )
@@ -22,8 +24,9 @@ type Fetch struct {
 
 // Staged is what is staged of a fetch.
 type Staged struct {
-	Changes []catalog.Change // in the order of their keys
-	Bytes   uint64           // of their bodies
+	Count int            // of changes
+	Last  catalog.Digest // highest of their keys
+	Bytes uint64         // of their bodies
 }
 
 // State is a complete, verified state: the list, and each layer that it names, are held.
@@ -42,6 +45,10 @@ type Held interface {
 	List(root catalog.Digest) ([]byte, error)
 	// Trie is the trie of a layer that is held completely, and has been verified.
 	Trie(root catalog.Digest) (catalog.Trie, bool, error)
+	// Remains is what is left of a layer that was damaged, as a layer of another root that is held completely.
+	Remains(root catalog.Digest) (catalog.Trie, bool, error)
+	// Staged iterates over what is staged of the fetch whose stage is open, in the order of the keys. An error is the last that it yields.
+	Staged() iter.Seq2[catalog.Change, error]
 	// Room says whether there is room for what is not held of the layers of a catalog, whose list is held, and whose bodies have so many
 	// bytes in all. The error is DiskFull where there is none, and those of the disk.
 	Room(root catalog.Digest, bytes uint64) error

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"fmt"
+	"iter"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -55,13 +56,16 @@ func newLayer(id string) layer { return layer{id: id, bodies: map[catalog.Digest
 // with is the layer with another body at a claim, or without any.
 func (l layer) with(claim, body string) layer {
 	key := catalog.KeyOf(claim)
-	out := layer{id: l.id, trie: l.trie.Delete(key), bodies: l.bodies}
+	change := catalog.Change{Key: key, Deleted: body == ""}
 	if body != "" {
-		digest := catalog.Digest(sha256.Sum256([]byte(body)))
-		out.bodies[digest] = []byte(body) // shared: digests do not collide
-		out.trie = out.trie.Put(catalog.Row{Key: key, Digest: digest})
+		change.Digest = sha256.Sum256([]byte(body))
+		l.bodies[change.Digest] = []byte(body) // shared: digests do not collide
 	}
-	return out
+	trie, err := l.trie.Apply(catalog.Changes(change))
+	if err != nil {
+		panic(err) // all of it is in memory
+	}
+	return layer{id: l.id, trie: trie, bodies: l.bodies}
 }
 
 func filled(id string, count int, text string) layer {
@@ -307,7 +311,7 @@ func (s *server) nodes(r wire.NodesRequest) (wire.NodesReply, error) {
 	}
 	nodes := catalog.NewNodes(l.trie)
 	for i, h := range r.Hashes {
-		if data, found := nodes.Encoded(h); found {
+		if data, found, err := nodes.Encoded(h); found && err == nil {
 			reply.Items[i] = data
 		} else if body, found := l.bodies[h]; found && s.reachable(l.trie, h) {
 			reply.Items[i] = body
@@ -339,6 +343,7 @@ type disk struct {
 	lists  []catalog.Digest
 	texts  map[catalog.Digest][]byte
 	layers map[catalog.Digest]layer
+	ruined map[catalog.Digest]layer // what is left of layers that were damaged
 	fetch  *Fetch
 	staged []wire.Change
 	full   bool // nothing more can be stored
@@ -350,7 +355,7 @@ type disk struct {
 }
 
 func newDisk(t testing.TB) *disk {
-	return &disk{t: t, texts: map[catalog.Digest][]byte{}, layers: map[catalog.Digest]layer{}}
+	return &disk{t: t, texts: map[catalog.Digest][]byte{}, layers: map[catalog.Digest]layer{}, ruined: map[catalog.Digest]layer{}}
 }
 
 func (d *disk) Lists() ([]catalog.Digest, error)         { return d.lists, nil }
@@ -358,6 +363,41 @@ func (d *disk) List(root catalog.Digest) ([]byte, error) { return d.texts[root],
 func (d *disk) Trie(r catalog.Digest) (catalog.Trie, bool, error) {
 	l, ok := d.layers[r]
 	return l.trie, ok, nil
+}
+
+func (d *disk) Remains(r catalog.Digest) (catalog.Trie, bool, error) {
+	l, ok := d.ruined[r]
+	return l.trie, ok, nil
+}
+
+func (d *disk) Staged() iter.Seq2[catalog.Change, error] {
+	var changes []catalog.Change
+	for _, c := range d.staged {
+		change := catalog.Change{Key: c.Key, Deleted: c.Deleted}
+		if !c.Deleted {
+			change.Digest = sha256.Sum256(c.Body)
+		}
+		changes = append(changes, change)
+	}
+	return catalog.Changes(changes...)
+}
+
+// damage takes rows away from a layer, as a disk does; what is left is there under its own root.
+func (d *disk) damage(root catalog.Digest, rows int) {
+	l := d.layers[root]
+	delete(d.layers, root)
+	var lost []catalog.Change
+	for r := range l.trie.From(catalog.Digest{}) {
+		if len(lost) < rows {
+			lost = append(lost, catalog.Change{Key: r.Key, Deleted: true})
+		}
+	}
+	trie, err := l.trie.Apply(catalog.Changes(lost...))
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	l.trie = trie
+	d.ruined[root], d.layers[trie.Root()] = l, l
 }
 
 func (d *disk) Room(_ catalog.Digest, bytes uint64) error {
@@ -402,6 +442,7 @@ func (d *disk) do(e Effect) (answer Event, ok bool) {
 		d.staged = append(d.staged, e.Changes...)
 		d.most = max(d.most, bytesOf(d.staged))
 		return nil, true
+	case Settle:
 	case Drop:
 		d.fetch, d.staged = nil, nil
 		return nil, true
@@ -430,11 +471,7 @@ func (d *disk) begin(f Fetch) Staged {
 	}
 	var staged Staged
 	for _, c := range d.staged {
-		change := catalog.Change{Key: c.Key, Deleted: c.Deleted}
-		if !c.Deleted {
-			change.Digest = sha256.Sum256(c.Body)
-		}
-		staged.Changes = append(staged.Changes, change)
+		staged.Count, staged.Last = staged.Count+1, c.Key
 		staged.Bytes += uint64(len(c.Body))
 	}
 	return staged
@@ -445,8 +482,12 @@ func (d *disk) commit(target catalog.Trie) error {
 		d.t.Fatalf("a layer is put together for which no stage is open")
 	}
 	base, fetch, staged := d.layers[d.fetch.Base], *d.fetch, d.staged
+	trie, err := base.trie.Apply(d.Staged())
 	d.fetch, d.staged = nil, nil
-	l := layer{trie: target, bodies: map[catalog.Digest][]byte{}}
+	if err != nil || trie.Root() != fetch.Target {
+		return &reason.Error{Code: reason.StateCorrupt, Doing: "put a layer together", Cause: err}
+	}
+	l := layer{trie: trie, bodies: map[catalog.Digest][]byte{}}
 	for i, c := range staged {
 		if i > 0 && bytes.Compare(staged[i-1].Key[:], c.Key[:]) >= 0 {
 			d.t.Fatalf("the stage is not in the order of its keys")
@@ -455,7 +496,7 @@ func (d *disk) commit(target catalog.Trie) error {
 			l.bodies[sha256.Sum256(c.Body)] = c.Body
 		}
 	}
-	for r := range target.From(catalog.Digest{}) {
+	for r := range trie.From(catalog.Digest{}) {
 		if l.bodies[r.Digest] == nil {
 			if l.bodies[r.Digest] = base.bodies[r.Digest]; l.bodies[r.Digest] == nil {
 				return &reason.Error{Code: reason.StateCorrupt, Doing: "put a layer together"}

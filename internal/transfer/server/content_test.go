@@ -50,6 +50,7 @@ func (h *host) parts(r wire.SyncRequest) (parts []wire.SyncPart, whole bool) {
 func take(t *testing.T, base catalog.Trie, parts []wire.SyncPart, kind wire.SyncKind) catalog.Trie {
 	t.Helper()
 	var last catalog.Digest
+	var changes []catalog.Change
 	for _, p := range parts {
 		if p.Kind != kind {
 			t.Errorf("a part of kind %d, want %d", p.Kind, kind)
@@ -61,17 +62,21 @@ func take(t *testing.T, base catalog.Trie, parts []wire.SyncPart, kind wire.Sync
 			}
 			last = c.Key
 			size += len(c.Body)
-			if c.Deleted {
-				base = base.Delete(c.Key)
-			} else {
-				base = base.Put(catalog.Row{Key: c.Key, Digest: sha256.Sum256(c.Body)})
+			change := catalog.Change{Key: c.Key, Deleted: c.Deleted}
+			if !c.Deleted {
+				change.Digest = sha256.Sum256(c.Body)
 			}
+			changes = append(changes, change)
 		}
 		if size > wire.PartBytesMax && len(p.Changes) > 1 {
 			t.Errorf("a part of %d changes has %d bytes of bodies", len(p.Changes), size)
 		}
 	}
-	return base
+	got, err := base.Apply(catalog.Changes(changes...))
+	if err != nil {
+		t.Error(err)
+	}
+	return got
 }
 
 // TestSync: from nothing, from a root that is known, from one that is not, and from one that has little in common.
@@ -225,7 +230,7 @@ func TestNodes(t *testing.T) {
 	if !bytes.Equal(items[0], encoded) || items[1] != nil {
 		t.Errorf("%q", items)
 	}
-	descent := catalog.NewDescent(target.Root(), catalog.NewNodes(), 10_000)
+	descent := catalog.NewDescent(target.Root(), catalog.Trie{}, 10_000)
 	for wanted := descent.Wanted(wire.HashesMax); len(wanted) > 0; wanted = descent.Wanted(wire.HashesMax) {
 		for _, item := range ask("l", wanted...) {
 			if len(item) > 0 {
@@ -300,7 +305,7 @@ func TestForeignContent(t *testing.T) {
 	})
 	var body catalog.Digest
 	for row := range theirs.From(catalog.Digest{}) {
-		if d, has := mine.Get(row.Key); !has || d != row.Digest {
+		if d, has, _ := mine.Get(row.Key); !has || d != row.Digest {
 			body = row.Digest
 			break
 		}
@@ -379,7 +384,7 @@ func TestTransferCase19_BaseIsUnknown(t *testing.T) {
 	parts, whole := h.parts(wire.SyncRequest{Head: head, Layer: "l", Base: old.Root(), Target: target.Root()})
 	c.Equal(parts, []wire.SyncPart{{Kind: wire.SyncUnknownBase, Last: true}}, "the answer")
 	c.Check(whole, "the answer has no end")
-	descent, asked := catalog.NewDescent(target.Root(), catalog.NewNodes(old), 10_000), 0
+	descent, asked := catalog.NewDescent(target.Root(), old, 10_000), 0
 	for wanted := descent.Wanted(wire.HashesMax); len(wanted) > 0; wanted = descent.Wanted(wire.HashesMax) {
 		asked += len(wanted)
 		var reply wire.NodesReply
@@ -426,8 +431,11 @@ func TestIndex(t *testing.T) {
 	x := newIndex(250)
 	for i := range 20 {
 		trie := r.layer(fmt.Sprint("layer ", i%4), 100, i%4, 0)
-		of := x.of(trie.Root(), trie)
-		if _, found := of.nodes.Encoded(trie.Root()); !found || len(of.bodies) != 100 {
+		of, err := x.of(trie.Root(), trie)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, found, err := of.nodes.Encoded(trie.Root()); !found || err != nil || len(of.bodies) != 100 {
 			t.Fatal("it does not know what it is made of")
 		}
 		if x.rows > 250 || len(x.roots) != x.order.Len() || x.rows != 100*x.order.Len() {
@@ -435,8 +443,13 @@ func TestIndex(t *testing.T) {
 		}
 	}
 	large := r.layer("large", 1_000, 0, 0)
-	if x.of(large.Root(), large); x.rows != 1_000 || x.order.Len() != 1 {
+	if _, err := x.of(large.Root(), large); err != nil || x.rows != 1_000 || x.order.Len() != 1 {
 		t.Errorf("%d rows of %d tries", x.rows, x.order.Len())
+	}
+	// What could not be read is not remembered.
+	fails := r.layer("unread", 200, 0, 0).Lean(unreadable{})
+	if _, err := x.of(fails.Root(), fails); !errors.Is(err, errUnreadable) || x.roots[fails.Root()] != nil || x.rows != 100*x.order.Len() && x.rows != 1_000 {
+		t.Errorf("a trie that cannot be read: %v, and %d rows of %d roots", err, x.rows, x.order.Len())
 	}
 }
 
@@ -475,3 +488,11 @@ func TestOneHostTakesNoPlacesFromOthers(t *testing.T) {
 		return fmt.Sprint(places.hosts), len(places.hosts) <= 1
 	})
 }
+
+var errUnreadable = errors.New("its leaves cannot be read")
+
+// unreadable has the leaves of a trie, and cannot read them.
+type unreadable struct{}
+
+func (unreadable) Leaf(catalog.Digest, int) ([]catalog.Row, error) { return nil, errUnreadable }
+func (unreadable) Damaged(error)                                   {}

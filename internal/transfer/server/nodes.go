@@ -24,7 +24,7 @@ func (s *Server) nodes(q *request) error {
 	if err != nil {
 		return err
 	}
-	find := func(hash catalog.Digest) ([]byte, bool) { return l.data, hash == l.root }
+	find := func(hash catalog.Digest) ([]byte, bool, error) { return l.data, hash == l.root, nil }
 	if r.Layer != wire.CatalogLayer {
 		if find, err = s.within(q, &l, r.Layer); err != nil {
 			return err
@@ -35,7 +35,10 @@ func (s *Server) nodes(q *request) error {
 		return err
 	}
 	defer leave()
-	items, found := gather(r.Hashes, find)
+	items, found, err := gather(r.Hashes, find)
+	if err != nil {
+		return err
+	}
 	if !found {
 		return notListed(q.who, fmt.Sprintf("none of %d hashes is of %s, the first is %s", len(r.Hashes), clip(r.Layer), r.Hashes[0]))
 	}
@@ -43,23 +46,26 @@ func (s *Server) nodes(q *request) error {
 }
 
 // gather finds things by their hashes, as many as fit into an answer; false when there is not one.
-func gather(hashes []catalog.Digest, find func(catalog.Digest) ([]byte, bool)) ([][]byte, bool) {
+func gather(hashes []catalog.Digest, find func(catalog.Digest) ([]byte, bool, error)) ([][]byte, bool, error) {
 	// What stands around an item is less than 8 bytes.
 	const around = 8
 	items, any, room := make([][]byte, len(hashes)), false, wire.ReplyMax-around
 	for i, hash := range hashes {
-		data, found := find(hash)
+		data, found, err := find(hash)
+		if err != nil {
+			return nil, false, err
+		}
 		any = any || found
 		if found && len(data)+around <= room {
 			items[i] = data
 			room -= len(data) + around
 		}
 	}
-	return items, any
+	return items, any, nil
 }
 
 // within finds what a listed layer is made of.
-func (s *Server) within(q *request, l *listed, id string) (func(catalog.Digest) ([]byte, bool), error) {
+func (s *Server) within(q *request, l *listed, id string) (func(catalog.Digest) ([]byte, bool, error), error) {
 	at, err := l.layer(q.who, id)
 	if err != nil {
 		return nil, err
@@ -68,15 +74,16 @@ func (s *Server) within(q *request, l *listed, id string) (func(catalog.Digest) 
 	if !found {
 		return nil, &reason.Error{Code: reason.RootUnknown, Doing: "serve node " + q.who.Name, Cause: fmt.Errorf("root %s of layer %s", at.Root, clip(id)), After: time.Second}
 	}
-	of := s.index.of(at.Root, layer.Trie)
-	return func(hash catalog.Digest) ([]byte, bool) {
-		if data, found := of.nodes.Encoded(hash); found {
-			return data, true
+	of, err := s.index.of(at.Root, layer.Trie)
+	if err != nil {
+		return nil, err
+	}
+	return func(hash catalog.Digest) ([]byte, bool, error) {
+		data, found, err := of.nodes.Encoded(hash)
+		if _, has := of.bodies[hash]; has && !found && err == nil {
+			data, found = layer.Body(hash)
 		}
-		if _, has := of.bodies[hash]; has {
-			return layer.Body(hash)
-		}
-		return nil, false
+		return data, found, err
 	}, nil
 }
 
@@ -95,6 +102,7 @@ type indexed struct {
 	root   catalog.Digest
 	rows   int
 	once   sync.Once
+	err    error // of reading it
 	nodes  *catalog.Nodes
 	bodies map[catalog.Digest]struct{}
 }
@@ -104,16 +112,34 @@ func newIndex(rowsMax int) *index {
 }
 
 // of is what a trie is made of.
-func (x *index) of(root catalog.Digest, t catalog.Trie) *indexed {
+func (x *index) of(root catalog.Digest, t catalog.Trie) (*indexed, error) {
 	i := x.find(root, t)
 	i.once.Do(func() {
 		i.nodes = catalog.NewNodes(t)
 		i.bodies = make(map[catalog.Digest]struct{}, i.rows)
-		for row := range t.From(catalog.Digest{}) {
+		for row, err := range t.From(catalog.Digest{}) {
+			if err != nil {
+				i.err = err
+				return
+			}
 			i.bodies[row.Digest] = struct{}{}
 		}
 	})
-	return i
+	if i.err != nil {
+		x.drop(i) // the next one who asks tries again
+	}
+	return i, i.err
+}
+
+// drop forgets a trie.
+func (x *index) drop(i *indexed) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if e := x.roots[i.root]; e != nil && e.Value == i {
+		x.order.Remove(e)
+		delete(x.roots, i.root)
+		x.rows -= i.rows
+	}
 }
 
 // find finds the place of a trie, and makes one. The trie that was asked about last has one, however large it is.

@@ -83,7 +83,10 @@ func (s *Server) names(q *request, l *listed, key catalog.Digest, digest content
 		if !found {
 			return &reason.Error{Code: reason.RootUnknown, Doing: "serve node " + q.who.Name, Cause: fmt.Errorf("root %s of layer %s", at.Root, clip(at.ID)), After: time.Second}
 		}
-		of, found := layer.Trie.Get(key)
+		of, found, err := layer.Trie.Get(key)
+		if err != nil {
+			return err
+		}
 		if !found {
 			continue
 		}

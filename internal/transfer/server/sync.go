@@ -81,7 +81,10 @@ func (s *Server) sync(q *request) error {
 	if !found {
 		return &reason.Error{Code: reason.RootUnknown, Doing: "serve node " + q.who.Name, Cause: fmt.Errorf("root %s of layer %s", r.Target, clip(r.Layer)), After: time.Second}
 	}
-	kind, base := s.way(&r, target.Trie)
+	kind, base, err := s.way(&r, target.Trie)
+	if err != nil {
+		return err
+	}
 	budget := s.budgets.deltas
 	if kind == wire.SyncSnapshot {
 		budget = s.budgets.snapshots
@@ -108,24 +111,27 @@ func kindName(k wire.SyncKind) string {
 }
 
 // way says how a host gets to a target, and from which trie. It does not depend on the cursor, so that what is resumed goes on.
-func (s *Server) way(r *wire.SyncRequest, target catalog.Trie) (wire.SyncKind, catalog.Trie) {
+func (s *Server) way(r *wire.SyncRequest, target catalog.Trie) (wire.SyncKind, catalog.Trie, error) {
 	if r.Base == (catalog.Digest{}) {
-		return wire.SyncSnapshot, catalog.Trie{}
+		return wire.SyncSnapshot, catalog.Trie{}, nil
 	}
 	base, found := s.opts.Catalogs.Layer(r.Layer, r.Base)
 	switch {
 	case !found && target.Len() == 0:
-		return wire.SyncSnapshot, catalog.Trie{} // there is nothing to send
+		return wire.SyncSnapshot, catalog.Trie{}, nil // there is nothing to send
 	case !found:
-		return wire.SyncUnknownBase, catalog.Trie{}
+		return wire.SyncUnknownBase, catalog.Trie{}, nil
 	}
 	changed := 0
-	for range catalog.Difference(base.Trie, target, catalog.Digest{}) {
+	for _, err := range catalog.Difference(base.Trie, target, catalog.Digest{}) {
+		if err != nil {
+			return 0, catalog.Trie{}, err
+		}
 		if changed++; 2*changed > target.Len() && changed > fewChanges {
-			return wire.SyncSnapshot, catalog.Trie{}
+			return wire.SyncSnapshot, catalog.Trie{}, nil
 		}
 	}
-	return wire.SyncDelta, base.Trie
+	return wire.SyncDelta, base.Trie, nil
 }
 
 // fewChanges are always sent as such: with so few rows a snapshot saves nothing.
@@ -145,8 +151,12 @@ type parts struct {
 }
 
 // run sends changes. When it cannot go on it ends the stream without a last part: the host resumes where it was.
-func (p *parts) run(changes iter.Seq[catalog.Change], body func(catalog.Digest) ([]byte, bool)) {
-	for c := range changes {
+func (p *parts) run(changes iter.Seq2[catalog.Change, error], body func(catalog.Digest) ([]byte, bool)) {
+	for c, err := range changes {
+		if err != nil {
+			p.server.opts.Log.Error("send a layer", "node", p.q.who.Name, "err", err)
+			return
+		}
 		out := wire.Change{Key: c.Key, Deleted: c.Deleted}
 		if !c.Deleted {
 			data, found := body(c.Digest)

@@ -90,8 +90,8 @@ func (s *session) put(changes []wire.Change, t catalog.Trie) {
 	s.t.Helper()
 	staged, err := s.Begin(core.Fetch{Layer: "NodeConfig/a/b", Target: t.Root()})
 	s.must(err)
-	if len(staged.Changes) > 0 {
-		s.t.Fatalf("%d changes were staged before", len(staged.Changes))
+	if staged.Count > 0 {
+		s.t.Fatalf("%d changes were staged before", staged.Count)
 	}
 	if len(changes) > 0 {
 		s.must(s.Append(changes))
@@ -230,8 +230,8 @@ func testSnapshot(t *testing.T, s *session) {
 	changes, trie := Rows(300, "one")
 	staged, err := s.Begin(core.Fetch{Layer: "NodeConfig/a/b", Target: trie.Root()})
 	s.must(err)
-	if len(staged.Changes) > 0 {
-		t.Fatalf("%d changes were staged", len(staged.Changes))
+	if staged.Count > 0 {
+		t.Fatalf("%d changes were staged", staged.Count)
 	}
 	s.must(s.Append(changes[:100]))
 	s.hasNot(trie.Root())
@@ -245,18 +245,16 @@ func testSnapshot(t *testing.T, s *session) {
 		t.Errorf("at a key that is not there is %q (%v)", b, err)
 	}
 	staged, err = s.Begin(core.Fetch{Layer: "NodeConfig/a/b", Target: trie.Root()})
-	if len(staged.Changes) > 0 || err != nil {
-		t.Errorf("after Commit %d changes are staged (%v)", len(staged.Changes), err)
+	if staged.Count > 0 || err != nil {
+		t.Errorf("after Commit %d changes are staged (%v)", staged.Count, err)
 	}
 }
 
 // changed is another layer than that of changes: one row in seven is gone, one in five is another, and ten are new.
-func changed(changes []wire.Change, t catalog.Trie) (delta, all []wire.Change, target catalog.Trie) {
-	target = t
+func changed(changes []wire.Change) (delta, all []wire.Change, target catalog.Trie) {
 	for i, c := range changes {
 		switch {
 		case i%7 == 0:
-			target = target.Delete(c.Key)
 			delta = append(delta, wire.Change{Key: c.Key, Deleted: true})
 			continue
 		case i%5 == 0:
@@ -272,16 +270,17 @@ func changed(changes []wire.Change, t catalog.Trie) (delta, all []wire.Change, t
 	byKey := func(a, b wire.Change) int { return bytes.Compare(a.Key[:], b.Key[:]) }
 	slices.SortFunc(delta, byKey)
 	slices.SortFunc(all, byKey)
-	for _, c := range all {
-		target = target.Put(catalog.Row{Key: c.Key, Digest: sha256.Sum256(c.Body)})
+	rows := make([]catalog.Row, len(all))
+	for i, c := range all {
+		rows[i] = catalog.Row{Key: c.Key, Digest: sha256.Sum256(c.Body)}
 	}
-	return delta, all, target
+	return delta, all, catalog.Build(rows)
 }
 
 func testDelta(_ *testing.T, s *session) {
 	changes, base := Rows(200, "one")
 	s.put(changes, base)
-	delta, all, target := changed(changes, base)
+	delta, all, target := changed(changes)
 	_, err := s.Begin(core.Fetch{Layer: "NodeConfig/a/b", Base: base.Root(), Target: target.Root()})
 	s.must(err)
 	s.must(s.Append(delta))
@@ -301,15 +300,21 @@ func testResume(t *testing.T, s *session) {
 	s.again()
 	staged, err := s.Begin(f)
 	s.must(err)
-	if len(staged.Changes) > 30 || !s.durable && len(staged.Changes) != 30 {
-		t.Fatalf("%d changes are staged", len(staged.Changes))
+	if staged.Count > 30 || !s.durable && staged.Count != 30 {
+		t.Fatalf("%d changes are staged", staged.Count)
 	}
-	for i, c := range staged.Changes {
+	i := 0
+	for c, err := range s.Staged() {
+		s.must(err)
 		if want := (catalog.Change{Key: changes[i].Key, Digest: sha256.Sum256(changes[i].Body)}); c != want {
 			t.Fatalf("change %d is %+v, want %+v", i, c, want)
 		}
+		i++
 	}
-	s.must(s.Append(changes[len(staged.Changes):]))
+	if i != staged.Count || i > 0 && staged.Last != changes[i-1].Key {
+		t.Fatalf("%d changes are staged, and it says %+v", i, staged)
+	}
+	s.must(s.Append(changes[staged.Count:]))
 	s.must(s.Commit(trie))
 	s.has(changes, trie)
 }
@@ -323,8 +328,8 @@ func testOther(t *testing.T, s *session) {
 	s.put(changes, trie) // checks that nothing is staged for it
 	staged, err := s.Begin(core.Fetch{Layer: "NodeConfig/a/b", Target: other.Root()})
 	s.must(err)
-	if len(staged.Changes) > 0 {
-		t.Errorf("%d changes are staged of a fetch that another one took the place of", len(staged.Changes))
+	if staged.Count > 0 {
+		t.Errorf("%d changes are staged of a fetch that another one took the place of", staged.Count)
 	}
 	s.must(s.Drop())
 	s.must(s.Drop())
@@ -349,8 +354,8 @@ func testWrong(t *testing.T, s *session) {
 		s.hasNot(trie.Root())
 		staged, err := s.Begin(f)
 		s.must(err)
-		if len(staged.Changes) > 0 {
-			t.Errorf("%s: %d changes are still staged", name, len(staged.Changes))
+		if staged.Count > 0 {
+			t.Errorf("%s: %d changes are still staged", name, staged.Count)
 		}
 	}
 	s.put(changes, trie)

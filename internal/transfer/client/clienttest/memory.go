@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"errors"
+	"iter"
 	"slices"
 	"sync"
 
@@ -111,6 +112,11 @@ func (m *Memory) Trie(root catalog.Digest) (catalog.Trie, bool, error) {
 	return l.trie, found, nil
 }
 
+// Remains says that nothing was damaged.
+func (m *Memory) Remains(catalog.Digest) (catalog.Trie, bool, error) {
+	return catalog.Trie{}, false, nil
+}
+
 // Room says that there is room.
 func (m *Memory) Room(catalog.Digest, uint64) error { return nil }
 
@@ -119,9 +125,9 @@ func (m *Memory) Body(root, key catalog.Digest) ([]byte, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	l := m.layers[root]
-	digest, found := l.trie.Get(key)
+	digest, found, err := l.trie.Get(key)
 	if !found {
-		return nil, nil
+		return nil, err
 	}
 	return l.bodies[digest], nil
 }
@@ -133,8 +139,9 @@ func (m *Memory) Begin(f core.Fetch) (core.Staged, error) {
 	if m.stage == nil || m.stage.fetch != f {
 		m.stage = &stage{fetch: f, bodies: map[catalog.Digest][]byte{}}
 	}
-	staged := core.Staged{Changes: slices.Clone(m.stage.changes)}
-	for _, c := range staged.Changes {
+	var staged core.Staged
+	for _, c := range m.stage.changes {
+		staged.Count, staged.Last = staged.Count+1, c.Key
 		staged.Bytes += uint64(len(m.stage.bodies[c.Digest]))
 	}
 	return staged, nil
@@ -158,6 +165,16 @@ func (m *Memory) Append(changes []wire.Change) error {
 	return nil
 }
 
+// Staged iterates over the stage.
+func (m *Memory) Staged() iter.Seq2[catalog.Change, error] {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.stage == nil {
+		return catalog.Changes()
+	}
+	return catalog.Changes(m.stage.changes...)
+}
+
 // Commit makes a layer of the stage.
 func (m *Memory) Commit(target catalog.Trie) error {
 	m.mu.Lock()
@@ -171,11 +188,18 @@ func (m *Memory) Commit(target catalog.Trie) error {
 		return corrupt("the stage is for another root")
 	}
 	base := m.layers[s.fetch.Base]
-	if base.trie.Apply(slices.Values(s.changes)).Root() != s.fetch.Target {
+	trie, err := base.trie.Apply(catalog.Changes(s.changes...))
+	if err != nil {
+		return err
+	}
+	if trie.Root() != s.fetch.Target {
 		return corrupt("what was staged does not lead there")
 	}
-	l := layer{trie: target, bodies: map[catalog.Digest][]byte{}}
-	for r := range target.From(catalog.Digest{}) {
+	l := layer{trie: trie, bodies: map[catalog.Digest][]byte{}}
+	for r, err := range trie.From(catalog.Digest{}) {
+		if err != nil {
+			return err
+		}
 		body, found := s.bodies[r.Digest]
 		if !found {
 			body, found = base.bodies[r.Digest], base.bodies[r.Digest] != nil
