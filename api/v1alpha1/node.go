@@ -117,7 +117,8 @@ type NodeStatus struct {
 	Capacity map[CapacityName]resource.Quantity `json:"capacity,omitempty"`
 	// AppliedHead is the signed state that the host enforces. Left out until it has reported one.
 	AppliedHead *AppliedHead `json:"appliedHead,omitempty"`
-	// AssignedHead is the newest signed state for the host. While it differs from appliedHead, the host is behind.
+	// AssignedHead is the newest signed state for the host. While it differs from appliedHead, the host is behind, and since says for how
+	// long: since when it was last at its newest one, however many came meanwhile.
 	AssignedHead *AppliedHead `json:"assignedHead,omitempty"`
 	// Verdict is what the host has said of the newest state that it was given. Left out until it has.
 	Verdict *Verdict `json:"verdict,omitempty"`
@@ -140,6 +141,9 @@ type NodeStatus struct {
 	Promises PromiseCounts `json:"promises,omitzero"`
 	// LastHeard is when the host was last heard from. Left out until it was.
 	LastHeard *metav1.Time `json:"lastHeard,omitempty"`
+	// Server is the address of the server, or of the relay, that the host was heard through last, as the host calls it. Left out of agents that
+	// do not tell.
+	Server string `json:"server,omitempty"`
 	// Conditions are Ready, Reconciling and Stalled, each with a reason and words for a person.
 	// +listType=map
 	// +listMapKey=type

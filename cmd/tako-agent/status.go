@@ -132,6 +132,9 @@ func clusterText(c *agent.Cluster, running bool, now time.Time) string {
 	fmt.Fprintf(&b, "  Server   %s  %s", present.Escape(strings.Join(c.Servers, ", ")), connectionText(c, running, now))
 	if c.Stale {
 		fmt.Fprintf(&b, "; stale since %s, the last good state is enforced", present.Ago(c.Expires, now))
+		if running && c.Connected {
+			b.WriteString("; a server is heard all the same: is the clock of this host ahead?")
+		}
 	}
 	b.WriteByte('\n')
 	if t := c.Trouble; t != nil && running {

@@ -17,6 +17,10 @@ func TestConnectionText(t *testing.T) {
 	link := clusterOf(t, map[string]any{"servers": []string{"s:6444"}, "connected": true, "connectedSince": since})
 	gone := clusterOf(t, map[string]any{"servers": []string{"s:6444"}, "connectedSince": since,
 		"trouble": map[string]any{"code": reason.IdentityGone, "message": "the node was deleted", "hint": "join it again", "since": since}})
+	stale := map[string]any{"servers": []string{"s:6444"}, "connected": true, "connectedSince": since, "stale": true, "expires": since}
+	ahead := clusterOf(t, stale)
+	stale["connected"] = false
+	alone := clusterOf(t, stale)
 	for _, c := range []struct {
 		name    string
 		link    *agent.Cluster
@@ -25,6 +29,9 @@ func TestConnectionText(t *testing.T) {
 		not     string
 	}{
 		{"connected", link, true, []string{"s:6444  connected since 1m ago"}, "TK"},
+		{"stale", alone, true, []string{"stale since 1m ago, the last good state is enforced"}, "clock"},
+		{"stale, and connected", ahead, true, []string{"stale since 1m ago, the last good state is enforced; a server is heard all the same: is the clock of this host ahead?"}, ""},
+		{"stale, no agent", ahead, false, []string{"stale since 1m ago"}, "clock"},
 		{"no agent", link, false, []string{"s:6444  not connected, because no agent runs"}, "since"},
 		{"refused", gone, true, []string{"not connected since 1m ago\n    TK1031: the node was deleted\n    help: join it again\n"}, ""},
 		{"refused, no agent", gone, false, []string{"not connected, because no agent runs"}, "TK1031"},

@@ -17,7 +17,8 @@ const collectAt = 50
 // spareMemory sets what the process does with memory. An operator's GOGC stays as it is.
 //
 // The watch cache would keep a copy of its index per change, so that the later pages of a list come from memory. That is a fifth of all
-// that lives after many writes, for pages that etcd answers as well.
+// that lives after many writes, for pages that etcd answers as well. Package heads counts on it: what it compares its view with is a list at
+// a revision, which must not come from the cache.
 func spareMemory() error {
 	if os.Getenv("GOGC") == "" {
 		collector.SetGCPercent(collectAt)

@@ -234,6 +234,7 @@ const (
 	RevisionUnusable  Code = 1071
 	RollbackSuspected Code = 1072
 	SigningKeyMissing Code = 1073
+	ServerBehind      Code = 1074
 
 	ServerUnreachable Code = 1101
 	NotAuthenticated  Code = 1102
@@ -494,6 +495,7 @@ var table = []Entry{
 	{RevisionUnusable, "revision cannot be used", Unknown, "", Never, ExitFailed, 422},
 	{RollbackSuspected, "store is older than what hosts have been given", Unknown, "", BackOff, ExitConflict, 409},
 	{SigningKeyMissing, "no key may sign heads now", Unknown, "", BackOff, ExitFailed, 503},
+	{ServerBehind, "server has not seen yet what another one has signed", Unknown, "", WaitThen, ExitUnreachable, 409},
 
 	{ServerUnreachable, "server does not answer", Unknown, "", BackOff, ExitUnreachable, 503},
 	{NotAuthenticated, "server does not know who asks", Unknown, "", Never, ExitNotAllowed, 401},

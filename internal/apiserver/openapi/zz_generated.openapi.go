@@ -8553,7 +8553,7 @@ func schema_takodev_tako_api_v1alpha1_NodeStatus(ref common.ReferenceCallback) c
 					},
 					"assignedHead": {
 						SchemaProps: spec.SchemaProps{
-							Description: "AssignedHead is the newest signed state for the host. While it differs from appliedHead, the host is behind.",
+							Description: "AssignedHead is the newest signed state for the host. While it differs from appliedHead, the host is behind, and since says for how long: since when it was last at its newest one, however many came meanwhile.",
 							Ref:         ref(v1alpha1.AppliedHead{}.OpenAPIModelName()),
 						},
 					},
@@ -8623,6 +8623,13 @@ func schema_takodev_tako_api_v1alpha1_NodeStatus(ref common.ReferenceCallback) c
 						SchemaProps: spec.SchemaProps{
 							Description: "LastHeard is when the host was last heard from. Left out until it was.",
 							Ref:         ref(metav1.Time{}.OpenAPIModelName()),
+						},
+					},
+					"server": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Server is the address of the server, or of the relay, that the host was heard through last, as the host calls it. Left out of agents that do not tell.",
+							Type:        []string{"string"},
+							Format:      "",
 						},
 					},
 					"conditions": {

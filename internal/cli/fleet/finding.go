@@ -193,7 +193,11 @@ func ofState(n *v1alpha1.Node) []Finding {
 	case applied == nil:
 		return []Finding{{Weight: Waiting, What: "Not fetched", Text: fmt.Sprintf("state %d is there for it, and it has none yet", assigned.Version)}}
 	case applied.Version < assigned.Version || applied.Epoch < assigned.Epoch:
-		return []Finding{{Weight: Waiting, What: "Behind", Text: fmt.Sprintf("it has state %d, and state %d is there for it", applied.Version, assigned.Version)}}
+		behind := Finding{Weight: Waiting, What: "Behind", Text: fmt.Sprintf("it has state %d, and state %d is there for it", applied.Version, assigned.Version)}
+		if assigned.Since != nil {
+			behind.Since = *assigned.Since
+		}
+		return []Finding{behind}
 	}
 	return nil
 }
@@ -410,7 +414,7 @@ func (f *Fleet) About(ref remote.Ref) (title string, found []Finding, err error)
 	switch ref.Kind.Kind {
 	case v1alpha1.KindNode:
 		if n := f.Node(ref.Name); n != nil {
-			return f.NodeTitle(n), f.OfNode(n), nil
+			return f.NodeTitle(n), append(f.OfNode(n), transferOf(n)...), nil
 		}
 	case v1alpha1.KindNodeConfig, v1alpha1.KindClusterNodeConfig:
 		if c := f.ConfigOf(ref); c != nil {

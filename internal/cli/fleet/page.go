@@ -2,6 +2,7 @@ package fleet
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -236,7 +237,7 @@ func firstLine(s string) string {
 func Explain(title string, list []Finding, now time.Time, style present.Style) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "● %s\n", present.Escape(title))
-	if len(list) == 0 {
+	if !slices.ContainsFunc(list, func(x Finding) bool { return x.What != transferred }) {
 		b.WriteString("  everything is as declared\n")
 	}
 	for i := range list {

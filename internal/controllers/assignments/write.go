@@ -139,6 +139,8 @@ func (a *Assignments) keepHeads(w *world, names []string) {
 		switch was, known := a.heads[p.Spec.NodeUID]; {
 		case known && was.Version == head.Version:
 			head.Since = was.Since
+		case known && !w.enforces(name, was.Version):
+			head.Since = was.Since // it was behind before, and is still: however fast states come, that is one time
 		case known || len(p.Spec.Layers) == 0:
 			now := metav1.Now()
 			head.Since = &now
@@ -151,6 +153,12 @@ func (a *Assignments) keepHeads(w *world, names []string) {
 	if len(a.heads) > 2*len(w.placed)+100 {
 		a.forgetHeadsLocked(w)
 	}
+}
+
+// enforces says whether a host has told that it enforces a version.
+func (w *world) enforces(name string, version int64) bool {
+	h := w.hosts[name]
+	return h != nil && h.seen.Report != nil && h.seen.Report.Enforced.Version == uint64(version)
 }
 
 // forgetHeadsLocked lets those go whose Assignments have gone.

@@ -2,6 +2,7 @@ package heads
 
 import (
 	"context"
+	"strconv"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -42,7 +43,11 @@ func (h *Heads) compare(ctx context.Context, s *source) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, compareMax)
 	defer cancel()
-	stored, at, err := s.list(ctx)
+	at, err := h.options.Revision(ctx)
+	if err != nil {
+		return err
+	}
+	stored, err := s.list(ctx, at)
 	if err != nil {
 		return err
 	}
@@ -71,25 +76,36 @@ func (h *Heads) compare(ctx context.Context, s *source) error {
 	return nil
 }
 
-// list reads the versions of all objects, by name, and of the whole.
-func (s *source) list(ctx context.Context) (versions map[string]uint64, at uint64, err error) {
-	list, err := s.versions.ListWithContext(ctx, metav1.ListOptions{})
-	if err != nil {
-		return nil, 0, err
-	}
-	described, err := meta.ListAccessor(list)
-	if err != nil {
-		return nil, 0, err
-	}
+// comparePage is how many objects are read at once: what is in memory of a whole fleet is their versions.
+const comparePage = 500
+
+// list reads the versions of all objects, by name, as they were at a revision of the store. That comes from etcd itself, as the server's cache
+// keeps no states of the past (apiserver.spareMemory): what etcd's watch has not told the cache, the cache does not know, and takes itself
+// for fresh all the same.
+func (s *source) list(ctx context.Context, at uint64) (versions map[string]uint64, err error) {
 	versions = map[string]uint64{}
-	err = meta.EachListItem(list, func(o runtime.Object) error {
-		m, err := meta.Accessor(o)
-		if err == nil {
-			versions[m.GetName()] = number(m.GetResourceVersion())
+	page := metav1.ListOptions{Limit: comparePage, ResourceVersion: strconv.FormatUint(at, 10), ResourceVersionMatch: metav1.ResourceVersionMatchExact}
+	for {
+		list, err := s.versions.ListWithContext(ctx, page)
+		if err != nil {
+			return nil, err
 		}
-		return err
-	})
-	return versions, number(described.GetResourceVersion()), err
+		err = meta.EachListItem(list, func(o runtime.Object) error {
+			m, err := meta.Accessor(o)
+			if err == nil {
+				versions[m.GetName()] = number(m.GetResourceVersion())
+			}
+			return err
+		})
+		if err != nil {
+			return nil, err
+		}
+		described, err := meta.ListAccessor(list)
+		if err != nil || described.GetContinue() == "" {
+			return versions, err
+		}
+		page = metav1.ListOptions{Limit: comparePage, Continue: described.GetContinue()}
+	}
 }
 
 // differing are the names of what the view has in an older version than was stored at a moment, not at all, or still. What it has in a

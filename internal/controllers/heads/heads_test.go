@@ -222,31 +222,6 @@ func TestTry(t *testing.T) {
 	}
 }
 
-// Case 21: a watch does not tell of a change. Reading everything again finds it, and counts it.
-func TestLostEvents(t *testing.T) {
-	r := newRig(t).run()
-	changed, gone, fine := r.join(), r.join(), r.join()
-	for _, who := range []server.Identity{changed, gone, fine} {
-		r.head(who, atVersion(r.assign(who, one(1))))
-	}
-	r.losing.mu.Lock()
-	r.losing.lost[changed.Name], r.losing.lost[gone.Name] = true, true
-	r.losing.mu.Unlock()
-	version := r.assign(changed, one(2))
-	r.must(r.store.Delete(t.Context(), &v1alpha1.Node{ObjectMeta: metav1.ObjectMeta{Name: gone.Name}}, nil))
-	r.head(fine, atVersion(r.assign(fine, one(2))))
-	r.head(changed, atVersion(version))
-	r.eventually("the node that is gone is none", func() string {
-		if _, _, err := r.Head(gone); codeOf(err) != reason.ObjectUnknown {
-			return fmt.Sprint(err)
-		}
-		return ""
-	})
-	if n := testutil.ToFloat64(r.metrics.lost); n != 2 {
-		t.Errorf("%v were lost", n)
-	}
-}
-
 // An Assignment that nothing can be made of leaves what its node had, and is told once.
 func TestMalformedAssignment(t *testing.T) {
 	r := newRig(t).run()

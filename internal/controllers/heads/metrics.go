@@ -11,6 +11,7 @@ type metrics struct {
 	malformed prometheus.Counter
 	keyless   prometheus.Gauge
 	suspected prometheus.Counter
+	behind    prometheus.Counter
 }
 
 func (h *Heads) newMetrics() *metrics {
@@ -28,6 +29,7 @@ func (h *Heads) newMetrics() *metrics {
 		malformed: counter("malformed_assignments_total", "Assignments that nothing could be made of."),
 		keyless:   prometheus.NewGauge(gauge("key_missing", "1 while no key may sign heads.")),
 		suspected: counter("rollback_suspected_total", "Nodes that have shown a state that the store does not know, once in each epoch."),
+		behind:    counter("behind_total", "Hosts that were sent away for a moment, because they have a state that another server has signed and this one has not seen yet."),
 	}
 }
 
@@ -39,7 +41,7 @@ func (m *metrics) register(r prometheus.Registerer) (unregister func(), err erro
 			r.Unregister(c)
 		}
 	}
-	for _, c := range []prometheus.Collector{m.signed, m.nodes, m.fresh, m.lost, m.malformed, m.keyless, m.suspected} {
+	for _, c := range []prometheus.Collector{m.signed, m.nodes, m.fresh, m.lost, m.malformed, m.keyless, m.suspected, m.behind} {
 		if err := r.Register(c); err != nil {
 			unregister()
 			return nil, err

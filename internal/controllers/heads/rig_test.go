@@ -4,20 +4,27 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
+	"net"
 	"os"
+	"path"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/client/v3/kubernetes"
 	core "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/apiserver/pkg/admission"
+	"k8s.io/apiserver/pkg/features"
+	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	"k8s.io/client-go/tools/cache"
 
 	"tako.dev/tako/api/v1alpha1"
@@ -36,8 +43,102 @@ const within = 60 * time.Second
 // store is a store of objects, in an etcd of its own.
 type store struct {
 	*registry.Local
-	client *kubernetes.Client
-	ends   []func() // the last first
+	client  *kubernetes.Client
+	member  *etcd.Member
+	watcher *deaf
+	line    *line    // nil: the watches of etcd go straight
+	ends    []func() // the last first
+}
+
+// deaf is etcd's watches, which do not tell of some keys.
+type deaf struct {
+	clientv3.Watcher
+	mu   sync.Mutex
+	lost map[string]bool // last parts of keys
+}
+
+// Watch leaves out what is lost. What is told of a revision then looks as if nothing had changed in it.
+func (d *deaf) Watch(ctx context.Context, key string, opts ...clientv3.OpOption) clientv3.WatchChan {
+	from, to := d.Watcher.Watch(ctx, key, opts...), make(chan clientv3.WatchResponse)
+	go func() { // until etcd's client ends the watch, at the latest when it is closed
+		defer close(to)
+		for r := range from {
+			r.Events = slices.DeleteFunc(r.Events, func(e *clientv3.Event) bool {
+				d.mu.Lock()
+				defer d.mu.Unlock()
+				return d.lost[path.Base(string(e.Kv.Key))]
+			})
+			select {
+			case to <- r:
+			case <-ctx.Done():
+			}
+		}
+	}()
+	return to
+}
+
+// line is what lies between the server and its etcd, for watches: everything else goes by calls within the process.
+type line struct {
+	listener net.Listener
+	to       string
+	all      sync.WaitGroup
+
+	mu    sync.Mutex
+	cut   bool
+	conns []net.Conn
+}
+
+func newLine(at, to string) (*line, error) {
+	listener, err := net.Listen("unix", at)
+	if err != nil {
+		return nil, err
+	}
+	l := &line{listener: listener, to: to}
+	l.all.Go(func() {
+		for {
+			near, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			l.carry(near)
+		}
+	})
+	return l, nil
+}
+
+func (l *line) carry(near net.Conn) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	far, err := net.Dial("unix", l.to)
+	if l.cut || err != nil {
+		_ = near.Close()
+		return
+	}
+	l.conns = append(l.conns, near, far)
+	for _, way := range [][2]net.Conn{{near, far}, {far, near}} {
+		l.all.Go(func() {
+			_, _ = io.Copy(way[0], way[1])
+			_, _ = way[0].Close(), way[1].Close()
+		})
+	}
+}
+
+// set cuts the line, or mends it.
+func (l *line) set(cut bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.cut = cut; cut {
+		for _, c := range l.conns {
+			_ = c.Close()
+		}
+		l.conns = nil
+	}
+}
+
+func (l *line) close() {
+	_ = l.listener.Close()
+	l.set(true)
+	l.all.Wait()
 }
 
 // shared is the store that most tests use.
@@ -53,6 +154,10 @@ func TestMain(m *testing.M) {
 }
 
 func withStore(m *testing.M) (int, error) {
+	// As the server does: what is asked for at a revision comes from etcd.
+	if err := utilfeature.DefaultMutableFeatureGate.SetFromMap(map[string]bool{string(features.ListFromCacheSnapshot): false}); err != nil {
+		return 1, err
+	}
 	dir, err := os.MkdirTemp("", "tako-heads-")
 	if err != nil {
 		return 1, err
@@ -65,27 +170,40 @@ func withStore(m *testing.M) (int, error) {
 	return m.Run(), nil
 }
 
-func openStore(dir string) (*store, error) {
+func openStore(dir string) (*store, error) { return openStoreOver(dir, "") }
+
+// openStoreOver opens a store whose watches go over a line that can be cut, with its socket at a path; an empty one is none.
+func openStoreOver(dir, socket string) (*store, error) {
 	s := &store{}
-	if err := s.open(dir); err != nil {
+	if err := s.open(dir, socket); err != nil {
 		s.close()
 		return nil, err
 	}
 	return s, nil
 }
 
-func (s *store) open(dir string) error {
+func (s *store) open(dir, socket string) error {
 	ctx := context.Background()
-	member, err := etcd.Start(ctx, etcd.Options{Dir: dir})
-	if err != nil {
+	var err error
+	if s.member, err = etcd.Start(ctx, etcd.Options{Dir: dir}); err != nil {
 		return err
 	}
-	s.ends = append(s.ends, member.Close)
-	if s.client, err = etcd.Connect(ctx, etcd.Connection{Endpoints: member.Endpoints()}); err != nil {
+	s.ends = append(s.ends, s.member.Close)
+	endpoints := s.member.Endpoints()
+	if socket != "" {
+		if s.line, err = newLine(socket, strings.TrimPrefix(endpoints[0], "unix://")); err != nil {
+			return err
+		}
+		s.ends = append(s.ends, s.line.close)
+		endpoints = []string{"unix://" + socket}
+	}
+	if s.client, err = etcd.Connect(ctx, etcd.Connection{Endpoints: endpoints}); err != nil {
 		return err
 	}
 	s.ends = append(s.ends, func() { _ = s.client.Close() })
-	member.Attach(s.client)
+	s.member.Attach(s.client)
+	s.watcher = &deaf{Watcher: s.client.Watcher, lost: map[string]bool{}}
+	s.client.Watcher = s.watcher
 	kinds := registry.Kinds()
 	scheme := registry.NewScheme(kinds)
 	backend := registry.NewBackend(scheme, s.client, nil)

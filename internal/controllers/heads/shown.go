@@ -25,8 +25,8 @@ const (
 )
 
 // Shown is told of the highest head that a host has accepted. Where that is above what is known here it waits for a moment, because
-// another server may have signed it. Errors: RollbackSuspected when the store has never had such a state, and StoreUnreachable when that
-// is not known; After says when to come again.
+// another server may have signed it. Errors: RollbackSuspected when the store has never had such a state, StoreUnreachable when that is
+// not known, and ServerBehind when it has, and this server does not know it yet; After says when to come again.
 func (h *Heads) Shown(ctx context.Context, who server.Identity, mark catalog.Mark) error {
 	ctx, cancel := context.WithTimeout(ctx, catchUpMax)
 	defer cancel()
@@ -42,12 +42,12 @@ func (h *Heads) Shown(ctx context.Context, who server.Identity, mark catalog.Mar
 	}
 	if mark.Epoch > h.epoch() {
 		if err := h.readTrust(ctx); err != nil {
-			return behind(who, err)
+			return unreachable(who, err)
 		}
 	}
 	revision, err := h.options.Revision(ctx)
 	if err != nil {
-		return behind(who, err)
+		return unreachable(who, err)
 	}
 	if mark.Version > revision || mark.Epoch > h.epoch() {
 		version, _ := h.view.newestOf(who.Name)
@@ -57,7 +57,7 @@ func (h *Heads) Shown(ctx context.Context, who server.Identity, mark catalog.Mar
 	stored, err := h.stored(ctx, who)
 	switch {
 	case err != nil:
-		return behind(who, err)
+		return unreachable(who, err)
 	case stored == 0:
 		return nil // there is nothing that could be too old
 	case stored < mark.Version:
@@ -86,7 +86,7 @@ func (h *Heads) catchUp(ctx context.Context, who server.Identity, mark catalog.M
 		select {
 		case <-look.C:
 		case <-ctx.Done():
-			return behind(who, nil)
+			return h.behind(who, mark)
 		}
 	}
 	return nil
@@ -110,8 +110,19 @@ func suspected(who server.Identity, mark catalog.Mark, why string) error {
 	}
 }
 
-func behind(who server.Identity, cause error) error {
+// unreachable is when nobody knows whether the store has what a host has accepted.
+func unreachable(who server.Identity, cause error) error {
 	return &reason.Error{Code: reason.StoreUnreachable, Doing: "look for the newest state of node " + who.Name, Cause: cause, After: behindAgain}
+}
+
+// behind is when the store has it, and the view has not.
+func (h *Heads) behind(who server.Identity, mark catalog.Mark) error {
+	h.metrics.behind.Inc()
+	seen, _ := h.view.newestOf(who.Name)
+	return &reason.Error{
+		Code: reason.ServerBehind, Doing: fmt.Sprintf("go on from version %d of epoch %d of node %s", mark.Version, mark.Epoch, who.Name),
+		Cause: fmt.Errorf("this server knows version %d", seen), Hint: "another server knows it, and this one will in a moment", After: behindAgain,
+	}
 }
 
 func (h *Heads) epoch() uint64 {

@@ -2,11 +2,14 @@ package presence
 
 import (
 	"fmt"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	core "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"tako.dev/tako/api/v1alpha1"
+	"tako.dev/tako/internal/catalog"
 	"tako.dev/tako/internal/transfer/wire"
 )
 
@@ -43,6 +46,38 @@ func (r *Register) metrics() []prometheus.Collector {
 			Name: "tako_presence_disbelieved", ConstLabels: prometheus.Labels{"what": what},
 			Help: "What the hosts that were heard have been sent and did not believe, since their agents were installed.",
 		}, func() float64 { return r.sum(of) }))
+	}
+	return append(all, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "tako_presence_behind_nodes", Help: "Hosts that were heard and do not enforce the newest state that there is for them.",
+	}, func() float64 { return float64(r.lag(time.Now()).hosts) }), prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "tako_presence_lag_seconds", Help: "For how long the host has not been at its newest state that is behind the longest.",
+	}, func() float64 { return r.lag(time.Now()).longest.Seconds() }))
+}
+
+// lag is how many hosts are behind, and for how long the one is that is so the longest.
+type lag struct {
+	hosts   int
+	longest time.Duration
+}
+
+func (r *Register) lag(now time.Time) (all lag) {
+	enforced := map[types.UID]catalog.Mark{}
+	r.mu.Lock()
+	for uid, e := range r.nodes {
+		if e.known && e.report != nil {
+			enforced[uid] = e.report.Enforced
+		}
+	}
+	r.mu.Unlock()
+	for uid, mark := range enforced {
+		head, ok := r.options.Assigned(uid)
+		if !ok || head.Epoch == numberOf(mark.Epoch) && head.Version == numberOf(mark.Version) {
+			continue
+		}
+		all.hosts++
+		if head.Since != nil {
+			all.longest = max(all.longest, now.Sub(head.Since.Time))
+		}
 	}
 	return all
 }

@@ -116,9 +116,10 @@ type entry struct {
 
 // doubts are about a host, and of the host.
 type doubts struct {
-	judged      bool   // whether the store knows what the host has accepted was found out
-	suspect     string // and it does not
-	disbelieves bool   // the host has disbelieved something since people were told
+	judged      bool          // whether the store knows what the host has accepted was found out
+	suspect     string        // and it does not
+	disbelieves bool          // the host has disbelieved something since people were told
+	ahead       time.Duration // how far the host's clock was before ours when its last report came
 }
 
 // Opened is told of a watch that a host has opened.
@@ -224,7 +225,7 @@ func (e *entry) hear(conn uint64, report *wire.Report, now time.Time) {
 	if old != nil && (old.Enforced.Epoch != report.Enforced.Epoch || old.Enforced.Version != report.Enforced.Version) {
 		e.enforced = now
 	}
-	e.report, e.conn = report, conn
+	e.report, e.conn, e.doubts.ahead = report, conn, time.UnixMilli(report.At).Sub(now)
 	if report.Host != nil {
 		e.host = report.Host
 	}

@@ -118,7 +118,11 @@ func (r *Register) decide(now time.Time) (events []event, next time.Time) {
 
 func (r *Register) decideOneLocked(e *entry, now time.Time) []event {
 	was := e.said
-	e.life, e.said = node.Decide(e.life, node.View{Began: r.began, Created: e.created, High: was.High, Was: was.Conditions, Judged: e.doubts.judged, Suspected: e.doubts.suspect}, now)
+	view := node.View{Began: r.began, Created: e.created, High: was.High, Was: was.Conditions, Judged: e.doubts.judged, Suspected: e.doubts.suspect}
+	if e.report != nil {
+		view.Expired, view.Ahead = e.report.Stale, e.doubts.ahead
+	}
+	e.life, e.said = node.Decide(e.life, view, now)
 	r.wakeLocked(e, e.said.WakeAt)
 	e.relevant = e.relevant || e.said.Presence != was.Presence || e.said.Believed != was.Believed
 	if wait := e.changing.wait(changing(), now); e.relevant && wait > 0 {

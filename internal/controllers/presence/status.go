@@ -53,7 +53,7 @@ func (r *Register) Decorate(n *v1alpha1.Node) {
 	s.Verdict = verdictOf(&e.report.Verdict)
 	s.Problems = problemsOf(e.report.Problems)
 	s.Held = int32(e.report.Counts.Held)
-	s.Disbelieved = disbelievedOf(e.report.Refused)
+	s.Disbelieved, s.Server = disbelievedOf(e.report.Refused), e.report.Server
 	s.Agent = &v1alpha1.NodeAgent{Session: e.report.Session.ID, Starts: int64(e.report.Session.Start)}
 	if e.host != nil {
 		s.Agent.Version = e.host.Version
@@ -92,7 +92,7 @@ func headOf(r *wire.Report, since time.Time) *v1alpha1.AppliedHead {
 	if m.Epoch == r.Have.Epoch && m.Version == r.Have.Version {
 		m = r.Have
 	}
-	head := &v1alpha1.AppliedHead{Epoch: int64(m.Epoch), Version: int64(m.Version), Root: rootPrefix + m.Root.String()}
+	head := &v1alpha1.AppliedHead{Epoch: numberOf(m.Epoch), Version: numberOf(m.Version), Root: rootPrefix + m.Root.String()}
 	if !since.IsZero() {
 		at := metav1.NewTime(since)
 		head.Since = &at
@@ -100,12 +100,16 @@ func headOf(r *wire.Report, since time.Time) *v1alpha1.AppliedHead {
 	return head
 }
 
+// numberOf is a number as the API has it. What is beyond the highest is as much as can be said: only who has stolen the heads key signs
+// such a version.
+func numberOf(n uint64) int64 { return int64(min(n, math.MaxInt64)) }
+
 func verdictOf(v *wire.Verdict) *v1alpha1.Verdict {
 	if v.Version == 0 {
 		return nil
 	}
 	return &v1alpha1.Verdict{
-		Type: v1alpha1.VerdictType(v.Type.String()), Version: int64(v.Version), Root: rootPrefix + v.Root.String(), Code: codeText(v.Code),
+		Type: v1alpha1.VerdictType(v.Type.String()), Version: numberOf(v.Version), Root: rootPrefix + v.Root.String(), Code: codeText(v.Code),
 		Message: v.Message, Since: metav1.NewTime(time.UnixMilli(v.Since)),
 	}
 }

@@ -54,6 +54,7 @@ const (
 	ReasonNeverHeard  = "NeverHeard"
 	ReasonHeadValid   = "HeadValid"
 	ReasonHeadExpired = "HeadExpired"
+	ReasonClockAhead  = "ClockAhead"
 	ReasonNoHead      = "NoHead"
 	ReasonOneSession  = "OneSession"
 	ReasonTwoSessions = "TwoSessions"
@@ -81,6 +82,9 @@ type View struct {
 	// with that: the store does not know it. Empty: nothing.
 	Judged    bool
 	Suspected string
+	// Expired is what the host says of the highest state that it has accepted, and Ahead how far its clock was before ours when it did.
+	Expired bool
+	Ahead   time.Duration
 }
 
 // Decision is what is to be said of a node.
@@ -108,6 +112,9 @@ const (
 	unansweredMax = 2
 	// answerMax is how long the last of them waits for its answer: ours, long for a busy host and short against the 30 s between two.
 	answerMax = 10 * time.Second
+	// skewMax is how far two clocks may be apart that are set by the network, with the way of a report between them: above it is why a host
+	// takes for expired what is not.
+	skewMax = 2 * time.Minute
 )
 
 // Decide says what follows from what is known now. The Life is to be kept for the next decision, with what happens meanwhile told to it.
@@ -228,6 +235,9 @@ func (l *Life) stale(v *View, alarm *alarms) Condition {
 		c.Status, c.Reason, c.Message = Unknown, ReasonNoHead, "no signed state was reported yet"
 	case alarm.passed(time.Unix(l.have.Expires, 0).UTC()):
 		c.Status, c.Reason, c.Message = True, ReasonHeadExpired, "its signed state has expired; it is enforced all the same, and nothing new is begun with"
+	case v.Expired && v.Ahead > skewMax:
+		c.Status, c.Reason = True, ReasonClockAhead
+		c.Message = fmt.Sprintf("its clock is ahead by %s, and by that its signed state has expired; it is enforced all the same, and nothing new is begun with until the clock is set", v.Ahead.Round(time.Minute))
 	default:
 		c.Status, c.Reason, c.Message = False, ReasonHeadValid, "its signed state is valid"
 	}

@@ -146,6 +146,17 @@ func TestStale(t *testing.T) {
 	if c := conditionOf(d.Conditions, Stale); c.Status != True || c.Reason != ReasonHeadExpired || !d.Store {
 		t.Errorf("%+v", d)
 	}
+	// By the clock of the host it has expired, by ours not: that is the clock's fault, unless both agree.
+	v.Expired, v.Ahead = true, 26*time.Hour
+	_, d = Decide(l, v, at(60))
+	if c := conditionOf(d.Conditions, Stale); c.Status != True || c.Reason != ReasonClockAhead || !strings.Contains(c.Message, "26h0m0s") || !d.Store {
+		t.Errorf("%+v", d)
+	}
+	v.Ahead = time.Second
+	_, d = Decide(l, v, at(60))
+	if c := conditionOf(d.Conditions, Stale); c.Status != False {
+		t.Errorf("%+v", d)
+	}
 }
 
 // A disk that was put back says less than was heard; when the agent has caught up, all is well.

@@ -2,6 +2,7 @@ package client
 
 import (
 	"context"
+	"encoding/base64"
 	"math/rand/v2"
 	"sync"
 	"time"
@@ -183,7 +184,9 @@ func (c *Client) tell(ctx context.Context, e core.Effect) {
 	case core.Disbelieve:
 		c.doubts.hear(time.Now(), e)
 	case core.Alarm:
-		c.opts.Log.Error("two signed states for one version", "err", e.Err, "first", e.Evidence[0], "second", e.Evidence[1])
+		evidence := base64.StdEncoding
+		c.opts.Log.Error("two signed states for one version", "err", e.Err,
+			"first", evidence.EncodeToString(e.Evidence[0]), "second", evidence.EncodeToString(e.Evidence[1]))
 	}
 	if err != nil {
 		c.opts.Log.Warn("keep what is known of heads", "err", err)

@@ -24,7 +24,10 @@ func TestStateComesOver(t *testing.T) {
 		s.start()
 		pass(5 * time.Second)
 		s.wantVersions(7)
-		if r := s.last(); r.Have.Version != 7 || r.Enforced.Version != 7 || r.Session.ID != "s" || r.Trust != 1 {
+		if first := s.reports[0]; first.Server != "tako.test:6444" {
+			t.Errorf("the report that opens the watch goes to %q", first.Server)
+		}
+		if r := s.last(); r.Have.Version != 7 || r.Enforced.Version != 7 || r.Session.ID != "s" || r.Trust != 1 || r.Server != "tako.test:6444" {
 			t.Errorf("it reports %+v", r)
 		}
 		s.publish(9, "one", "two", "changed", "four", "five")

@@ -48,6 +48,7 @@ type identity struct {
 	cluster *cluster
 	host    *trust.HostKey
 	sealing *trust.SealingKey
+	servers []string // empty: one
 
 	mu      sync.Mutex // guards what follows
 	cert    tls.Certificate
@@ -83,7 +84,13 @@ func (c *cluster) issue(request []byte, name string) ([]byte, error) {
 func (id *identity) Node() catalog.Node {
 	return catalog.Node{Cluster: id.cluster.id, Name: "web-1", UID: "uid-1"}
 }
-func (id *identity) Servers() []string { return []string{"tako.test:6444"} }
+
+func (id *identity) Servers() []string {
+	if len(id.servers) > 0 {
+		return id.servers
+	}
+	return []string{"tako.test:6444"}
+}
 
 func (id *identity) Certificate() (*tls.Certificate, error) {
 	id.mu.Lock()

@@ -45,6 +45,13 @@ func (r *reports) set(s core.Status) {
 	r.status = s
 }
 
+// stale tells whether the head that was accepted last has expired.
+func (r *reports) stale() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.status.Stale
+}
+
 // watched notes with which server the watch is open, nil for none.
 func (r *reports) watched(s *server) {
 	r.mu.Lock()
@@ -58,8 +65,8 @@ func (r *reports) to() *server {
 	return r.server
 }
 
-// next is the report of this moment. Numbers ascend in the order in which reports are made.
-func (r *reports) next() wire.Report {
+// next is the report of this moment to a server. Numbers ascend in the order in which reports are made.
+func (r *reports) next(to *server) wire.Report {
 	report := r.host.Report()
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -67,7 +74,7 @@ func (r *reports) next() wire.Report {
 	s := r.status
 	report.Session, report.Number = r.session, r.number
 	report.Have, report.Refused, report.Stale, report.Trust = s.Have, s.Refused, s.Stale, s.Trust
-	report.At = time.Now().UnixMilli()
+	report.At, report.Server = time.Now().UnixMilli(), wire.Name(to.address)
 	if s.Open && !decided(&report.Verdict, &s.Verdict) {
 		report.Verdict = s.Verdict
 	}
@@ -167,7 +174,7 @@ func (c *Client) report(ctx context.Context, random *rand.Rand) {
 
 func (c *Client) sendReport(ctx context.Context, to *server) (wire.StatusReply, error) {
 	var reply wire.StatusReply
-	err := to.exchange(ctx, wire.PathStatus, c.reports.next(), replyMax, &reply)
+	err := to.exchange(ctx, wire.PathStatus, c.reports.next(to), replyMax, &reply)
 	return reply, err
 }
 

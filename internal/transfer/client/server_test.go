@@ -48,12 +48,14 @@ type content struct {
 
 // behaviour is how the server treats the host.
 type behaviour struct {
-	again  bool           // watches end with a hint when there is a new head
-	hasty  bool           // watches end with a hint at once
-	cut    bool           // watches end without one
-	deaf   bool           // reports are lost
-	refuse *reason.Error  // of watches
-	ask    *wire.Question // to be asked with the next head
+	again  bool              // watches end with a hint when there is a new head
+	hasty  bool              // watches end with a hint at once
+	cut    bool              // watches end without one
+	deaf   bool              // reports are lost
+	mute   bool              // watches that are opened now are silent for ever
+	frozen map[string][]byte // the head that is repeated, by the address that was called
+	refuse *reason.Error     // of watches
+	ask    *wire.Question    // to be asked with the next head
 }
 
 // seen is what the host has done.
@@ -104,10 +106,20 @@ func (s *server) dial(ctx context.Context, _, _ string) (net.Conn, error) {
 	}
 }
 
-// lossy is a connection that may lose what is written to it, and stays open.
+// lossy is a connection that may lose what is written to it, or in both directions, and stays open.
 type lossy struct {
 	net.Conn
-	lost atomic.Bool
+	lost, both atomic.Bool
+}
+
+// Read reads what is not lost.
+func (l *lossy) Read(p []byte) (int, error) {
+	for {
+		n, err := l.Conn.Read(p)
+		if err != nil || !l.both.Load() {
+			return n, err
+		}
+	}
 }
 
 func (l *lossy) Write(p []byte) (int, error) {
@@ -122,6 +134,16 @@ func (s *server) swallow() {
 	s.set(func() {
 		for _, c := range s.conns {
 			c.lost.Store(true)
+		}
+	})
+}
+
+// cutOff makes the connections that are open lose everything.
+func (s *server) cutOff() {
+	s.swallow()
+	s.set(func() {
+		for _, c := range s.conns {
+			c.both.Store(true)
 		}
 	})
 }
@@ -266,10 +288,16 @@ func (s *server) watch(w http.ResponseWriter, r *http.Request) error {
 	}
 	s.mu.Lock()
 	s.reports = append(s.reports, q.Report)
-	refuse := s.refuse
+	refuse, mute := s.refuse, s.mute
 	s.mu.Unlock()
 	if refuse != nil {
 		return refuse
+	}
+	if mute {
+		w.WriteHeader(http.StatusOK)
+		w.(http.Flusher).Flush()
+		<-r.Context().Done()
+		return nil
 	}
 	frame := func(f wire.Frame) {
 		_ = wire.WriteFrame(w, f)
@@ -284,6 +312,9 @@ func (s *server) watch(w http.ResponseWriter, r *http.Request) error {
 		s.mu.Lock()
 		head, changed, again, ask, cut, hasty := s.head, s.changed, s.again, s.ask, s.cut, s.hasty
 		s.ask = nil
+		if old, frozen := s.frozen[r.Host]; frozen {
+			head = old
+		}
 		s.mu.Unlock()
 		if cut && !first {
 			return nil

@@ -24,19 +24,32 @@ const (
 	againMax = time.Minute
 	// questionMax is the longest that an answer may take.
 	questionMax = 5 * time.Minute
+	// frozenAfter is how long a server is listened to whose heads have expired, when there is another one: at least one heartbeat, after
+	// which it is known that no better one comes, and seldom enough where all servers are like that.
+	frozenAfter = 2 * time.Minute
+	// frozenQuiet is the shortest between two lines of the log about that.
+	frozenQuiet = time.Hour
 )
 
 // watch keeps a watch open, at one server after the other, until ctx ends.
 func (c *Client) watch(ctx context.Context, random *rand.Rand) {
 	var backoff core.Backoff
 	var said reason.Code
+	var frozen time.Time // when it was said last
 	for at := 0; ctx.Err() == nil; {
 		began := time.Now()
 		pause, err := c.watchOnce(ctx, c.lines.at(at))
 		if time.Since(began) >= watchLong {
 			backoff.Reset()
 		}
-		if err != nil && ctx.Err() == nil {
+		if errors.Is(err, errFrozen) {
+			if time.Since(frozen) >= frozenQuiet {
+				frozen = time.Now()
+				c.opts.Log.Warn("leave a server whose head has expired", "server", c.lines.at(at).address, "hint", "either nothing can be signed, see `tako status`, or whatever answers there keeps newer heads back, or the clock of this host is ahead")
+			}
+			pause = backoff.Next(random)
+			at = (at + 1) % c.lines.count()
+		} else if err != nil && ctx.Err() == nil {
 			e := reason.Of(err)
 			if e.Code != said {
 				c.opts.Log.Warn("watch a server", warning(err, e)...)
@@ -82,11 +95,13 @@ func wait(ctx context.Context, pause time.Duration, early <-chan struct{}) {
 var (
 	errAnother = errors.New("there is another certificate")
 	errClosed  = errors.New("the watch was ended")
+	errFrozen  = errors.New("it repeats a head that has expired")
 )
 
 // watchOnce has one watch open, as long as it goes well. With no error, pause is until the next one; 0 only where that is to have another
 // certificate.
 func (c *Client) watchOnce(ctx context.Context, s *server) (pause time.Duration, err error) {
+	began := time.Now()
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	ended := make(chan struct{})
@@ -99,11 +114,14 @@ func (c *Client) watchOnce(ctx context.Context, s *server) (pause time.Duration,
 	})
 	defer close(ended)
 	defer c.reports.watched(nil)
-	err = stream(ctx, s, wire.PathWatch, wire.WatchRequest{Protocol: wire.Protocol, Report: c.reports.next()}, c.opts.Heartbeat*5/2, c.opts.Links.opened, func(f *wire.Frame) error {
+	err = stream(ctx, s, wire.PathWatch, wire.WatchRequest{Protocol: wire.Protocol, Report: c.reports.next(s)}, c.opts.Heartbeat*5/2, c.opts.Links.opened, func(f *wire.Frame) error {
 		c.reports.watched(s)
 		if f.Again != nil {
 			pause = min(max(time.Duration(*f.Again), 1)*time.Millisecond, againMax)
 			return errClosed
+		}
+		if f.Head != nil && c.lines.count() > 1 && c.reports.stale() && time.Since(began) >= frozenAfter {
+			return errFrozen
 		}
 		c.frame(ctx, s, f)
 		return nil

@@ -93,6 +93,8 @@ type seen struct {
 	cursors   []catalog.Digest
 	wrongs    int // requests since a pause
 	alarms    int
+	evidence  [][]byte // of the last alarm
+	tells     int
 	doubts    map[Doubt]int
 	trustAsks int
 }
@@ -174,6 +176,7 @@ func (w *world) do(e Effect) Event {
 		w.open = 0
 	case Alarm:
 		w.alarms++
+		w.evidence = e.Evidence
 	case AskTrust:
 		w.trustAsks++
 		if !w.mute {
@@ -190,6 +193,7 @@ func (w *world) do(e Effect) Event {
 		}
 		w.doubts[e.Doubt]++
 	case Tell:
+		w.tells++
 	default:
 		w.t.Fatalf("nobody does %T", e)
 	}

@@ -100,6 +100,7 @@ type server struct {
 	part    int                             // changes of a part
 	lying   bool                            // it changes what it sends
 	floods  bool                            // it sends rows without end
+	tamper  func([]wire.SyncPart)           // what it makes of the parts of an answer
 
 	snapshots bool // it sends nothing else
 	random    *rand.Rand
@@ -234,6 +235,9 @@ func (s *server) sync(r wire.SyncRequest) ([]wire.SyncPart, error) {
 	parts[len(parts)-1].Last = true
 	if s.lying {
 		s.spoil(parts)
+	}
+	if s.tamper != nil {
+		s.tamper(parts)
 	}
 	return parts, nil
 }

@@ -225,6 +225,7 @@ func (s *Server) send(q *request, data []byte) error {
 		}
 		if err != nil {
 			if time.Since(begun) >= s.opts.Times.Write {
+				s.metrics.slow.Inc()
 				_ = q.conn.Close()
 				return errSlow
 			}
@@ -251,7 +252,7 @@ func (s *Server) refuse(q *request, name string, err error) {
 	if e.Code == reason.InternalFault {
 		s.opts.Log.Error("answer a host", "call", name, "node", q.who.Name, "err", err)
 	}
-	if forAudit(status) && !q.audited && s.mayAudit(q.conn.from, time.Now()) {
+	if forAudit(e.Code, status) && !q.audited && s.mayAudit(q.conn.from, time.Now()) {
 		s.opts.Audit.Refused(Refusal{Call: name, From: q.conn.from, Who: s.whose(q), Code: e.Code, Status: status, Reason: bounded(e.Error())})
 	}
 	p := wire.Problem{Code: e.Code.String(), Message: bounded(e.Error()), Hint: bounded(e.Hint), RetryAfter: uint32(e.After / time.Millisecond)}
@@ -298,8 +299,8 @@ func (s *Server) mayAudit(from netip.Addr, now time.Time) bool {
 }
 
 // forAudit is false for what is refused because it cannot be done now, and not because of who asks for it.
-func forAudit(status int) bool {
-	return status < http.StatusInternalServerError && status != http.StatusGone && status != http.StatusTooManyRequests
+func forAudit(code reason.Code, status int) bool {
+	return code != reason.ServerBehind && status < http.StatusInternalServerError && status != http.StatusGone && status != http.StatusTooManyRequests
 }
 
 // bounded cuts a text for people.

@@ -21,6 +21,7 @@ type metrics struct {
 	syncs       *prometheus.CounterVec // by kind
 	waiting     *prometheus.GaugeVec   // by budget
 	questions   *prometheus.CounterVec // by what and result
+	slow        prometheus.Counter
 }
 
 func newMetrics() *metrics {
@@ -38,11 +39,12 @@ func newMetrics() *metrics {
 		syncs:       prometheus.NewCounterVec(counter("syncs_total", "Ways from one root to another that were sent, by kind."), []string{"kind"}),
 		waiting:     prometheus.NewGaugeVec(gauge("waiting", "Calls that wait for their turn, by budget."), []string{"budget"}),
 		questions:   prometheus.NewCounterVec(counter("questions_total", "Questions to hosts, by what and result: answered, refused, late, unconnected, busy."), []string{"what", "result"}),
+		slow:        prometheus.NewCounter(counter("slow_closed_total", "Connections that were closed because their host did not read within the write deadline.")),
 	}
 }
 
 func (m *metrics) register(r prometheus.Registerer) error {
-	for _, c := range []prometheus.Collector{m.connections, m.rejected, m.watches, m.heads, m.calls, m.sent, m.refused, m.syncs, m.waiting, m.questions} {
+	for _, c := range []prometheus.Collector{m.connections, m.rejected, m.watches, m.heads, m.calls, m.sent, m.refused, m.syncs, m.waiting, m.questions, m.slow} {
 		if err := r.Register(c); err != nil {
 			return &reason.Error{Code: reason.InternalFault, Doing: "register metrics of the transfer", Cause: err}
 		}

@@ -178,6 +178,8 @@ type Report struct {
 	// Trust is the highest number of the trust documents that the host has.
 	Trust uint64 `cbor:"13,keyasint"`
 	Usage *Usage `cbor:"14,keyasint,omitempty"` // nil from agents that do not tell
+	// Server is the address that this report goes to, a server's or a relay's, as the host calls it; empty from agents that do not tell.
+	Server string `cbor:"15,keyasint,omitempty"`
 }
 
 // Usage is what an agent takes of its host, and what the commands have taken that have ended since it started.

@@ -22,6 +22,7 @@ func (r *Report) Validate() error {
 	b := bounds{}
 	b.text("session", r.Session.ID, sessionMax)
 	b.text("verdict", r.Verdict.Message, MessageMax)
+	b.text("server", r.Server, nameMax)
 	b.count("configs", len(r.Configs), catalog.LayersMax+1)
 	for i := range r.Configs {
 		c := &r.Configs[i]
