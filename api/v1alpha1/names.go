@@ -50,6 +50,10 @@ const (
 	NodeGraph    = "graph"    // the order of its resources, and the reason of each
 )
 
+// NodeExport is the subresource of a Node with what its host is sent: it is read with GET, by those who bring it there by hand. It holds all
+// that the host is to have, with values of Secrets in the form that this host alone can open.
+const NodeExport = "export"
+
 // LabelConfigUID is the label of a Revision that holds the UID of the config it is a copy of. It is the UID because a config's
 // name may be longer than a label's value.
 const LabelConfigUID = "tako.dev/config-uid"

@@ -125,6 +125,9 @@ type NodeStatus struct {
 	// Problems are resources that are not as declared, the worst first: at most 10. The host itself knows all.
 	// +listType=atomic
 	Problems []ResourceProblem `json:"problems,omitempty"`
+	// Statements are orders of operators that the host enforces in place of what is declared, and those that it has refused: at most 64.
+	// +listType=atomic
+	Statements []LayerStatement `json:"statements,omitempty"`
 	// Held counts resources that are held.
 	Held int32 `json:"held,omitempty"`
 	// Disbelieved counts what the host was sent and did not believe. Left out while it is nothing.
@@ -150,6 +153,20 @@ type NodeStatus struct {
 	// +patchStrategy=merge
 	// +patchMergeKey=type
 	Conditions []metav1.Condition `json:"conditions,omitempty" patchStrategy:"merge" patchMergeKey:"type"`
+}
+
+// LayerStatement is an order of an operator: what a config declares on a host, signed without a server.
+type LayerStatement struct {
+	// Config is KIND/NAME or KIND/NAMESPACE/NAME of the config.
+	Config string `json:"config"`
+	// Number is that of the order: the highest counts.
+	Number int64 `json:"number"`
+	// Root is that of its resources: sha256: and 64 hexadecimal digits.
+	Root string `json:"root"`
+	// Code is why the host has refused it. Left out where it is in force.
+	Code string `json:"code,omitempty"`
+	// Message says more of that.
+	Message string `json:"message,omitempty"`
 }
 
 // NodeDisk is a disk of a host, real or of the virtual machine's maker: not what is made of others, such as LVM, RAID and loop devices.

@@ -81,6 +81,11 @@ func (in JoinToken) OpenAPIModelName() string {
 }
 
 // OpenAPIModelName returns the OpenAPI model name for this type.
+func (in LayerStatement) OpenAPIModelName() string {
+	return "dev.tako.v1alpha1.LayerStatement"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
 func (in Node) OpenAPIModelName() string {
 	return "dev.tako.v1alpha1.Node"
 }

@@ -65,6 +65,7 @@ and says why where it cannot.
   tako-agent converge -f site.yaml --watch    keep it so
   tako-agent join -                           let the servers of a cluster say what is declared
   tako-agent run                              keep this host as they say
+  tako-agent accept FILE                      take what is signed for it, from hand to hand
   tako-agent why /etc/motd                    why something is as it is`,
 		SilenceErrors: true, SilenceUsage: true,
 		PersistentPreRunE: func(*cobra.Command, []string) error {
@@ -80,7 +81,7 @@ and says why where it cannot.
 		return &reason.Error{Code: reason.Usage, Doing: c.CommandPath(), Cause: err, Hint: c.CommandPath() + " --help"}
 	})
 	root.CompletionOptions.HiddenDefaultCmd = true
-	root.AddCommand(newJoin(flags), newRun(flags), newConverge(flags), newStatus(flags), newWhy(flags), newHistory(flags), newFacts(flags), newHold(flags), newResume(flags), newRestore(flags), newVersion(), newWarden(), newRehearse(flags), newPutBack(flags))
+	root.AddCommand(newJoin(flags), newRun(flags), newConverge(flags), newStatus(flags), newWhy(flags), newHistory(flags), newFacts(flags), newHold(flags), newResume(flags), newAccept(flags), newRestore(flags), newVersion(), newWarden(), newRehearse(flags), newPutBack(flags))
 	root.SetHelpCommand(newHelp(flags))
 	return root
 }

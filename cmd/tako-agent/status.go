@@ -147,7 +147,21 @@ func clusterText(c *agent.Cluster, running bool, now time.Time) string {
 	if !c.TryUntil.IsZero() {
 		fmt.Fprintf(&b, "  Trial    falls back in %s unless it is confirmed\n", present.Duration(c.TryUntil.Sub(now)))
 	}
+	b.WriteString(statementsText(c.Statements))
 	b.WriteString(holdsText(c.Holds, now))
+	return b.String()
+}
+
+// statementsText says which layers operators have replaced, without the servers.
+func statementsText(list []agent.Statement) string {
+	var b strings.Builder
+	for _, s := range list {
+		state := map[agent.StatementState]string{agent.StatementInForce: "in force", agent.StatementComing: "on its way", agent.StatementRefused: "refused, the one before stays"}[s.State]
+		fmt.Fprintf(&b, "  Order    statement %d about %s: %s\n", s.Number, present.Quote(s.Layer), state)
+		if s.Problem != nil {
+			b.WriteString(indent(indent(problemText(s.Problem))))
+		}
+	}
 	return b.String()
 }
 

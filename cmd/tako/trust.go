@@ -24,7 +24,7 @@ func trustCommand() *cobra.Command {
 		Long: `Hosts trust what numbered documents say, each signed by enough root keys of the one before. A new cluster has one root key, in
 its server's data directory. These commands take it offline, add others, and make new numbers.
 
-They are for the server's user and for root, while the server runs. new-root-key, public-key and sign need no server: they are for
+They are for the server's user and for root, while the server runs. new-root-key, new-key, public-key and sign need no server: they are for
 those who hold the keys.`,
 		Example: `  tako trust show
   tako trust export-root /media/safe/root-key --remove
@@ -37,7 +37,8 @@ those who hold the keys.`,
 		RunE:              func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
 	p.flags(c)
-	c.AddCommand(showTrust(&p), exportRoot(&p), newRootKey(), publicKey(), addRoot(&p), removeRoot(&p), rotateRoot(&p), bumpEpoch(&p), signTrust(), acceptTrust(&p))
+	c.AddCommand(showTrust(&p), exportRoot(&p), newRootKey(), publicKey(), addRoot(&p), removeRoot(&p), rotateRoot(&p), bumpEpoch(&p),
+		newKey(), setKey(&p), revokeKey(&p), setFallback(&p), signTrust(), acceptTrust(&p))
 	return c
 }
 
@@ -91,13 +92,7 @@ func newRootKey() *cobra.Command {
 fleet trust it. Until then the key is nothing.`,
 		Example: "  tako trust new-root-key /media/safe/root-key",
 		RunE: func(c *cobra.Command, args []string) error {
-			key := trust.NewSigningKey()
-			if err := trust.SaveSigningKey(key, args[0]); err != nil {
-				return err
-			}
-			fmt.Fprintf(c.ErrOrStderr(), "made key %s in %s; `tako trust add-root` takes this on the server's machine:\n", key.Public().ID(), args[0])
-			_, err := fmt.Fprintln(c.OutOrStdout(), key.Public())
-			return err
+			return makeKey(c, args[0], "`tako trust add-root` takes this on the server's machine")
 		},
 	}
 }

@@ -20,13 +20,15 @@ import (
 
 // centre is a server of one host, and the cluster that it belongs to.
 type centre struct {
-	t       *testing.T
-	id      trust.ClusterID
-	ca      *trust.CA
-	heads   *trust.SigningKey
-	chain   *trust.Chain
-	sealing []byte
-	http    *httptest.Server
+	t     *testing.T
+	id    trust.ClusterID
+	ca    *trust.CA
+	heads *trust.SigningKey
+	// operator signs statements.
+	operator *trust.SigningKey
+	chain    *trust.Chain
+	sealing  []byte
+	http     *httptest.Server
 
 	mu      sync.Mutex // guards what follows
 	version uint64
@@ -52,13 +54,20 @@ const nodeUID = "3b1f6c1e-0000-4000-8000-000000000001"
 // newCentre starts a server, and makes the host of a site a node of it.
 func newCentre(t *testing.T, stateDir string) *centre {
 	t.Helper()
-	c := &centre{t: t, id: trust.NewClusterID(), heads: trust.NewSigningKey(), news: make(chan struct{}), lists: map[catalog.Digest][]byte{},
+	c := &centre{t: t, id: trust.NewClusterID(), heads: trust.NewSigningKey(), operator: trust.NewSigningKey(), news: make(chan struct{}), lists: map[catalog.Digest][]byte{},
 		layers: map[catalog.Digest]shelf{}, asked: make(chan wire.Question, 1), answers: map[uint64]func([]byte){}}
 	var err error
 	now := time.Now()
 	c.ca, err = trust.NewCA(c.id, now)
 	must(t, err)
-	c.chain, err = trust.NewChain(trust.Genesis{Cluster: c.id, CA: c.ca, Root: trust.NewSigningKey(), Heads: c.heads.Public()}, now, time.Time{})
+	root := trust.NewSigningKey()
+	c.chain, err = trust.NewChain(trust.Genesis{Cluster: c.id, CA: c.ca, Root: root, Heads: c.heads.Public()}, now, time.Time{})
+	must(t, err)
+	next, err := c.chain.Next(now, trust.SetKey(trust.RoleOperator, c.operator.Public(), now.Add(time.Hour)))
+	must(t, err)
+	next, err = next.Sign(root)
+	must(t, err)
+	c.chain, err = c.chain.Extend([]trust.Signed{next})
 	must(t, err)
 	own, err := c.ca.IssueServer(trust.ServerRequest{IPs: []net.IP{net.IPv4(127, 0, 0, 1)}}, now)
 	must(t, err)

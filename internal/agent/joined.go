@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"tako.dev/tako/declare"
@@ -26,17 +27,18 @@ type joined struct {
 	held     *held.Store
 	identity *held.Identity
 	vault    *held.Vault
-	news     chan struct{} // has something when a report should be sent; room for one
-	life     held.Life     // as it is on the disk
-	coming   held.Trial    // what the agent is on its way to; open only where an earlier run has left it so
-	list     catalog.List  // of the state that is enforced
-	own      catalog.Own   // of the same
-	verdict  wire.Verdict  // on the state that is enforced
-	refused  wire.Verdict  // on a newer one that is not; Pending where there is none
-	untold   bool          // something has happened since news got something
-	busy     time.Time     // since when there is work in flight that was not told of
-	next     *time.Timer   // the next look at a try
-	links    client.Links  // shared
+	news     chan struct{}                 // has something when a report should be sent; room for one
+	life     held.Life                     // as it is on the disk
+	coming   held.Trial                    // what the agent is on its way to; open only where an earlier run has left it so
+	list     catalog.List                  // of the state that is enforced
+	own      catalog.Own                   // of the same
+	verdict  wire.Verdict                  // on the state that is enforced
+	refused  wire.Verdict                  // on a newer one that is not; Pending where there is none
+	untold   bool                          // something has happened since news got something
+	busy     time.Time                     // since when there is work in flight that was not told of
+	next     *time.Timer                   // the next look at a try
+	links    client.Links                  // shared
+	client   atomic.Pointer[client.Client] // shared: what talks to the servers; nil while nothing does
 }
 
 // openJoined opens what a host that has joined holds. The store's lock must be held.
@@ -71,7 +73,7 @@ func (j *joined) desired(st *store.Store, lookup declare.Lookup, lane load.Lane)
 		return load.Nothing(lookup, lane)
 	}
 	j.remember(root)
-	lookup = labelled(j.own, lookup)
+	lookup = load.Labelled(j.own, lookup)
 	if st.Active().Root() == converge.Digest(root) {
 		if d, err := load.LastGood(st, lookup, lane); err == nil {
 			return d, nil
@@ -84,16 +86,6 @@ func (j *joined) desired(st *store.Store, lookup declare.Lookup, lane load.Lane)
 		return load.Nothing(lookup, lane)
 	}
 	return load.Layers(root, c.Layers, st, lookup, lane)
-}
-
-// labelled knows the labels that the cluster has given the host, beside what the host sees of itself.
-func labelled(own catalog.Own, rest declare.Lookup) declare.Lookup {
-	return func(name string) (declare.Value, bool) {
-		if key, ok := declare.LabelKey(name); ok {
-			return declare.TextValue(own.Labels[key]), true
-		}
-		return rest(name)
-	}
 }
 
 // remember finds out what is the host's alone in a state. Without it the secrets cannot be opened until it was fetched again.
@@ -129,7 +121,7 @@ func (l *loop) awake() error {
 		l.refuseState(v)
 	}
 	j.coming = j.held.Coming()
-	if m := kept.Mark; !refused && m.Root != life.Enforced.Root && l.store.Active().Root() == converge.Digest(m.Root) {
+	if m, took := j.held.Took(catalog.Digest(l.store.Active().Root()), j.coming, refused); took && m.Root != life.Enforced.Root {
 		// The last run has died right after it took this on.
 		life = life.On(m, j.coming)
 	}
@@ -153,7 +145,9 @@ func (l *loop) awake() error {
 // quarantine gives up a state that the agent has died of, for the one before.
 func (l *loop) quarantine(life *held.Life, poison *reason.Error) {
 	v := verdictOn(life.Enforced, wire.Quarantined, poison)
-	l.refuseState(v)
+	if !l.joined.held.Blames(v) {
+		l.refuseState(v)
+	}
 	if err := l.joined.held.Remember(v); err != nil {
 		l.book.trouble("remember what was quarantined", err)
 	}
@@ -215,12 +209,18 @@ type candidate struct {
 	head    catalog.Head
 	content held.Contents
 	err     error // why it cannot be read
+	// trying is the layer whose statement is new in it; empty where the head is new.
+	trying string
 }
 
 // setOut notes, before it is read, that the agent sets out for a state that was handed over: who finds that after a death knows of what.
 // It returns the verdict on a state that it does not set out for, and Pending on one that it does.
-func (l *loop) setOut(m catalog.Mark) (wire.Verdict, error) {
-	j := l.joined
+func (l *loop) setOut(c *candidate) (wire.Verdict, error) {
+	j, m := l.joined, c.mark
+	if c.trying != "" && j.life.Try != nil {
+		return wire.Verdict{}, &reason.Error{Code: reason.StatementRefused, Doing: "try the statement about layer " + c.trying, Cause: errors.New("a state is on trial on this host"),
+			Hint: "it is tried again by itself when that is over"}
+	}
 	if v := j.refused; v.Epoch == m.Epoch && v.Version == m.Version && v.Root == m.Root && v.Type != wire.Withheld && v.Type != wire.Pending {
 		return v, nil
 	}
@@ -235,11 +235,20 @@ func (l *loop) setOut(m catalog.Mark) (wire.Verdict, error) {
 		return wire.Verdict{}, nil
 	}
 	v := verdictOn(m, wire.Quarantined, poison)
-	l.refuseState(v)
-	l.refuse[0].Hint = poison.Hint
-	l.book.show(&l.refuse[0])
-	l.happened()
+	l.refuses(c, v, poison)
 	return v, nil
+}
+
+// refuses notes why a state that was handed over is not taken. Where a statement is what is new in it, the newest head stands as it did.
+func (l *loop) refuses(c *candidate, v wire.Verdict, why *reason.Error) {
+	if c.trying == "" {
+		l.refuseState(v)
+		l.refuse[0].Hint = why.Hint
+		l.book.show(&l.refuse[0])
+	} else {
+		l.book.show(&Problem{Code: why.Code, Message: fmt.Sprintf("the statement about layer %s is refused: %s", c.trying, why), Hint: why.Hint})
+	}
+	l.happened()
 }
 
 // sets notes what the agent is on its way to. Who is there to set out again has not died of it: only the next run may take it for that.
@@ -254,6 +263,7 @@ func (j *joined) sets(t held.Trial) error {
 // activate decides on a state that was handed over, and enforces it from now on if it can be.
 func (l *loop) activate(ctx context.Context, c candidate) (wire.Verdict, error) {
 	j := l.joined
+	c.head.Try = j.held.TryOf(c.head.Try, c.trying != "")
 	if c.mark.Root == j.life.Enforced.Root {
 		return l.again(ctx, c)
 	}
@@ -269,10 +279,7 @@ func (l *loop) activate(ctx context.Context, c candidate) (wire.Verdict, error) 
 		if refusal.Code == reason.DeletionsWithheld {
 			v.Type = wire.Withheld
 		}
-		l.refuseState(v)
-		l.refuse[0].Hint = refusal.Hint
-		l.book.show(&l.refuse[0])
-		l.happened()
+		l.refuses(&c, v, refusal)
 		return v, nil
 	}
 	v, err := l.enforce(ctx, c, d)
@@ -291,7 +298,7 @@ func (l *loop) judge(c candidate) (*load.State, *reason.Error, error) {
 	case c.err != nil:
 		return nil, nil, c.err
 	}
-	d, err := load.Layers(c.mark.Root, c.content.Layers, l.store, labelled(c.content.Own, l.lookup), l.opts.lane)
+	d, err := load.Layers(c.mark.Root, c.content.Layers, l.store, load.Labelled(c.content.Own, l.lookup), l.opts.lane)
 	var faults declare.Faults
 	switch {
 	case errors.As(err, &faults):
@@ -337,7 +344,10 @@ func (l *loop) enforce(ctx context.Context, c candidate, d *load.State) (wire.Ve
 	if err := errors.Join(j.live(life), j.sets(held.Trial{})); err != nil {
 		l.book.trouble(fmt.Sprintf("note that version %d is enforced", c.mark.Version), err)
 	}
-	j.verdict, j.refused, l.refuse, l.amiss = verdictOn(c.mark, wire.Pending, nil), wire.Verdict{}, nil, nil
+	j.verdict, l.amiss = verdictOn(c.mark, wire.Pending, nil), nil
+	if c.trying == "" {
+		j.refused, l.refuse = wire.Verdict{}, nil
+	}
 	l.makeAppointment(&j.life)
 	l.happened()
 	return j.verdict, nil
@@ -365,7 +375,9 @@ func (l *loop) again(ctx context.Context, c candidate) (wire.Verdict, error) {
 		// It was lost, and has been fetched again.
 		l.reload(ctx)
 	}
-	j.refused, l.refuse = wire.Verdict{}, nil
+	if c.trying == "" {
+		j.refused, l.refuse = wire.Verdict{}, nil
+	}
 	j.verdict.Epoch, j.verdict.Version, j.verdict.Root = c.mark.Epoch, c.mark.Version, c.mark.Root
 	l.makeAppointment(&j.life)
 	l.happened()

@@ -12,19 +12,21 @@ import (
 
 // request is a question to a running agent.
 type request struct {
-	Do      string `json:"do"` // status, why, check, graph, hold, resume, now
+	Do      string `json:"do"` // status, why, check, graph, hold, resume, now, accept
 	All     bool   `json:"all,omitempty"`
 	Subject string `json:"subject,omitempty"`
 	Deep    bool   `json:"deep,omitempty"`
 	Hold    *Hold  `json:"hold,omitempty"`
+	Path    string `json:"path,omitempty"` // of accept: absolute
 }
 
 // reply is its answer: one of the fields.
 type reply struct {
-	Report *Report          `json:"report,omitempty"`
-	Answer *Answer          `json:"answer,omitempty"`
-	Graph  *relations.Graph `json:"graph,omitempty"`
-	Holds  []Hold           `json:"holds,omitempty"`
+	Report  *Report          `json:"report,omitempty"`
+	Answer  *Answer          `json:"answer,omitempty"`
+	Graph   *relations.Graph `json:"graph,omitempty"`
+	Holds   []Hold           `json:"holds,omitempty"`
+	Brought *Brought         `json:"brought,omitempty"`
 }
 
 // answer answers one question, from any goroutine. What it sets going goes on for as long as lasting does, which is the agent's own.
@@ -51,6 +53,8 @@ func (l *loop) answer(ctx, lasting context.Context, q request) (r reply, err err
 		r.Graph, err = ask(ctx, l, func() (*relations.Graph, error) { return l.graph(q.Subject, 0) })
 	case "hold", "resume":
 		r.Holds, err = ask(ctx, l, func() ([]Hold, error) { return l.changeHolds(lasting, q) })
+	case "accept":
+		r.Brought, err = l.accept(ctx, q.Path)
 	case "now":
 		if _, err = ask(ctx, l, func() (struct{}, error) { return struct{}{}, l.goOn(lasting, q.Subject) }); err == nil {
 			r.Report, err = l.whenQuiet(ctx)

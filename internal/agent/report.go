@@ -40,6 +40,17 @@ type (
 	Cluster = report.Cluster
 	// Hold is what people keep as it is.
 	Hold = report.Hold
+	// Statement is an operator's statement about a layer of this host.
+	Statement = report.Statement
+	// StatementState is how far one has come.
+	StatementState = report.StatementState
+)
+
+// How far a statement has come.
+const (
+	StatementInForce = report.StatementInForce
+	StatementComing  = report.StatementComing
+	StatementRefused = report.StatementRefused
 )
 
 // Describe renders one change on one line.

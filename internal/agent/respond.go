@@ -6,8 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os/exec"
-	"strconv"
 	"strings"
 	"time"
 
@@ -131,32 +129,15 @@ func (l *loop) respondLogs(ctx context.Context, w io.Writer, unit string, lines 
 	} else {
 		unit = agentUnit
 	}
-	journalctl, err := exec.LookPath("journalctl")
-	switch {
-	case (err != nil || l.opts.Bus == nil) && own:
+	if l.opts.Bus != nil {
+		if there, err := observe.Logs(ctx, w, observe.Log{Unit: unit, Lines: lines, Since: since}, l.book.clean); there {
+			return err
+		}
+	}
+	if own {
 		return l.respondHistory(w, store.Asked{Since: since, Limit: lines})
-	case err != nil || l.opts.Bus == nil:
-		return &reason.Error{Code: reason.AnswerRefused, Doing: "read the log of " + unit, Cause: errors.New("there is no journal on this host")}
 	}
-	args := []string{"--unit=" + unit, "--lines=" + strconv.Itoa(lines), "--output=json", "--no-pager", "--quiet"}
-	if !since.IsZero() {
-		args = append(args, "--since=@"+strconv.FormatInt(since.Unix(), 10))
-	}
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	cmd := exec.CommandContext(ctx, journalctl, args...)
-	cmd.Env = []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL=C.UTF-8"}
-	pipe, err := cmd.StdoutPipe()
-	if err == nil {
-		err = cmd.Start()
-	}
-	if err != nil {
-		return &reason.Error{Code: reason.SystemCallFailed, Doing: "run journalctl", Cause: err}
-	}
-	err = observe.Journal(w, pipe, l.book.clean)
-	cancel()
-	_ = cmd.Wait() // killed, or done; what it wrote is what counts
-	return err
+	return &reason.Error{Code: reason.AnswerRefused, Doing: "read the log of " + unit, Cause: errors.New("there is no journal on this host")}
 }
 
 // manages returns the unit of that name that the host is to have, with its suffix; empty where there is none.

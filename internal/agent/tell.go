@@ -21,6 +21,7 @@ func (l *loop) cluster() *Cluster {
 	node, v := j.identity.Node(), j.newest()
 	c := &Cluster{Name: string(node.Cluster), UID: node.UID, Servers: j.identity.Servers(), Epoch: j.life.Enforced.Epoch, Version: j.life.Enforced.Version,
 		Verdict: v.Type.String(), Link: j.links.State()}
+	c.Statements = report.Statements(j.links.Statements())
 	if v.Since != 0 {
 		c.Since = time.UnixMilli(v.Since)
 	}

@@ -34,11 +34,13 @@ func (l *loop) transfer(ctx context.Context) error {
 		defer cancel()
 		return ask(ctx, l, func() (wire.Report, error) { return l.tell(), nil })
 	}
-	c, err := client.New(client.Options{Store: j.held, Host: h, Identity: j.identity, Log: log, Links: &j.links,
+	c, err := client.New(client.Options{Store: j.held, Host: h, Identity: j.identity, Log: log, Links: &j.links, Spool: l.opts.StateDir,
 		Session: wire.Session{ID: string(trust.NewToken(trust.TokenJoin).ID()), Start: j.held.Life().Starts}})
 	if err != nil {
 		return err
 	}
+	j.client.Store(c)
+	defer j.client.Store(nil)
 	ctx, cancel := context.WithCancel(ctx)
 	var beside sync.WaitGroup
 	defer beside.Wait()
@@ -92,11 +94,11 @@ var _ client.Host = (*hosted)(nil)
 // Activate is part of client.Host. What is read from the disk is read here, beside the loop.
 func (h *hosted) Activate(ctx context.Context, s core.State) (wire.Verdict, error) {
 	l := h.loop
-	if v, err := ask(ctx, l, func() (wire.Verdict, error) { return l.setOut(s.Mark) }); err != nil || v.Type != wire.Pending {
+	c := candidate{mark: s.Enforces(), head: s.Head, trying: s.Trying}
+	if v, err := ask(ctx, l, func() (wire.Verdict, error) { return l.setOut(&c) }); err != nil || v.Type != wire.Pending {
 		return v, err
 	}
-	c := candidate{mark: s.Mark, head: s.Head}
-	c.content, c.err = l.joined.held.Contents(s.Mark.Root)
+	c.content, c.err = l.joined.held.Contents(c.mark.Root)
 	if reason.Is(c.err, reason.StateCorrupt) && !errors.As(c.err, &held.Unusable{}) {
 		select {
 		case h.damaged <- struct{}{}:

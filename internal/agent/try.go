@@ -173,6 +173,6 @@ func (l *loop) before(root catalog.Digest) (*load.State, held.Contents, error) {
 			return nil, c, err
 		}
 	}
-	d, err := load.Layers(root, c.Layers, l.store, labelled(c.Own, l.lookup), l.opts.lane)
+	d, err := load.Layers(root, c.Layers, l.store, load.Labelled(c.Own, l.lookup), l.opts.lane)
 	return d, c, err
 }

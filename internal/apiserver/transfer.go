@@ -98,6 +98,7 @@ func (s *Server) newTransfer(p parts, objects *registry.Registry, local *registr
 	}
 	tokens.TellLines(t.members.JoinLine)
 	objects.SetAsker(t.server)
+	objects.SetExporter(t.server)
 	objects.SetDecorator(t.presence.Decorate)
 	return t, nil
 }

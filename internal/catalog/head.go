@@ -219,7 +219,7 @@ type Mark struct {
 	Expires int64  `cbor:"5,keyasint"`
 }
 
-// Standing is what a verified head is to a host.
+// Standing is what a verified head, or statement, is to a host.
 type Standing string
 
 // The standings.

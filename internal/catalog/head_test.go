@@ -235,7 +235,7 @@ func TestStatement(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	read, err := DecodeStatement(b)
+	read, _, err := DecodeStatement(b)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -327,7 +327,7 @@ func FuzzDecodeStatement(f *testing.F) {
 	}
 	f.Add(b)
 	f.Fuzz(func(t *testing.T, data []byte) {
-		if s, err := DecodeStatement(data); err == nil {
+		if s, _, err := DecodeStatement(data); err == nil {
 			if _, err := s.Verify(nil, testCluster); err == nil {
 				t.Error("believed without a key")
 			}

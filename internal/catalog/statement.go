@@ -3,6 +3,7 @@ package catalog
 import (
 	"errors"
 	"fmt"
+	"time"
 
 	"tako.dev/tako/internal/reason"
 	"tako.dev/tako/internal/trust"
@@ -15,14 +16,18 @@ type Statement struct {
 	Cluster  trust.ClusterID `cbor:"3,keyasint"`
 	Layer    string          `cbor:"4,keyasint"` // ID
 	Epoch    uint64          `cbor:"5,keyasint"`
-	Number   uint64          `cbor:"6,keyasint"` // the highest counts
-	Root     Digest          `cbor:"7,keyasint"` // of the layer
-	Issued   int64           `cbor:"8,keyasint"` // seconds since 1970
-	Expires  int64           `cbor:"9,keyasint"` // the same; afterwards it is not begun with
+	Number   uint64          `cbor:"6,keyasint"`  // the highest counts
+	Root     Digest          `cbor:"7,keyasint"`  // of the layer
+	Issued   int64           `cbor:"8,keyasint"`  // seconds since 1970
+	Expires  int64           `cbor:"9,keyasint"`  // the same; afterwards it is not begun with
+	Bytes    uint64          `cbor:"10,keyasint"` // of all bodies of the layer
 }
 
 // StatementProtocol is the version of statements.
 const StatementProtocol = 1
+
+// StatementBytesMax is above what a signed statement takes, whose layer has the longest ID: it has some 300 bytes.
+const StatementBytesMax = 4 << 10
 
 // statementPurpose keeps a signature under a statement from being one under anything else.
 const statementPurpose = "tako/layer-statement/1\n"
@@ -37,6 +42,28 @@ func (s *Statement) validate() error {
 		return errors.New("it expires before it is issued")
 	}
 	return nil
+}
+
+// StatementMark is the highest statement about one layer that a host has accepted. It never goes back.
+type StatementMark struct {
+	Epoch  uint64
+	Number uint64
+	Root   Digest // zero where nobody here has seen the statement of that number
+}
+
+// Judge says what a verified statement is to a host with this mark, at a time that does not go back.
+func (m StatementMark) Judge(st *Statement, now time.Time) Standing {
+	switch same := st.Epoch == m.Epoch && st.Number == m.Number; {
+	case st.Epoch < m.Epoch, st.Epoch == m.Epoch && st.Number < m.Number, same && m.Root == Digest{}:
+		return HeadOld
+	case same && st.Root == m.Root:
+		return HeadRepeated
+	case same:
+		return HeadEquivocation
+	case now.Unix() >= st.Expires:
+		return HeadExpired
+	}
+	return HeadNews
 }
 
 // Sign signs a statement with a key of the operator role.
@@ -69,19 +96,20 @@ func (s SignedStatement) Encode() ([]byte, error) {
 	return b, nil
 }
 
-// DecodeStatement reads a signed statement, which is not to be believed yet. The error is StateCorrupt.
-func DecodeStatement(data []byte) (SignedStatement, error) {
+// DecodeStatement reads a signed statement and the statement in it, which is not to be believed yet. The error is StateCorrupt.
+func DecodeStatement(data []byte) (SignedStatement, Statement, error) {
 	var s SignedStatement
-	err := fmt.Errorf("%d bytes, at most %d are allowed", len(data), headBytesMax)
-	if len(data) <= headBytesMax {
+	var st Statement
+	err := fmt.Errorf("%d bytes, at most %d are allowed", len(data), StatementBytesMax)
+	if len(data) <= StatementBytesMax {
 		if err = decoding.Unmarshal(data, &s); err == nil {
-			_, err = s.read()
+			st, err = s.read()
 		}
 	}
 	if err != nil {
-		return SignedStatement{}, &reason.Error{Code: reason.StateCorrupt, Doing: "decode a layer statement", Cause: err}
+		return SignedStatement{}, Statement{}, &reason.Error{Code: reason.StateCorrupt, Doing: "decode a layer statement", Cause: err}
 	}
-	return s, nil
+	return s, st, nil
 }
 
 func (s SignedStatement) read() (Statement, error) {

@@ -205,6 +205,7 @@ const (
 	SealBroken         Code = 1010
 	SealKeyUnknown     Code = 1011
 	HeadRefused        Code = 1012
+	StatementRefused   Code = 1013
 
 	ContentNeedsServer Code = 1020
 	SecretKeyMissing   Code = 1021
@@ -224,6 +225,7 @@ const (
 
 	TransferWrong Code = 1050
 	WrongCluster  Code = 1051
+	PlaceUnusable Code = 1052
 
 	HostJoined      Code = 1060
 	HostNotJoined   Code = 1061
@@ -466,6 +468,7 @@ var table = []Entry{
 	{SealBroken, "sealed data cannot be opened", Unknown, "", Never, ExitFailed, 500},
 	{SealKeyUnknown, "sealed with another key", Unknown, "", Never, ExitFailed, 500},
 	{HeadRefused, "signed state refused", Unknown, "", Never, ExitNotAllowed, 403},
+	{StatementRefused, "layer statement does not count here", Unknown, "", Never, ExitConflict, 409},
 
 	{ContentNeedsServer, "content comes from a server only", Failed, Unsupported, Never, ExitFailed, 501},
 	{SecretKeyMissing, "key to a secret is missing", Failed, DetailError, BackOff, ExitFailed, 503},
@@ -485,6 +488,7 @@ var table = []Entry{
 
 	{TransferWrong, "what came is not what was signed", Unknown, "", BackOff, ExitFailed, 502},
 	{WrongCluster, "server is not of the cluster of the join line", Unknown, "", Never, ExitNotAllowed, 403},
+	{PlaceUnusable, "nothing that this host can use is there", Unknown, "", Never, ExitFailed, 422},
 
 	{HostJoined, "host belongs to a cluster", Unknown, "", Never, ExitConflict, 409},
 	{HostNotJoined, "host belongs to no cluster", Unknown, "", Never, ExitFailed, 409},

@@ -28,7 +28,7 @@ func importTable() []row {
 	contract := plain("converge", "content")
 	driver := plain("converge", "content", "disk", "disk/acl", "disk/durable", "systemd", "facts", "host", "run", "command", "command/check")
 	agent := plain("disk", "disk/durable", "disk/watch", "systemd", "facts", "present", "relations", "trust", "converge", "content", "catalog", "host", "run", "names",
-		"scheduler/fit", "transfer/wire", "transfer/core", "transfer/client")
+		"scheduler/fit", "transfer/wire", "transfer/core", "transfer/client", "transfer/place")
 	centre := []string{"...", "!internal/agent/...", "!internal/host/...", "!internal/run/...", "!e2e/...", "!bench/...", "!examples/...", "!tools/..."}
 	all := []string{"..."}
 	return []row{
@@ -65,9 +65,11 @@ func importTable() []row {
 		{pattern: "internal/names", may: driver},
 		{pattern: "internal/transfer/wire", may: plain("catalog")},
 		{pattern: "internal/transfer/core", may: plain("catalog", "trust", "transfer/wire")},
-		{pattern: "internal/transfer/client", may: plain("catalog", "content", "trust", "disk", "transfer/core", "transfer/wire")},
+		{pattern: "internal/transfer/place", may: plain("catalog", "command", "trust", "transfer/wire")},
+		{pattern: "internal/transfer/client", may: plain("catalog", "content", "trust", "disk", "transfer/core", "transfer/place", "transfer/wire")},
 		{pattern: "internal/transfer/server", may: plain("catalog", "content", "trust", "transfer/wire")},
 		{pattern: "internal/agent", may: slices.Concat(agent, []string{"internal/agent/*"})},
+		{pattern: "internal/agent/bring", may: plain("transfer/client", "transfer/place")},
 		{pattern: "internal/agent/chart", may: []string{"internal/converge", "internal/relations"}},
 		{pattern: "internal/agent/usage"},
 		{pattern: "internal/agent/held", may: plain("catalog", "converge", "layerstore", "trust", "disk", "disk/durable", "transfer/wire", "transfer/core", "transfer/client")},
@@ -105,7 +107,7 @@ func importTable() []row {
 		{pattern: "internal/console/...", may: centre, k8s: all},
 		{pattern: "internal/sim", may: plain("trust", "catalog", "converge", "scheduler/...", "fleet/...", "transfer/core", "agent/core")},
 		{pattern: "cmd/tako", may: centre},
-		{pattern: "cmd/tako-agent", may: plain("agent", "agent/fetch", "agent/join", "agent/rehearse", "host/all", "host/upgrade", "run/all", "present", "command")},
+		{pattern: "cmd/tako-agent", may: plain("agent", "agent/bring", "agent/fetch", "agent/join", "agent/rehearse", "host/all", "host/upgrade", "run/all", "present", "command")},
 		{pattern: "internal/casetest"},
 		{pattern: "internal/tidy"},
 		{pattern: "e2e/...", may: all, k8s: all},

@@ -19,8 +19,7 @@ func (s *Store) Started(l Life) error {
 	if err != nil {
 		return err
 	}
-	r := s.record
-	r.Life = l.clone()
+	r := s.record.setLife(l)
 	r.Life.Starts = s.record.Life.Starts + missed + 1
 	err = s.changeLocked(r)
 	if !reason.Is(err, reason.StateUnwritable) {

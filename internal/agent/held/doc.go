@@ -3,6 +3,7 @@
 //	identity/      the host's keys, its certificate, the trust documents, whose node it is; node.json is written last, and without
 //	               it the host has not joined
 //	heads          the highest signed head, the verdict on it, what is enforced, what is on trial: small, twice in one file
+//	statements     the highest statement of operators about each layer, and which are in force: twice in one file, too
 //	lists/ROOT     catalog lists, each verified against its root when it is read
 //	layers/ROOT    layers: package layerstore
 //	stage          the log of the one fetch that is under way

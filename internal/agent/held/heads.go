@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"tako.dev/tako/internal/catalog"
@@ -21,6 +22,9 @@ type record struct {
 	Verdict wire.Verdict `cbor:"3,keyasint"`
 	Refused wire.Refused `cbor:"4,keyasint"`
 	Life    Life         `cbor:"5,keyasint"`
+	// The heads, signed, of Life.Enforced and Life.Before: statements are applied to them while the newest head is refused. Nil where they are not known.
+	EnforcedHead []byte `cbor:"6,keyasint,omitempty"`
+	BeforeHead   []byte `cbor:"7,keyasint,omitempty"`
 }
 
 // Life is what an agent must know of its earlier runs.
@@ -117,7 +121,7 @@ func (s *Store) Kept() (core.Kept, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	r := &s.record
-	return core.Kept{Mark: r.Mark, Head: r.Head, Verdict: r.Verdict, Refused: r.Refused}, nil
+	return core.Kept{Mark: r.Mark, Head: r.Head, Verdict: r.Verdict, Refused: r.Refused, Ground: r.ground(), Statements: slices.Clone(s.statements)}, nil
 }
 
 // Accept is part of client.Heads.
@@ -145,8 +149,14 @@ func (s *Store) Accept(mark catalog.Mark, head []byte) error {
 func (s *Store) Remember(v wire.Verdict) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	m := s.record.Mark
-	if v.Epoch != m.Epoch || v.Version != m.Version || v.Root != m.Root || v == s.record.Verdict {
+	if blamed, err := s.blameLocked(v); blamed {
+		return err
+	}
+	if !s.record.isOn(&v) {
+		return nil
+	}
+	v.Root = s.record.Mark.Root
+	if v == s.record.Verdict {
 		return nil
 	}
 	r := s.record
@@ -175,9 +185,7 @@ func (s *Store) Life() Life {
 func (s *Store) SetLife(l Life) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	r := s.record
-	r.Life = l.clone()
-	return s.changeLocked(r)
+	return s.changeLocked(s.record.setLife(l))
 }
 
 // SetComing notes that the agent sets out for a state, or, with the zero value, that it has arrived. It is there after the death of the

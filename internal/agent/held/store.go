@@ -13,15 +13,17 @@ import (
 	"tako.dev/tako/internal/layerstore"
 	"tako.dev/tako/internal/reason"
 	"tako.dev/tako/internal/transfer/client"
+	"tako.dev/tako/internal/transfer/core"
 )
 
 // The names in the state directory. Those of files are also the kinds in their headers.
 const (
-	headsName  = "heads"
-	listsName  = "lists"
-	layersName = "layers"
-	stageName  = "stage"
-	comingName = "coming"
+	headsName      = "heads"
+	listsName      = "lists"
+	layersName     = "layers"
+	stageName      = "stage"
+	comingName     = "coming"
+	statementsName = "statements"
 	// startsName is a file without content: its length is how many starts are not in the record.
 	startsName = "starts"
 )
@@ -38,13 +40,14 @@ type Store struct {
 	room   func(path string) (room, error) // roomAt, but for tests
 	looks  bool                            // it belongs to somebody else: nothing is written
 
-	mu        sync.Mutex // guards what follows, and the files
-	record    record
-	counted   bool   // something in record that is not durable
-	uncounted bool   // there is a file of starts
-	unnoted   error  // why the record could not be written last; nil where it could
-	stage     *stage // nil where nothing is staged
-	troubles  []*reason.Error
+	mu         sync.Mutex // guards what follows, and the files
+	record     record
+	counted    bool             // something in record that is not durable
+	uncounted  bool             // there is a file of starts
+	statements []core.Statement // as they are on the disk
+	unnoted    error            // why the record could not be written last; nil where it could
+	stage      *stage           // nil where nothing is staged
+	troubles   []*reason.Error
 }
 
 var _ client.Store = (*Store)(nil)
@@ -74,7 +77,7 @@ func (s *Store) openAll(now time.Time) (err error) {
 		return err
 	}
 	if !s.looks {
-		if err := s.readHeads(now); err != nil {
+		if err := errors.Join(s.readHeads(now), s.readStatements()); err != nil {
 			return err
 		}
 	}
@@ -152,6 +155,9 @@ func (s *Store) trimLocked(recent int) error {
 		return err
 	}
 	wanted := s.record.Life.roots(s.record.Mark.Root)
+	if root, ok := headRoot(s.record.EnforcedHead); ok {
+		wanted = append(wanted, root)
+	}
 	layers := map[catalog.Digest]bool{}
 	for i, l := range order {
 		if i >= recent && !slices.Contains(wanted, l.root) {

@@ -27,6 +27,51 @@ type Cluster struct {
 	Holds    []Hold    `json:"holds,omitempty"`
 	// Disbelieved is what servers sent and the host did not believe; nil where there was nothing of the kind.
 	Disbelieved *wire.Refused `json:"disbelieved,omitempty"`
+	// Statements are those of operators about layers of this host: what is enforced is the version with those that are in force.
+	Statements []Statement `json:"statements,omitempty"`
+}
+
+// Statement is an operator's statement about a layer of this host.
+type Statement struct {
+	Layer  string         `json:"layer"`
+	Number uint64         `json:"number"`
+	Root   string         `json:"root"` // of the layer, hexadecimal
+	State  StatementState `json:"state"`
+	// Problem is why it is refused, or not in force yet; nil where there is nothing to say.
+	Problem *Problem `json:"problem,omitempty"`
+}
+
+// StatementState is how far a statement has come.
+type StatementState string
+
+// The states.
+const (
+	StatementInForce StatementState = "InForce"
+	StatementComing  StatementState = "Coming"  // accepted, and not enforced yet
+	StatementRefused StatementState = "Refused" // the host cannot have it: the one before is in force
+)
+
+// Statements are those in force and those refused, and those on their way, for a report.
+func Statements(told, coming []wire.Statement) []Statement {
+	var all []Statement
+	add := func(s *wire.Statement, state StatementState) {
+		x := Statement{Layer: s.Layer, Number: s.Number, Root: s.Root.String(), State: state}
+		if s.Code != 0 {
+			x.Problem = &Problem{Code: s.Code, Message: s.Message}
+		}
+		all = append(all, x)
+	}
+	for i := range told {
+		state := StatementInForce
+		if told[i].Code != 0 {
+			state = StatementRefused
+		}
+		add(&told[i], state)
+	}
+	for i := range coming {
+		add(&coming[i], StatementComing)
+	}
+	return all
 }
 
 // Hold is what people keep as it is.

@@ -174,6 +174,7 @@ func GetOpenAPIDefinitions(ref common.ReferenceCallback) map[string]common.OpenA
 		v1alpha1.Disbelieved{}.OpenAPIModelName():                              schema_takodev_tako_api_v1alpha1_Disbelieved(ref),
 		v1alpha1.JoinRequest{}.OpenAPIModelName():                              schema_takodev_tako_api_v1alpha1_JoinRequest(ref),
 		v1alpha1.JoinToken{}.OpenAPIModelName():                                schema_takodev_tako_api_v1alpha1_JoinToken(ref),
+		v1alpha1.LayerStatement{}.OpenAPIModelName():                           schema_takodev_tako_api_v1alpha1_LayerStatement(ref),
 		v1alpha1.Node{}.OpenAPIModelName():                                     schema_takodev_tako_api_v1alpha1_Node(ref),
 		v1alpha1.NodeAgent{}.OpenAPIModelName():                                schema_takodev_tako_api_v1alpha1_NodeAgent(ref),
 		v1alpha1.NodeConfig{}.OpenAPIModelName():                               schema_takodev_tako_api_v1alpha1_NodeConfig(ref),
@@ -7867,6 +7868,57 @@ func schema_takodev_tako_api_v1alpha1_JoinToken(ref common.ReferenceCallback) co
 	}
 }
 
+func schema_takodev_tako_api_v1alpha1_LayerStatement(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "LayerStatement is an order of an operator: what a config declares on a host, signed without a server.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"config": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Config is KIND/NAME or KIND/NAMESPACE/NAME of the config.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"number": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Number is that of the order: the highest counts.",
+							Type:        []string{"integer"},
+							Format:      "int64",
+						},
+					},
+					"root": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Root is that of its resources: sha256: and 64 hexadecimal digits.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"code": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Code is why the host has refused it. Left out where it is in force.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"message": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Message says more of that.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+				},
+				Required: []string{"config", "number", "root"},
+			},
+		},
+	}
+}
+
 func schema_takodev_tako_api_v1alpha1_Node(ref common.ReferenceCallback) common.OpenAPIDefinition {
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
@@ -8581,6 +8633,24 @@ func schema_takodev_tako_api_v1alpha1_NodeStatus(ref common.ReferenceCallback) c
 							},
 						},
 					},
+					"statements": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "Statements are orders of operators that the host enforces in place of what is declared, and those that it has refused: at most 64.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(v1alpha1.LayerStatement{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
 					"held": {
 						SchemaProps: spec.SchemaProps{
 							Description: "Held counts resources that are held.",
@@ -8659,7 +8729,7 @@ func schema_takodev_tako_api_v1alpha1_NodeStatus(ref common.ReferenceCallback) c
 			},
 		},
 		Dependencies: []string{
-			resource.Quantity{}.OpenAPIModelName(), metav1.Condition{}.OpenAPIModelName(), metav1.Time{}.OpenAPIModelName(), v1alpha1.AppliedHead{}.OpenAPIModelName(), v1alpha1.Disbelieved{}.OpenAPIModelName(), v1alpha1.JoinRequest{}.OpenAPIModelName(), v1alpha1.NodeAgent{}.OpenAPIModelName(), v1alpha1.NodeDisk{}.OpenAPIModelName(), v1alpha1.NodeIdentity{}.OpenAPIModelName(), v1alpha1.NodeInterface{}.OpenAPIModelName(), v1alpha1.PromiseCounts{}.OpenAPIModelName(), v1alpha1.ResourceProblem{}.OpenAPIModelName(), v1alpha1.Verdict{}.OpenAPIModelName()},
+			resource.Quantity{}.OpenAPIModelName(), metav1.Condition{}.OpenAPIModelName(), metav1.Time{}.OpenAPIModelName(), v1alpha1.AppliedHead{}.OpenAPIModelName(), v1alpha1.Disbelieved{}.OpenAPIModelName(), v1alpha1.JoinRequest{}.OpenAPIModelName(), v1alpha1.LayerStatement{}.OpenAPIModelName(), v1alpha1.NodeAgent{}.OpenAPIModelName(), v1alpha1.NodeDisk{}.OpenAPIModelName(), v1alpha1.NodeIdentity{}.OpenAPIModelName(), v1alpha1.NodeInterface{}.OpenAPIModelName(), v1alpha1.PromiseCounts{}.OpenAPIModelName(), v1alpha1.ResourceProblem{}.OpenAPIModelName(), v1alpha1.Verdict{}.OpenAPIModelName()},
 	}
 }
 

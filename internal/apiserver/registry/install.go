@@ -99,6 +99,7 @@ func (r *Registry) serve(k *Kind, to map[string]rest.Storage) {
 		for question := range questions() {
 			to[name+"/"+question] = &answers{nodes: s, what: question, live: &r.live}
 		}
+		to[name+"/"+v1alpha1.NodeExport] = &exports{nodes: s, live: &r.live}
 	case v1alpha1.Kind(v1alpha1.KindAssignment):
 		to[name] = derivedStore{s}
 	default:

@@ -17,7 +17,11 @@ import (
 type live struct {
 	asker    Asker                // nil: nobody can be asked
 	decorate func(*v1alpha1.Node) // nil: nothing is known
+	exporter Exporter             // nil: hosts are sent nothing
 }
+
+// SetExporter says who knows what hosts are sent. It is called before the server serves.
+func (r *Registry) SetExporter(e Exporter) { r.live.exporter = e }
 
 // SetAsker says who asks hosts. It is called before the server serves.
 func (r *Registry) SetAsker(a Asker) { r.live.asker = a }

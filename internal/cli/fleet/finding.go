@@ -83,6 +83,9 @@ func (f *Fleet) OfNode(n *v1alpha1.Node) []Finding {
 		add(x)
 	}
 	list = append(list, problemsOf(n, "")...)
+	for i := range n.Status.Statements {
+		add(ofStatement(&n.Status.Statements[i]))
+	}
 	if d := n.Status.Disbelieved; d != nil {
 		add(Finding{Weight: Note, What: "Disbelieved", Text: disbeliefText(d), Next: "tako events --for node/" + n.Name})
 	}
@@ -120,6 +123,15 @@ func problemText(p *v1alpha1.ResourceProblem) string {
 		text += "; tried again at " + p.RetryAt.UTC().Format(time.RFC3339)
 	}
 	return text
+}
+
+// ofStatement is what is to be said of an order of an operator.
+func ofStatement(s *v1alpha1.LayerStatement) Finding {
+	if s.Code != "" {
+		return Finding{Weight: Broken, What: "Order refused", Code: s.Code, Text: fmt.Sprintf("number %d about %s was brought to the host by hand, and what was enforced before stays: %s", s.Number, s.Config, s.Message)}
+	}
+	return Finding{Weight: Note, What: "Ordered", Text: fmt.Sprintf("in place of %s the host enforces order %d, which was brought to it by hand, until the same is declared", s.Config, s.Number),
+		Next: "tako apply -f the file that the order was made of"}
 }
 
 // disbeliefText says what a host was sent that it has done nothing with.

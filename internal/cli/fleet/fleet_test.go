@@ -97,6 +97,13 @@ func TestWhatIsSaidOfANode(t *testing.T) {
 		}, "Failed, Blocked", "service/nginx of NodeConfig/prod/web: exit-code", "tako why service/nginx --node web-1"},
 		"was lied to": {func(n *v1alpha1.Node) { n.Status.Disbelieved = &v1alpha1.Disbelieved{Forged: 2, Content: 1} },
 			"Disbelieved", "2 forged states, 1 parts that were not what it had asked for were sent to it", "tako events --for node/web-1"},
+		"has an order": {func(n *v1alpha1.Node) {
+			n.Status.Statements = []v1alpha1.LayerStatement{{Config: "NodeConfig/prod/web", Number: 7}}
+		},
+			"Ordered", "in place of NodeConfig/prod/web the host enforces order 7", "tako apply -f the file that the order was made of"},
+		"has refused an order": {func(n *v1alpha1.Node) {
+			n.Status.Statements = []v1alpha1.LayerStatement{{Config: "NodeConfig/prod/web", Number: 7, Code: "TK1022", Message: "it deletes much"}}
+		}, "Order refused", "number 7 about NodeConfig/prod/web was brought to the host by hand, and what was enforced before stays: it deletes much", ""},
 		"held": {func(n *v1alpha1.Node) {
 			n.Spec.Holds = []v1alpha1.NodeHold{{Resource: "path:/etc/motd", Reason: "mine", Owner: "ann", Until: ago(-time.Hour)}}
 		}, "Held", "path:/etc/motd is looked at and not changed, by ann until 2026-03-04T16:00:00Z: mine", "tako resume node/web-1"},

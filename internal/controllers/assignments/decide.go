@@ -361,6 +361,11 @@ func (h *host) presence() rollout.Presence {
 	return rollout.Silent
 }
 
+// ordered tells whether a host enforces an operator's order in place of a config: what it says of the config is not of any revision.
+func ordered(r *wire.Report, config string) bool {
+	return slices.ContainsFunc(r.Statements, func(s wire.Statement) bool { return s.Layer == config && s.Code == 0 })
+}
+
 // report is what a node says of a config. Only what it says of the very state that is assigned counts: of an older one it may have been
 // another layer by the same name. A state that it refused as a whole is no good for any of the configs in it that are not proven there.
 func (h *host) report(config string, of rollout.Target) rollout.Report {
@@ -374,7 +379,7 @@ func (h *host) report(config string, of rollout.Target) rollout.Report {
 			return rollout.Report{Of: of, Verdict: verdict, Code: r.Verdict.Code, Message: r.Verdict.Message, Since: milliseconds(r.Verdict.Since)}
 		}
 	}
-	if r.Enforced.Version != version {
+	if r.Enforced.Version != version || ordered(r, config) {
 		return rollout.Report{}
 	}
 	for i := range r.Configs {

@@ -163,7 +163,7 @@ func (r *Register) changedLocked(name string) {
 // tellsOther reports whether something else follows from a report than from the one before.
 func tellsOther(old, report *wire.Report) bool {
 	return old.Enforced.Version != report.Enforced.Version || old.Enforced.Epoch != report.Enforced.Epoch || old.Enforced.Root != report.Enforced.Root ||
-		old.Verdict != report.Verdict || !slices.Equal(old.Configs, report.Configs)
+		old.Verdict != report.Verdict || !slices.Equal(old.Configs, report.Configs) || !slices.Equal(old.Statements, report.Statements)
 }
 
 // forgetLocked lets a node go.

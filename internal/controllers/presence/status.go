@@ -52,6 +52,7 @@ func (r *Register) Decorate(n *v1alpha1.Node) {
 	s.AppliedHead = headOf(e.report, e.enforced)
 	s.Verdict = verdictOf(&e.report.Verdict)
 	s.Problems = problemsOf(e.report.Problems)
+	s.Statements = statementsOf(e.report.Statements)
 	s.Held = int32(e.report.Counts.Held)
 	s.Disbelieved, s.Server = disbelievedOf(e.report.Refused), e.report.Server
 	s.Agent = &v1alpha1.NodeAgent{Session: e.report.Session.ID, Starts: int64(e.report.Session.Start)}
@@ -136,6 +137,16 @@ func problemsOf(all []wire.Resource) []v1alpha1.ResourceProblem {
 		problems = append(problems, p)
 	}
 	return problems
+}
+
+// statementsOf are the statements of operators that a host has.
+func statementsOf(all []wire.Statement) []v1alpha1.LayerStatement {
+	var statements []v1alpha1.LayerStatement
+	for i := range all {
+		s := &all[i]
+		statements = append(statements, v1alpha1.LayerStatement{Config: s.Layer, Number: int64(min(s.Number, math.MaxInt64)), Root: rootPrefix + s.Root.String(), Code: codeText(s.Code), Message: s.Message})
+	}
+	return statements
 }
 
 // promisesOf counts what was reported. Of a host that is not reached nobody knows how it stands by now.

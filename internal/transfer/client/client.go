@@ -21,6 +21,10 @@ type Client struct {
 	doubts  *doubts            // of Run's goroutine
 	answers chan struct{}      // a slot for each answer that may be open
 	fetch   context.CancelFunc // of the request that is open; of Run's goroutine
+	hand    hand
+	brought chan brought // to Run's goroutine
+	// disbelieved is why the machine did not believe what came last; of Run's goroutine.
+	disbelieved error
 
 	trust   chan struct{} // something when trust documents should be asked for
 	renewed chan struct{} // something when the watch should use another certificate
@@ -40,7 +44,7 @@ func New(opts Options) (*Client, error) {
 		return nil, err
 	}
 	c := &Client{
-		opts: opts, events: make(chan core.Event), answers: make(chan struct{}, answersMax), fetch: func() {},
+		opts: opts, events: make(chan core.Event), brought: make(chan brought), answers: make(chan struct{}, answersMax), fetch: func() {},
 		trust: make(chan struct{}, 1), renewed: make(chan struct{}, 1), reports: newReports(opts.Host, opts.Session),
 		lines: newLines(opts.Dial, opts.Identity), doubts: newDoubts(opts.Log),
 	}
@@ -60,14 +64,16 @@ func (c *Client) Run(ctx context.Context) error {
 	})
 	ctx, cancel := context.WithCancel(ctx)
 	defer c.lines.hangUp()
+	defer c.hand.close()
 	defer c.tasks.Wait()
 	defer cancel()
 	c.opts.Links.began()
 	c.step(ctx, core.Began{})
-	watch, report, upkeep := c.random(), c.random(), c.random()
+	watch, report, upkeep, fallback := c.random(), c.random(), c.random(), c.random()
 	c.tasks.Go(func() { c.watch(ctx, watch) })
 	c.tasks.Go(func() { c.report(ctx, report) })
 	c.tasks.Go(func() { c.keepUp(ctx, upkeep) })
+	c.tasks.Go(func() { c.fallBack(ctx, fallback) })
 	c.loop(ctx)
 	return nil
 }
@@ -103,6 +109,8 @@ func (c *Client) loop(ctx context.Context) {
 			return
 		case e := <-c.events:
 			c.step(ctx, e)
+		case b := <-c.brought:
+			b.said <- c.heed(ctx, b.event)
 		case <-timer.C:
 			c.step(ctx, core.Ticked{})
 		}
@@ -140,6 +148,8 @@ func (c *Client) do(ctx context.Context, e core.Effect) (core.Event, error) {
 	switch e := e.(type) {
 	case core.Accept:
 		return core.Stored{}, c.opts.Store.Accept(e.Mark, e.Signed)
+	case core.AcceptStatements:
+		return core.Stored{}, c.opts.Store.SetStatements(e.Statements)
 	case core.PutList:
 		return core.Stored{}, c.opts.Store.PutList(e.Encoded)
 	case core.Begin:
@@ -169,6 +179,8 @@ func (c *Client) tell(ctx context.Context, e core.Effect) {
 	case core.Remember:
 		c.opts.Log.Warn("refuse a state", "version", e.Verdict.Version, "verdict", e.Verdict.Type.String(), "code", e.Verdict.Code.String(), "why", e.Verdict.Message)
 		err = c.opts.Store.Remember(e.Verdict)
+	case core.RememberStatements:
+		err = c.opts.Store.SetStatements(e.Statements)
 	case core.Count:
 		err = c.opts.Store.Count(e.Refused)
 	case core.Sync:
@@ -182,10 +194,11 @@ func (c *Client) tell(ctx context.Context, e core.Effect) {
 	case core.Tell:
 		poke(c.reports.lazy)
 	case core.Disbelieve:
+		c.disbelieved = e.Err
 		c.doubts.hear(time.Now(), e)
 	case core.Alarm:
 		evidence := base64.StdEncoding
-		c.opts.Log.Error("two signed states for one version", "err", e.Err,
+		c.opts.Log.Error("two signed states under one number", "err", e.Err,
 			"first", evidence.EncodeToString(e.Evidence[0]), "second", evidence.EncodeToString(e.Evidence[1]))
 	}
 	if err != nil {

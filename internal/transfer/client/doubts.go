@@ -58,6 +58,8 @@ func hintOn(d core.Doubt) string {
 		return "two servers sign from different data, or somebody has the key: see whether one server was restored from a copy"
 	case core.DoubtContent:
 		return "it is fetched in another way by itself. If it goes on, whatever answers at the server's address is broken or lies: see its log"
+	case core.DoubtStatement:
+		return "whoever brings it is told why. If nobody has brought one, somebody plays back old orders: see `tako-agent status`, and who has the role operator in `tako trust show`"
 	}
 	return "something between this host and its server changes what is sent, or the server is broken: see its log"
 }

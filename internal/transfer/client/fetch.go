@@ -20,6 +20,9 @@ var errEnded = errors.New("the answer has ended before its last part")
 func (c *Client) sync(ctx context.Context, e core.Sync) {
 	limited, cancel := context.WithTimeout(ctx, syncMax)
 	defer cancel()
+	if c.layerAtHand(limited, &e) {
+		return
+	}
 	last := false
 	err := stream(limited, c.lines.at(e.Source), wire.PathSync, e.Request, silenceMax, func() {}, func(p *wire.SyncPart) error {
 		last = p.Last || p.Kind == wire.SyncUnknownBase
@@ -39,6 +42,10 @@ func (c *Client) sync(ctx context.Context, e core.Sync) {
 
 // nodes asks for what has certain hashes.
 func (c *Client) nodes(ctx context.Context, e core.Nodes) {
+	if list := c.listAtHand(ctx, &e.Request); list != nil {
+		c.send(ctx, core.NodesCame{ID: e.ID, Reply: wire.NodesReply{Items: [][]byte{list}}})
+		return
+	}
 	var reply wire.NodesReply
 	if err := c.lines.at(e.Source).exchange(ctx, wire.PathNodes, e.Request, wire.ReplyMax, &reply); err != nil {
 		c.failed(ctx, e.ID, err)

@@ -190,6 +190,7 @@ type scene struct {
 	store    client.Store
 	log      bytes.Buffer
 	links    client.Links
+	dialing  client.Dial // nil: as the server is reached
 	stop     context.CancelFunc
 	ended    chan error
 }
@@ -217,8 +218,12 @@ func play(t *testing.T, test func(t *testing.T, s *scene)) {
 // start runs the client.
 func (s *scene) start() {
 	s.t.Helper()
+	dial := s.dialing
+	if dial == nil {
+		dial = s.dial
+	}
 	c, err := client.New(client.Options{
-		Store: s.store, Host: s.host, Identity: s.identity, Session: wire.Session{ID: "s", Start: 1}, Dial: s.dial, Links: &s.links,
+		Store: s.store, Host: s.host, Identity: s.identity, Session: wire.Session{ID: "s", Start: 1}, Dial: dial, Spool: s.t.TempDir(), Links: &s.links,
 		Log: slog.New(slog.NewTextHandler(&s.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
 	})
 	if err != nil {

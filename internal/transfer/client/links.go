@@ -48,6 +48,14 @@ func (l Link) CutOff(now time.Time) *Trouble {
 	return &long
 }
 
+// silent is how long there has been no server.
+func (l Link) silent(now time.Time) time.Duration {
+	if l.Connected {
+		return 0
+	}
+	return now.Sub(l.ConnectedSince)
+}
+
 // Links follows how a host stands to its servers. The zero value is that of a host that has not begun. Its methods may be called from
 // several goroutines.
 type Links struct {
@@ -79,6 +87,13 @@ func (k *Links) Stuck() (v wire.Verdict, hint string) {
 		hint = "install a tako-agent that is as new as the server"
 	}
 	return k.status.Verdict, hint
+}
+
+// Statements are those that are in force or were refused, and those on their way.
+func (k *Links) Statements() (told, coming []wire.Statement) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.status.Statements, k.status.Coming
 }
 
 func (k *Links) set(s core.Status) {

@@ -22,6 +22,8 @@ type Options struct {
 	Heartbeat time.Duration
 	// Dial makes connections. The default is TCP, with what lets the kernel find out that the other end is gone.
 	Dial Dial
+	// Spool is the directory that what is at a fallback location is brought over into. The default is that of the system for temporary files.
+	Spool string
 	// Links is told how the host stands to its servers. The default tells nobody.
 	Links *Links
 	// Random spreads pauses. The default is seeded at random.

@@ -74,6 +74,10 @@ func (r *reports) next(to *server) wire.Report {
 	s := r.status
 	report.Session, report.Number = r.session, r.number
 	report.Have, report.Refused, report.Stale, report.Trust = s.Have, s.Refused, s.Stale, s.Trust
+	report.Statements = s.Statements
+	if v := &report.Verdict; v.Epoch == s.Have.Epoch && v.Version == s.Have.Version {
+		v.Root = s.Have.Root // which statements change at the host is told apart from that
+	}
 	report.At, report.Server = time.Now().UnixMilli(), wire.Name(to.address)
 	if s.Open && !decided(&report.Verdict, &s.Verdict) {
 		report.Verdict = s.Verdict

@@ -33,8 +33,12 @@ type Heads interface {
 	// that is kept, or with its version and another root, is refused with HeadRefused and changes nothing. The verdict of another
 	// version or root is forgotten with it. Accepting the same mark again, or with a later expiry, is not an error.
 	Accept(mark catalog.Mark, head []byte) error
-	// Remember makes a verdict on the mark that is kept durable; another one replaces it. A verdict on anything else is not remembered.
+	// Remember makes a verdict on the mark that is kept durable; another one replaces it. Where it is on a state that was new for a
+	// statement, core.Blame says what is kept of statements then. A verdict on anything else is not remembered.
 	Remember(v wire.Verdict) error
+	// SetStatements makes what is kept of statements durable before it returns, in place of all that was kept. A lower number of the same
+	// layer and epoch than the one that is kept is refused with StatementRefused and changes nothing.
+	SetStatements(list []core.Statement) error
 	// Count replaces the counters. They need not be durable before the next Accept or Remember.
 	Count(refused wire.Refused) error
 }

@@ -20,6 +20,9 @@ type Trusted struct{ Chain *trust.Chain }
 // HeadCame is a head from anybody. The machine keeps the slice.
 type HeadCame struct{ Signed []byte }
 
+// StatementCame is a layer statement from anybody. The machine keeps the slice.
+type StatementCame struct{ Signed []byte }
+
 // Stored ends an effect that stores something. Staged is for Begin alone.
 type Stored struct {
 	Staged Staged
@@ -57,16 +60,17 @@ type Ticked struct{}
 // Reread says that what is held has been damaged: all of it is verified anew, and what is not as it should be is fetched again.
 type Reread struct{}
 
-func (Began) event()     {}
-func (Trusted) event()   {}
-func (HeadCame) event()  {}
-func (Stored) event()    {}
-func (PartCame) event()  {}
-func (NodesCame) event() {}
-func (Failed) event()    {}
-func (Judged) event()    {}
-func (Ticked) event()    {}
-func (Reread) event()    {}
+func (Began) event()         {}
+func (Trusted) event()       {}
+func (HeadCame) event()      {}
+func (StatementCame) event() {}
+func (Stored) event()        {}
+func (PartCame) event()      {}
+func (NodesCame) event()     {}
+func (Failed) event()        {}
+func (Judged) event()        {}
+func (Ticked) event()        {}
+func (Reread) event()        {}
 
 // Effect is what is to be done, in the order in which Step returns it. Of one Step at most the last effect is answered with an event.
 // Effects that store something, and Activate, are answered before any other event is fed; when one of those that are not the last
@@ -87,6 +91,12 @@ type Prolong struct {
 
 // Remember makes a verdict durable that the host is not asked again for. Not answered.
 type Remember struct{ Verdict wire.Verdict }
+
+// AcceptStatements makes what is kept of statements durable: none of their marks goes back. Answered by Stored.
+type AcceptStatements struct{ Statements []Statement }
+
+// RememberStatements does too, and its failure means nothing but that the same is found out again. Not answered.
+type RememberStatements struct{ Statements []Statement }
 
 // Count stores the counters. Not answered.
 type Count struct{ Refused wire.Refused }
@@ -145,6 +155,7 @@ const (
 	DoubtMalformed    Doubt = "a head that cannot be read"
 	DoubtEquivocation Doubt = "a head that contradicts another one of its version"
 	DoubtContent      Doubt = "content that was not signed"
+	DoubtStatement    Doubt = "a layer statement that does not count here"
 )
 
 // Disbelieve says what is not believed, each time that it comes. It is counted already. Not answered.
@@ -159,24 +170,26 @@ type Tell struct{}
 // Alarm is for a person to see.
 type Alarm struct {
 	Err      error
-	Evidence [][]byte // the signed heads that it is about
+	Evidence [][]byte // the signed heads, or statements, that it is about
 }
 
-func (Accept) effect()     {}
-func (Prolong) effect()    {}
-func (Remember) effect()   {}
-func (Count) effect()      {}
-func (PutList) effect()    {}
-func (Begin) effect()      {}
-func (Append) effect()     {}
-func (Settle) effect()     {}
-func (Drop) effect()       {}
-func (Commit) effect()     {}
-func (Activate) effect()   {}
-func (Sync) effect()       {}
-func (Nodes) effect()      {}
-func (Cancel) effect()     {}
-func (AskTrust) effect()   {}
-func (Disbelieve) effect() {}
-func (Tell) effect()       {}
-func (Alarm) effect()      {}
+func (Accept) effect()             {}
+func (Prolong) effect()            {}
+func (Remember) effect()           {}
+func (AcceptStatements) effect()   {}
+func (RememberStatements) effect() {}
+func (Count) effect()              {}
+func (PutList) effect()            {}
+func (Begin) effect()              {}
+func (Append) effect()             {}
+func (Settle) effect()             {}
+func (Drop) effect()               {}
+func (Commit) effect()             {}
+func (Activate) effect()           {}
+func (Sync) effect()               {}
+func (Nodes) effect()              {}
+func (Cancel) effect()             {}
+func (AskTrust) effect()           {}
+func (Disbelieve) effect()         {}
+func (Tell) effect()               {}
+func (Alarm) effect()              {}

@@ -117,7 +117,7 @@ func (m *Machine) askNodes(layer string, hashes []catalog.Digest) {
 func (m *Machine) fetchList() bool {
 	root := m.goal.mark.Root
 	if m.active != nil && m.active.mark.Root == root {
-		m.goal.list = m.active.list
+		m.goal.list = m.active.plain
 		return true
 	}
 	data, err := m.held.List(root)
@@ -185,7 +185,7 @@ func (m *Machine) fetchLayer(l *catalog.Layer) {
 		m.askLayer()
 		return
 	}
-	if err := m.held.Room(m.goal.mark.Root, m.goal.head.Bytes); err != nil {
+	if err := m.held.Room(m.goal.root, m.goal.size); err != nil {
 		m.local(err)
 		return
 	}
@@ -301,8 +301,8 @@ func (m *Machine) part(part *wire.SyncPart) {
 	}
 	err := p.check(part)
 	bodies := bytesOf(part.Changes)
-	if err == nil && m.goal.bytes+p.staged.Bytes+bodies > bytesMax(&m.goal.head) {
-		err = fmt.Errorf("more came than the %d bytes that the head names", m.goal.head.Bytes)
+	if err == nil && m.goal.bytes+p.staged.Bytes+bodies > bytesMax(m.goal.size) {
+		err = fmt.Errorf("more came than the %d bytes that are signed", m.goal.size)
 	}
 	if err != nil {
 		m.wrong(err)
@@ -331,7 +331,7 @@ const bytesSlack = 4 << 20
 
 // bytesMax is how many bytes of bodies are staged, over all layers, as long as nothing but their source speaks for them. What has come by
 // hash is of the state that was signed, whatever the head says of its size: a head that says too little costs the descent.
-func bytesMax(h *catalog.Head) uint64 { return min(h.Bytes, math.MaxUint64-bytesSlack) + bytesSlack }
+func bytesMax(signed uint64) uint64 { return min(signed, math.MaxUint64-bytesSlack) + bytesSlack }
 
 func bytesOf(changes []wire.Change) (n uint64) {
 	for i := range changes {

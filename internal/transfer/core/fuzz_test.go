@@ -24,6 +24,9 @@ func FuzzMachine(f *testing.F) {
 		Cluster: theAuthority().cluster, Node: "web-2", UID: "uid-1", Epoch: 1, Version: 9,
 		Roots: []catalog.FormatRoot{{Format: catalog.FormatV1}}, Issued: 1, Expires: 2,
 	}), uint8(2))
+	statement := catalog.Statement{Cluster: theAuthority().cluster, Layer: web, Epoch: 1, Number: 1, Issued: 1, Expires: 1 << 40}
+	f.Add(signedStatement(f, statement, theAuthority().operator), uint8(3))
+	f.Add(signedStatement(f, statement, theAuthority().heads), uint8(4))
 	f.Fuzz(func(t *testing.T, data []byte, way uint8) {
 		w := newWorld(t, 1)
 		w.server.publish(filled(web, 100, "first"))
@@ -38,6 +41,7 @@ func FuzzMachine(f *testing.F) {
 			w.pass(30 * time.Millisecond)
 		}
 		w.feed(HeadCame{Signed: data})
+		w.feed(StatementCame{Signed: data})
 		id := w.open
 		w.open = 0 // it is answered, in whatever way
 		if part := (wire.SyncPart{}); w.syncs && wire.Decode(data, &part) == nil {

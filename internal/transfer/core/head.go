@@ -37,6 +37,9 @@ func (m *Machine) verify(signed []byte) (catalog.Head, error) {
 
 // began goes on with the head that was accepted last.
 func (m *Machine) began() {
+	if m.kept.Ground != nil {
+		m.stand()
+	}
 	if m.kept.Mark.Version == 0 || m.refused() {
 		return
 	}
@@ -48,6 +51,7 @@ func (m *Machine) began() {
 		return
 	}
 	m.goal = &candidate{mark: m.kept.Mark, head: h, signed: m.kept.Head}
+	m.resumeTrial()
 }
 
 // trusted looks again at the heads that could not be verified.
@@ -63,6 +67,7 @@ func (m *Machine) trusted(c *trust.Chain) {
 		}
 		m.headCame(d.signed)
 	}
+	m.review()
 }
 
 func (m *Machine) headCame(signed []byte) {
@@ -179,7 +184,7 @@ func (m *Machine) repeated(h catalog.Head, mark catalog.Mark, signed []byte) {
 	if mark.Issued > m.kept.Mark.Issued {
 		m.kept.Mark, m.kept.Head = mark, signed
 		m.do(Prolong{Mark: mark, Signed: signed})
-		for _, c := range []*candidate{m.goal, m.active} {
+		for _, c := range []*candidate{m.goal, m.active, m.orders.paused} {
 			if c != nil && c.mark.Version == mark.Version && c.mark.Epoch == mark.Epoch {
 				c.mark, c.head, c.signed = mark, h, signed
 			}

@@ -58,6 +58,7 @@ type Machine struct {
 	pace     pace
 	doubt    doubt
 	verdict  wire.Verdict // of the machine itself, on what it could not fetch
+	orders   orders
 
 	now time.Time
 	out []Effect
@@ -68,12 +69,16 @@ type candidate struct {
 	mark   catalog.Mark
 	head   catalog.Head
 	signed []byte
-	list   catalog.List // nil as long as it is not there
-	begun  bool         // something was asked for
-	failed bool         // and did not come
-	bytes  uint64       // of the bodies of layers that were committed for it
-	rounds uint         // how often a layer came wrong in all ways
-	start  time.Time    // not to begin, or to begin again, before
+	plain  catalog.List   // as the head says; nil as long as it is not arranged
+	list   catalog.List   // with statements, where it is arranged; nil as long as it is not there
+	root   catalog.Digest // of list
+	size   uint64         // of the bodies of its layers
+	trying string         // the layer whose statement is new; empty where the head is
+	begun  bool           // something was asked for
+	failed bool           // and did not come
+	bytes  uint64         // of the bodies of layers that were committed for it
+	rounds uint           // how often a layer came wrong in all ways
+	start  time.Time      // not to begin, or to begin again, before
 }
 
 // pace keeps the machine from asking too often.
@@ -112,7 +117,10 @@ const (
 	forSettle
 	forCommit
 	forJudgement
-	forAnswer // of a source
+	forArrangement // of a list with statements
+	forOrder       // a statement is accepted
+	forTrial       // it is noted that one is tried
+	forAnswer      // of a source
 )
 
 // New makes a Machine.
@@ -120,6 +128,7 @@ func New(o Options) *Machine {
 	return &Machine{
 		node: o.Node, chain: o.Chain, held: o.Held, random: o.Random, kept: o.Kept,
 		sources: sources{blamed: make([]time.Time, max(o.Sources, 1))}, tries: map[catalog.Digest]catalog.Trie{},
+		orders: orders{kept: o.Kept.Statements},
 	}
 }
 
@@ -133,6 +142,8 @@ func (m *Machine) Step(now time.Time, e Event) []Effect {
 		m.trusted(e.Chain)
 	case HeadCame:
 		m.headCame(e.Signed)
+	case StatementCame:
+		m.statementCame(e.Signed)
 	case Stored:
 		m.stored(e)
 	case Judged:
@@ -171,7 +182,11 @@ func (m *Machine) tell() {
 // time is what the machine takes the time to be: not before anything that it has verified was issued, nor before the program was built.
 func (m *Machine) time() time.Time {
 	at := m.chain.Time(m.now)
-	if issued := time.Unix(m.kept.Mark.Issued, 0); issued.After(at) {
+	last := m.kept.Mark.Issued
+	for i := range m.orders.kept {
+		last = max(last, m.orders.kept[i].Issued)
+	}
+	if issued := time.Unix(last, 0); issued.After(at) {
 		return issued
 	}
 	return at
@@ -186,7 +201,7 @@ func (m *Machine) Wake() (time.Time, bool) {
 	if due := m.doubt.asked.Add(trustPause); m.doubt.open && (at.IsZero() || due.Before(at)) {
 		at = due
 	}
-	if m.progress.waits == forNothing && (m.goal != nil || m.next != nil) {
+	if m.progress.waits == forNothing && (m.goal != nil || m.next != nil || m.ordering()) {
 		if due := m.due(); at.IsZero() || due.Before(at) {
 			at = due
 		}
@@ -203,7 +218,7 @@ func (m *Machine) due() time.Time {
 		}
 	}
 	switch {
-	case m.overtaken():
+	case m.overtaken(), m.ordering():
 		return at
 	case m.goal != nil:
 		later(m.goal.start)
@@ -225,9 +240,11 @@ func (m *Machine) proceed() bool {
 		return m.accept()
 	case m.now.Before(m.due()):
 		return false
+	case m.ordering():
+		return m.order()
 	case m.goal != nil:
 		m.goal.failed = false
-		return m.fetch()
+		return (m.goal.list == nil || m.arrange()) && m.fetch()
 	case m.next != nil:
 		return m.accept()
 	}
@@ -257,7 +274,7 @@ func (m *Machine) accepted() {
 	if c.start.IsZero() && c.head.Window > 0 && (m.active == nil || m.active.mark.Root != c.mark.Root) {
 		c.start = m.now.Add(time.Duration(m.random.Int64N(int64(c.head.Window) * int64(time.Second))))
 	}
-	m.goal = c
+	m.goal, m.orders.paused = c, nil
 	m.leave()
 	m.tell()
 }
@@ -272,6 +289,8 @@ func (m *Machine) stored(e Stored) {
 	switch {
 	case was == forCommit && reason.Is(e.Err, reason.StateCorrupt):
 		m.unread(e.Err)
+	case e.Err != nil && was == forOrder:
+		m.unwritten(e.Err)
 	case e.Err != nil:
 		m.local(e.Err)
 	case was == forAccept:
@@ -284,6 +303,8 @@ func (m *Machine) stored(e Stored) {
 		m.finish()
 	case was == forCommit:
 		m.committed()
+	case was == forOrder, was == forTrial:
+		m.written(was)
 	}
 }
 
@@ -320,6 +341,11 @@ func (m *Machine) reject(code reason.Code, message string) {
 		mark = m.next.mark
 	}
 	v := verdictOn(mark, wire.Rejected, code, message, m.now)
+	if m.goal != nil && m.goal.trying != "" {
+		m.orders.stuck = v
+		m.tell()
+		return
+	}
 	if of(&m.verdict, &mark) && m.verdict.Code == code {
 		v.Since = m.verdict.Since
 	}
@@ -329,6 +355,10 @@ func (m *Machine) reject(code reason.Code, message string) {
 
 // refuse ends with the goal for good: there will be another version.
 func (m *Machine) refuse(v wire.Verdict) {
+	if m.goal.trying != "" {
+		m.refuseStatement(v)
+		return
+	}
 	m.leave()
 	m.kept.Verdict, m.verdict, m.goal = v, wire.Verdict{}, nil
 	m.pace.superseded = 0
@@ -356,13 +386,18 @@ func refuses(t wire.VerdictType) bool {
 
 // hand gives the goal to the host, if it is not overtaken.
 func (m *Machine) hand() bool {
-	if m.next != nil && m.pace.superseded < supersededMax && m.goal.begun {
+	if m.next != nil && m.pace.superseded < supersededMax && m.goal.begun && m.goal.trying == "" {
 		m.pace.superseded++
 		m.goal = nil
 		return true
 	}
+	if !m.openedTrial() {
+		return false
+	}
 	m.progress.waits = forJudgement
-	m.do(Activate{State: State{Mark: m.goal.mark, Head: m.goal.head, Signed: m.goal.signed, List: slices.Clone(m.goal.list)}})
+	m.do(Activate{State: State{
+		Mark: m.goal.mark, Head: m.goal.head, Signed: m.goal.signed, List: slices.Clone(m.goal.list), Root: m.goal.root, Trying: m.goal.trying,
+	}})
 	return false
 }
 
@@ -382,6 +417,7 @@ func (m *Machine) judged(e Judged) {
 		return
 	}
 	m.active, m.goal, m.verdict = m.goal, nil, wire.Verdict{}
+	m.taken()
 	m.forget()
 	m.tell()
 }
@@ -391,7 +427,7 @@ func (m *Machine) reread() {
 	clear(m.tries)
 	if m.goal == nil && m.active != nil && !m.refused() {
 		m.goal = m.active
-		m.goal.begun, m.goal.failed, m.goal.list = false, false, nil
+		m.goal.begun, m.goal.failed, m.goal.list, m.goal.plain = false, false, nil, nil
 		m.active = nil
 	}
 }
@@ -406,6 +442,8 @@ type Status struct {
 	Verdict wire.Verdict
 	Open    bool
 	Stuck   bool // Verdict is of the machine: it could not fetch the state
+	// Statements are those that are in force, and those that the host has refused; Coming are accepted, and on their way.
+	Statements, Coming []wire.Statement
 }
 
 // Status says how the machine stands.
@@ -416,10 +454,11 @@ func (m *Machine) Status() Status {
 		s.Verdict, s.Stuck = m.verdict, true
 	case m.refused():
 		s.Verdict = m.kept.Verdict
-	case m.goal != nil:
+	case m.goal != nil && m.goal.trying == "":
 		s.Verdict = wire.Verdict{Type: wire.Pending, Epoch: m.goal.mark.Epoch, Version: m.goal.mark.Version, Root: m.goal.mark.Root}
 	default:
 		s.Open = false
 	}
+	s.Statements, s.Coming = m.statements()
 	return s
 }

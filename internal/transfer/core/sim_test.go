@@ -85,8 +85,10 @@ type trouble struct {
 
 // seen is what has happened.
 type seen struct {
-	active    catalog.Mark // handed over and taken; the host enforces it across crashes
-	activated []uint64     // versions, in order
+	active    catalog.Mark                         // handed over and taken; the host enforces it across crashes
+	told      map[catalog.Digest]catalog.Statement // by operators, by root
+	trials    []string                             // layers whose statement was handed over as what is new
+	activated []uint64                             // versions, in order
 	taken     State
 	failedAt  time.Time // the last failed request of this run
 	requests  int
@@ -104,7 +106,7 @@ func newWorld(t testing.TB, seed uint64) *world {
 	w := &world{t: t, random: random, now: start.Add(time.Hour), server: newServer(t, random), disk: newDisk(t)}
 	w.believed = w.server.by.chain
 	w.refuses = func(State) wire.Verdict { return wire.Verdict{Type: wire.Applied} }
-	w.doubts = map[Doubt]int{}
+	w.doubts, w.told = map[Doubt]int{}, map[catalog.Digest]catalog.Statement{}
 	return w
 }
 
@@ -123,7 +125,11 @@ func (w *world) boot() {
 		sources = 2
 	}
 	w.failedAt = time.Time{}
-	w.machine = New(Options{Node: w.server.by.node(), Chain: w.believed, Kept: w.disk.kept, Held: w.disk, Sources: sources, Random: w.random})
+	kept := w.disk.kept
+	if w.active.Version > 0 && (w.active.Version != kept.Mark.Version || w.active.Epoch != kept.Mark.Epoch) {
+		kept.Ground = w.taken.Signed
+	}
+	w.machine = New(Options{Node: w.server.by.node(), Chain: w.believed, Kept: kept, Held: w.disk, Sources: sources, Random: w.random})
 	w.feed(Began{})
 }
 
@@ -223,6 +229,9 @@ func (w *world) activate(s State) Event {
 	for _, l := range s.List {
 		held, found := w.disk.layers[l.Root]
 		want, _ := truth.layer(l.ID)
+		if l.Root != want.trie.Root() {
+			want = w.ordered(s, l)
+		}
 		if !found || held.trie.Root() != want.trie.Root() {
 			w.t.Fatalf("version %d is handed over without all of layer %s", s.Mark.Version, l.ID)
 		}
@@ -232,6 +241,12 @@ func (w *world) activate(s State) Event {
 			}
 		}
 	}
+	if encoded, err := s.List.Encode(); err != nil || catalog.ListRoot(encoded) != s.Root || w.disk.texts[s.Root] == nil {
+		w.t.Fatalf("version %d is handed over with a list that is not held under %s: %v", s.Mark.Version, s.Root, err)
+	}
+	if s.Trying != "" {
+		w.trials = append(w.trials, s.Trying)
+	}
 	v := w.refuses(s)
 	if !refuses(v.Type) {
 		w.active, w.taken = s.Mark, s
@@ -239,6 +254,29 @@ func (w *world) activate(s State) Event {
 	}
 	w.wrongs = 0
 	return Judged{Verdict: v}
+}
+
+// ordered is the layer that a statement has put in the place of what the head names. It has to be an operator's, accepted durably, about this layer, of this
+// epoch, and not absorbed.
+func (w *world) ordered(s State, l catalog.Layer) layer {
+	st, told := w.told[l.Root]
+	o, _ := w.server.order(l.ID, l.Root)
+	switch {
+	case !told || st.Layer != l.ID || st.Cluster != w.server.by.cluster:
+		w.t.Fatalf("layer %s is handed over at %s, which neither the head nor a statement names", l.ID, l.Root)
+	case st.Epoch != s.Mark.Epoch:
+		w.t.Fatalf("a statement of epoch %d is applied to a head of epoch %d", st.Epoch, s.Mark.Epoch)
+	case absorbed(&s.Head, l.ID, st.Number):
+		w.t.Fatalf("statement %d about %s is applied to a head that has absorbed it", st.Number, l.ID)
+	}
+	at := slices.IndexFunc(w.disk.kept.Statements, func(x Statement) bool { return x.Layer == l.ID && x.Number >= st.Number })
+	if at < 0 {
+		w.t.Fatalf("statement %d about %s is enforced, and it is not durable that it was accepted", st.Number, l.ID)
+	}
+	if k := &w.disk.kept.Statements[at]; s.Trying == l.ID && (!k.Open || k.State.Root != s.Root || k.Number != st.Number) {
+		w.t.Fatalf("statement %d about %s is tried, and that is not durable: %+v", st.Number, l.ID, k)
+	}
+	return o
 }
 
 // ask checks what must hold of a request, and sends it.
@@ -253,7 +291,7 @@ func (w *world) ask(id uint64, head []byte, serve func()) {
 		w.t.Fatalf("request %d is made while %d is open", id, w.open)
 	case h.Version > kept.Mark.Version:
 		w.t.Fatalf("version %d is fetched, and the mark is at %d", h.Version, kept.Mark.Version)
-	case refuses(kept.Verdict.Type):
+	case refuses(kept.Verdict.Type) && h.Version == kept.Verdict.Version:
 		w.t.Fatalf("version %d is fetched, which the host has refused", h.Version)
 	case !w.failedAt.IsZero() && w.now.Sub(w.failedAt) < backoffMin:
 		w.t.Fatalf("a request is made %s after one that failed", w.now.Sub(w.failedAt))
@@ -442,7 +480,7 @@ func simulate(t *testing.T, seed uint64) {
 	}
 	poison, most := map[uint64]bool{}, uint64(0)
 	w.refuses = func(s State) wire.Verdict {
-		if poison[s.Mark.Version] {
+		if poison[s.Mark.Version] && s.Trying == "" || s.Trying != "" && w.told[s.rootOf(s.Trying)].Number%5 == 0 {
 			return wire.Verdict{Type: wire.Rejected, Code: reason.PriorityConflict}
 		}
 		return wire.Verdict{Type: wire.Pending}
@@ -463,6 +501,7 @@ func simulate(t *testing.T, seed uint64) {
 		if w.chance(0.1) {
 			p.bytes = 0 // and nobody is worse off
 		}
+		w.orders()
 		w.liarKnows()
 		w.say(w.server.head(p, w.now))
 		w.mischief()
@@ -480,7 +519,7 @@ func simulate(t *testing.T, seed uint64) {
 // liarKnows gives the lying source all that there is to know.
 func (w *world) liarKnows() {
 	if w.liar != nil {
-		w.liar.lists, w.liar.known, w.liar.history = w.server.lists, w.server.known, w.server.history
+		w.liar.lists, w.liar.known, w.liar.history, w.liar.orders = w.server.lists, w.server.known, w.server.history, w.server.orders
 	}
 }
 

@@ -13,6 +13,9 @@ type Kept struct {
 	Head    []byte       // signed, as it came
 	Verdict wire.Verdict // on Mark; Pending when there is none
 	Refused wire.Refused
+	// Ground is the head, signed, of the state that is enforced, where the one of Mark is not; nil where it is not known.
+	Ground     []byte
+	Statements []Statement // by layer
 }
 
 // Fetch names how a layer gets from one root to another.
@@ -33,8 +36,18 @@ type Staged struct {
 type State struct {
 	Mark   catalog.Mark
 	Head   catalog.Head
-	Signed []byte // the head as it came
-	List   catalog.List
+	Signed []byte         // the head as it came
+	List   catalog.List   // with the statements that are in force
+	Root   catalog.Digest // of List: that of the mark where no statement changes anything
+	// Trying is the layer whose statement is new in this state; empty where it is new for its head.
+	Trying string
+}
+
+// Enforces is the mark of the state as the host keeps it: of the head, with the root of the list.
+func (s *State) Enforces() catalog.Mark {
+	m := s.Mark
+	m.Root = s.Root
+	return m
 }
 
 // Held reads what is held. Machine writes nothing: that is done by effects.

@@ -24,16 +24,28 @@ type authority struct {
 	cluster trust.ClusterID
 	root    *trust.SigningKey
 	heads   *trust.SigningKey
-	chain   *trust.Chain
+	// operator signs statements.
+	operator *trust.SigningKey
+	chain    *trust.Chain
 }
 
 var theAuthority = sync.OnceValue(func() authority {
-	a := authority{cluster: trust.NewClusterID(), root: trust.NewSigningKey(), heads: trust.NewSigningKey()}
+	a := authority{cluster: trust.NewClusterID(), root: trust.NewSigningKey(), heads: trust.NewSigningKey(), operator: trust.NewSigningKey()}
 	ca, err := trust.NewCA(a.cluster, start)
 	if err != nil {
 		panic(err)
 	}
 	a.chain, err = trust.NewChain(trust.Genesis{Cluster: a.cluster, CA: ca, Root: a.root, Heads: a.heads.Public()}, start, start)
+	if err != nil {
+		panic(err)
+	}
+	next, err := a.chain.Next(start, trust.SetKey(trust.RoleOperator, a.operator.Public(), start.Add(10*365*24*time.Hour)))
+	if err == nil {
+		next, err = next.Sign(a.root)
+	}
+	if err == nil {
+		a.chain, err = a.chain.Extend([]trust.Signed{next})
+	}
 	if err != nil {
 		panic(err)
 	}
@@ -102,7 +114,8 @@ type server struct {
 	floods  bool                            // it sends rows without end
 	tamper  func([]wire.SyncPart)           // what it makes of the parts of an answer
 
-	snapshots bool // it sends nothing else
+	orders    []layer // that statements are about
+	snapshots bool    // it sends nothing else
 	random    *rand.Rand
 	asked     struct{ lists, syncs, snapshots, nodes int }
 }
@@ -203,6 +216,9 @@ func (s *server) forget() {
 func (s *server) sync(r wire.SyncRequest) ([]wire.SyncPart, error) {
 	p, found := s.of(r.Head)
 	l, listed := p.layer(r.Layer)
+	if o, ordered := s.order(r.Layer, r.Target); ordered {
+		l = o
+	}
 	if !found || !listed || l.trie.Root() != r.Target {
 		return nil, fmt.Errorf("no such layer: %s at %s", r.Layer, r.Target)
 	}
@@ -313,12 +329,23 @@ func (s *server) nodes(r wire.NodesRequest) (wire.NodesReply, error) {
 	if !listed {
 		return reply, fmt.Errorf("no such layer: %s", r.Layer)
 	}
-	nodes := catalog.NewNodes(l.trie)
+	layers := []layer{l}
+	for _, o := range s.orders {
+		if o.id == r.Layer {
+			layers = append(layers, o)
+		}
+	}
+	nodes := make([]*catalog.Nodes, len(layers))
+	for i, l := range layers {
+		nodes[i] = catalog.NewNodes(l.trie)
+	}
 	for i, h := range r.Hashes {
-		if data, found, err := nodes.Encoded(h); found && err == nil {
-			reply.Items[i] = data
-		} else if body, found := l.bodies[h]; found && s.reachable(l.trie, h) {
-			reply.Items[i] = body
+		for at, l := range layers {
+			if data, found, err := nodes[at].Encoded(h); found && err == nil {
+				reply.Items[i] = data
+			} else if body, found := l.bodies[h]; found && s.reachable(l.trie, h) {
+				reply.Items[i] = body
+			}
 		}
 		if s.random.IntN(20) == 0 && i > 0 {
 			reply.Items = reply.Items[:i] // it left out what did not fit
@@ -329,6 +356,15 @@ func (s *server) nodes(r wire.NodesRequest) (wire.NodesReply, error) {
 		reply.Items[s.random.IntN(len(reply.Items))] = []byte("forged")
 	}
 	return reply, nil
+}
+
+// order is a layer that a statement is about.
+func (s *server) order(id string, root catalog.Digest) (layer, bool) {
+	i := slices.IndexFunc(s.orders, func(l layer) bool { return l.id == id && l.trie.Root() == root })
+	if i < 0 {
+		return layer{}, false
+	}
+	return s.orders[i], true
 }
 
 func (s *server) reachable(t catalog.Trie, digest catalog.Digest) bool {
@@ -417,7 +453,7 @@ var errFull = &reason.Error{Code: reason.DiskFull, Doing: "stage a layer"}
 func (d *disk) do(e Effect) (answer Event, ok bool) {
 	if d.full {
 		switch e.(type) {
-		case Accept, PutList, Begin, Append, Commit:
+		case Accept, AcceptStatements, PutList, Begin, Append, Commit:
 			d.refused++
 			return Stored{Err: errFull}, true
 		}
@@ -427,6 +463,11 @@ func (d *disk) do(e Effect) (answer Event, ok bool) {
 		d.accept(e.Mark, e.Signed)
 	case Prolong:
 		d.accept(e.Mark, e.Signed)
+		return nil, true
+	case AcceptStatements:
+		d.statements(e.Statements)
+	case RememberStatements:
+		d.statements(e.Statements)
 		return nil, true
 	case Remember:
 		if v := e.Verdict; of(&v, &d.kept.Mark) {
@@ -467,6 +508,21 @@ func (d *disk) accept(mark catalog.Mark, signed []byte) {
 	if !of(&d.kept.Verdict, &mark) {
 		d.kept.Verdict = wire.Verdict{}
 	}
+}
+
+// statements keeps statements, none of which may go back.
+func (d *disk) statements(list []Statement) {
+	for i := range list {
+		for _, have := range d.kept.Statements {
+			if have.Layer == list[i].Layer && (list[i].Epoch < have.Epoch || list[i].Epoch == have.Epoch && list[i].Number < have.Number) {
+				d.t.Fatalf("the statement about %s goes back from %d to %d", have.Layer, have.Number, list[i].Number)
+			}
+		}
+	}
+	if len(list) > StatementsMax {
+		d.t.Fatalf("%d statements are kept", len(list))
+	}
+	d.kept.Statements = list
 }
 
 func (d *disk) begin(f Fetch) Staged {

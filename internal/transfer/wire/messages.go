@@ -180,6 +180,17 @@ type Report struct {
 	Usage *Usage `cbor:"14,keyasint,omitempty"` // nil from agents that do not tell
 	// Server is the address that this report goes to, a server's or a relay's, as the host calls it; empty from agents that do not tell.
 	Server string `cbor:"15,keyasint,omitempty"`
+	// Statements are those of operators that are applied to Enforced, and those that the host has refused: at most StatementsMax.
+	Statements []Statement `cbor:"16,keyasint,omitempty"`
+}
+
+// Statement is an operator's statement about a layer, as a host has it.
+type Statement struct {
+	Layer   string         `cbor:"1,keyasint"`
+	Number  uint64         `cbor:"2,keyasint"`
+	Root    catalog.Digest `cbor:"3,keyasint"`
+	Code    reason.Code    `cbor:"4,keyasint,omitzero"` // why it is not in force; 0: it is
+	Message string         `cbor:"5,keyasint,omitempty"`
 }
 
 // Usage is what an agent takes of its host, and what the commands have taken that have ended since it started.
@@ -290,8 +301,8 @@ type Interface struct {
 
 // Refused counts, since the agent was installed, what it did not believe.
 type Refused struct {
-	Forged       uint64 `cbor:"1,keyasint,omitempty" json:"forged,omitempty"`       // heads with a wrong signature, or for somebody else
-	Old          uint64 `cbor:"2,keyasint,omitempty" json:"old,omitempty"`          // heads below the mark
+	Forged       uint64 `cbor:"1,keyasint,omitempty" json:"forged,omitempty"`       // heads and statements with a wrong signature, or for somebody else
+	Old          uint64 `cbor:"2,keyasint,omitempty" json:"old,omitempty"`          // heads and statements below the mark
 	Equivocation uint64 `cbor:"3,keyasint,omitempty" json:"equivocation,omitempty"` // two roots under one version
 	Content      uint64 `cbor:"4,keyasint,omitempty" json:"content,omitempty"`      // differences, nodes and bodies that are not what was asked for
 }
@@ -299,6 +310,8 @@ type Refused struct {
 // Bounds of messages.
 const (
 	ProblemsMax = 10
+	// StatementsMax is how many statements of operators one host tells of, and keeps.
+	StatementsMax = 64
 	// DisksMax, InterfacesMax and AddressesMax are of one host, the last of all its interfaces together: as many as facts have.
 	DisksMax      = 64
 	InterfacesMax = 64
@@ -320,3 +333,13 @@ const (
 	// HistoryMax is of the happenings in one, as they are on the disk: as JSON they are larger, and twice that fits.
 	HistoryMax = 1 << 20
 )
+
+// Export is what a host is sent, but for its layers, for whoever brings it there by hand.
+type Export struct {
+	Trust []byte `cbor:"1,keyasint"` // documents from number 1, as trust.EncodeDocuments writes them
+	Head  []byte `cbor:"2,keyasint"`
+	List  []byte `cbor:"3,keyasint"` // of the head, encoded
+}
+
+// ExportMax is above an Export: the documents, a head and a list at its bounds.
+const ExportMax = 12 << 20

@@ -38,6 +38,12 @@ func (r *Report) Validate() error {
 		b.text("outcome", p.Outcome, nameMax)
 		b.text("message", p.Message, MessageMax)
 	}
+	b.count("statements", len(r.Statements), StatementsMax)
+	for i := range r.Statements {
+		s := &r.Statements[i]
+		b.text("layer of a statement", s.Layer, declare.ClaimBytesMax)
+		b.text("message of a statement", s.Message, MessageMax)
+	}
 	if r.Host != nil {
 		b.host(r.Host)
 	}

@@ -22,6 +22,7 @@ func full() map[string]any {
 		Counts: Counts{1, 2, 3, 4, 5, 6, 7, 8, 9}, Configs: []ConfigReport{{"default/web", true, true, reason.DiskFull, "words", 6}},
 		Problems: []Resource{{"file /etc/motd", "path:/etc/motd", "default/web", "failed", reason.DiskFull, "words", 7, 8}},
 		Host:     &Host{"v1", map[string]string{"os": "linux", "arch": "amd64"}, 2, 3, []Disk{{"sda", 4, "Fast", true}}, []Interface{{"eth0", "52:54:00:12:34:56", []string{"192.0.2.7"}}}}, Refused: Refused{1, 2, 3, 4}, Stale: true, At: 9, Trust: 10, Usage: &Usage{1, 2, 3, 4, 5}, Server: "tako.test:6444",
+		Statements: []Statement{{"NodeConfig/prod/web", 1, catalog.Digest{2}, 1022, "it deletes much"}},
 	}
 	return map[string]any{
 		"JoinRequest":  &JoinRequest{Protocol, "token", "web-1", []byte{1}, []byte{2}},
@@ -169,7 +170,10 @@ func TestValidate(t *testing.T) {
 		"addresses": func(r *Report) {
 			r.Host = &Host{Interfaces: []Interface{{Addresses: make([]string, AddressesMax)}, {Addresses: make([]string, 1)}}}
 		},
-		"all together": func(r *Report) { r.Host = &Host{Facts: almostTooLarge(), Disks: []Disk{{Name: "sda"}}} },
+		"statements":             func(r *Report) { r.Statements = make([]Statement, StatementsMax+1) },
+		"layer of a statement":   func(r *Report) { r.Statements = []Statement{{Layer: long}} },
+		"message of a statement": func(r *Report) { r.Statements = []Statement{{Message: long}} },
+		"all together":           func(r *Report) { r.Host = &Host{Facts: almostTooLarge(), Disks: []Disk{{Name: "sda"}}} },
 	} {
 		r := *good
 		if change(&r); r.Validate() == nil {

@@ -25,6 +25,7 @@ func Suite(t *testing.T, durable bool, open func(t *testing.T, place string) cli
 		{"an empty store", testEmpty},
 		{"a mark never goes back", testMark},
 		{"a verdict is on the mark", testVerdict},
+		{"a statement never goes back", testStatements},
 		{"lists by their roots", testLists},
 		{"a layer from nothing", testSnapshot},
 		{"a layer from another", testDelta},
@@ -70,6 +71,32 @@ func (s *session) kept() core.Kept {
 	k, err := s.Kept()
 	s.must(err)
 	return k
+}
+
+func testStatements(_ *testing.T, s *session) {
+	statement := func(layer string, epoch, number uint64) core.Statement {
+		return core.Statement{Layer: layer, Epoch: epoch, Number: number, Root: catalog.KeyOf(fmt.Sprint(number)), Coming: []byte("signed")}
+	}
+	s.must(s.SetStatements([]core.Statement{statement("a", 1, 5), statement("b", 1, 7)}))
+	for name, list := range map[string][]core.Statement{
+		"a lower number":               {statement("a", 1, 4), statement("b", 1, 7)},
+		"a lower epoch":                {statement("a", 0, 9)},
+		"a lower number beside others": {statement("a", 1, 6), statement("b", 1, 6)},
+	} {
+		if err := s.SetStatements(list); !reason.Is(err, reason.StatementRefused) {
+			s.t.Errorf("%s: %v", name, err)
+		}
+	}
+	s.again()
+	kept := s.kept().Statements
+	if len(kept) != 2 || kept[0].Number != 5 || kept[1].Number != 7 || string(kept[0].Coming) != "signed" || kept[0].Root != catalog.KeyOf("5") {
+		s.t.Errorf("kept are %+v", kept)
+	}
+	s.must(s.SetStatements([]core.Statement{statement("a", 2, 1)}))
+	s.again()
+	if kept = s.kept().Statements; len(kept) != 1 || kept[0].Epoch != 2 {
+		s.t.Errorf("of the next epoch are kept %+v", kept)
+	}
 }
 
 // Rows makes wire changes of so many bodies, in the order of their keys, and the trie that they make.

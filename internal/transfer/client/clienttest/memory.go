@@ -69,6 +69,21 @@ func (m *Memory) Remember(v wire.Verdict) error {
 	return nil
 }
 
+// SetStatements keeps statements.
+func (m *Memory) SetStatements(list []core.Statement) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for i := range list {
+		for _, have := range m.kept.Statements {
+			if a, b := have.Mark(), list[i].Mark(); have.Layer == list[i].Layer && (b.Epoch < a.Epoch || b.Epoch == a.Epoch && b.Number < a.Number) {
+				return &reason.Error{Code: reason.StatementRefused, Doing: "keep a statement", Cause: errors.New("it is lower than the one that is kept")}
+			}
+		}
+	}
+	m.kept.Statements = slices.Clone(list)
+	return nil
+}
+
 // Count keeps the counters.
 func (m *Memory) Count(refused wire.Refused) error {
 	m.mu.Lock()

@@ -1,0 +1,45 @@
+package observe
+
+import (
+	"context"
+	"io"
+	"os/exec"
+	"strconv"
+	"time"
+
+	"tako.dev/tako/internal/reason"
+)
+
+// Log says which part of a log is wanted.
+type Log struct {
+	Unit  string
+	Lines int       // at most
+	Since time.Time // zero: from the beginning
+}
+
+// Logs writes what a unit has logged, as Journal does; false where this host has no journal. clean takes out what is secret.
+func Logs(ctx context.Context, w io.Writer, what Log, clean func(string) string) (there bool, err error) {
+	journalctl, err := exec.LookPath("journalctl")
+	if err != nil {
+		return false, nil
+	}
+	args := []string{"--unit=" + what.Unit, "--lines=" + strconv.Itoa(what.Lines), "--output=json", "--no-pager", "--quiet"}
+	if !what.Since.IsZero() {
+		args = append(args, "--since=@"+strconv.FormatInt(what.Since.Unix(), 10))
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, journalctl, args...)
+	cmd.Env = []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL=C.UTF-8"}
+	pipe, err := cmd.StdoutPipe()
+	if err == nil {
+		err = cmd.Start()
+	}
+	if err != nil {
+		return true, &reason.Error{Code: reason.SystemCallFailed, Doing: "run journalctl", Cause: err}
+	}
+	err = Journal(w, pipe, clean)
+	cancel()
+	_ = cmd.Wait() // killed, or done; what it wrote is what counts
+	return true, err
+}

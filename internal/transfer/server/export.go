@@ -1,0 +1,100 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"io"
+	"iter"
+	"slices"
+	"time"
+
+	"tako.dev/tako/internal/catalog"
+	"tako.dev/tako/internal/reason"
+	"tako.dev/tako/internal/transfer/wire"
+)
+
+// exportWait is how long a head is waited for that is signed only when it is asked for.
+const exportWait = 5 * time.Second
+
+// Export is what the host of a node is sent, but for the layers: for whoever brings it there by hand. The errors are ObjectUnknown,
+// where there is no such node, and TransferBusy, where nothing is signed for it yet.
+func (s *Server) Export(ctx context.Context, node, uid string) (wire.Export, error) {
+	doing := "export what node " + node + " is to have"
+	ctx, cancel := context.WithTimeout(ctx, exportWait)
+	defer cancel()
+	documents, _, err := s.opts.Members.Trust(0)
+	if err != nil {
+		return wire.Export{}, err
+	}
+	for {
+		head, changed, err := s.opts.Catalogs.Head(Identity{Name: node, UID: uid})
+		if err != nil {
+			return wire.Export{}, err
+		}
+		if len(head) > 0 {
+			list, err := s.listOf(doing, head)
+			return wire.Export{Trust: documents, Head: head, List: list}, err
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return wire.Export{}, &reason.Error{Code: reason.TransferBusy, Doing: doing, Cause: errors.New("nothing is signed for it yet"), Hint: "see `tako why node/" + node + "`"}
+		}
+	}
+}
+
+// listOf is the list of a head of this server, encoded.
+func (s *Server) listOf(doing string, head []byte) ([]byte, error) {
+	_, h, err := catalog.DecodeHead(head)
+	if err != nil {
+		return nil, err
+	}
+	root, known := h.Root()
+	list, found := s.opts.Catalogs.List(root)
+	if !known || !found {
+		return nil, &reason.Error{Code: reason.RootUnknown, Doing: doing, Cause: errors.New("there is another one by now"), Hint: "do it again"}
+	}
+	return list, nil
+}
+
+// ExportLayer writes the rows of a layer that the newest head of a node names, as catalog.WriteRows does. The errors are those of Export, NotListed, RootUnknown, and
+// those of w.
+func (s *Server) ExportLayer(ctx context.Context, node, uid string, root catalog.Digest, w io.Writer) error {
+	doing := "export a layer of node " + node
+	e, err := s.Export(ctx, node, uid)
+	if err != nil {
+		return err
+	}
+	list, err := catalog.DecodeList(e.List)
+	if err != nil {
+		return err
+	}
+	at := slices.IndexFunc(list, func(l catalog.Layer) bool { return l.Root == root })
+	if at < 0 {
+		return notListed(Identity{Name: node, UID: uid}, "root "+root.String())
+	}
+	layer, found := s.opts.Catalogs.Layer(list[at].ID, root)
+	if !found {
+		return &reason.Error{Code: reason.RootUnknown, Doing: doing, Cause: errors.New("there is another one by now"), Hint: "do it again"}
+	}
+	var missing error
+	err = catalog.WriteRows(w, layer.Trie.Len(), rowsOf(layer, func() {
+		missing = &reason.Error{Code: reason.InternalFault, Doing: doing, Cause: errors.New("a body of it is missing")}
+	}))
+	return errors.Join(missing, err)
+}
+
+func rowsOf(l Layer, missing func()) iter.Seq2[catalog.Digest, []byte] {
+	return func(yield func(catalog.Digest, []byte) bool) {
+		for row := range l.Trie.From(catalog.Digest{}) {
+			body, found := l.Body(row.Digest)
+			if !found {
+				missing()
+				return
+			}
+			if !yield(row.Key, body) {
+				return
+			}
+		}
+	}
+}
