@@ -147,6 +147,8 @@ type NodeStatus struct {
 	// Server is the address of the server, or of the relay, that the host was heard through last, as the host calls it. Left out of agents that
 	// do not tell.
 	Server string `json:"server,omitempty"`
+	// Through is the name of the relay that the host was last heard through. Left out when it was through none.
+	Through string `json:"through,omitempty"`
 	// Conditions are Ready, Reconciling and Stalled, each with a reason and words for a person.
 	// +listType=map
 	// +listMapKey=type

@@ -78,6 +78,9 @@ type JoinToken struct {
 	// Pattern is what the names of hosts must look like: a name in which each * stands for any run of letters, digits, - and .,
 	// such as "web-*". Default any name. Not together with name.
 	Pattern string `json:"pattern,omitempty"`
+	// Relay says that the token admits one relay, and no host: `tako relay join`. The relay is called as the Token is; deleting the Token
+	// removes the relay. No other field is set with it. Default false.
+	Relay bool `json:"relay,omitempty"`
 }
 
 // TokenStatus is what tako has noted about a token.
@@ -87,11 +90,21 @@ type TokenStatus struct {
 	Hash string `json:"hash,omitempty"`
 	// Uses is how many hosts have joined with the token. Of a token of type user it stays 0.
 	Uses int32 `json:"uses,omitempty"`
+	// Relay is the relay that has joined with the token. Left out until one has, and for tokens that are for none.
+	Relay *RelayIdentity `json:"relay,omitempty"`
 	// Token is the secret. It is set in the answer to the request that creates the Token, and never stored.
 	Token string `json:"token,omitempty"`
 	// JoinLine is what a host joins with: where the server is, what the host is to trust, and the token. It is a secret, and as with
 	// the token it is set in that answer only.
 	JoinLine string `json:"joinLine,omitempty"`
+}
+
+// RelayIdentity is who may speak as a relay.
+type RelayIdentity struct {
+	// Key is the digest of its public key: sha256: and 64 hexadecimal digits.
+	Key string `json:"key"`
+	// Joined is when it joined.
+	Joined metav1.Time `json:"joined"`
 }
 
 // CountOrDefault returns how many hosts may join, 1 when nothing is declared.

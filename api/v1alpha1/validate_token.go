@@ -92,6 +92,10 @@ func (v *validator) who(path, name string) {
 }
 
 func (v *validator) join(j *JoinToken) {
+	if j.Relay && (j.Environment != "" || len(j.Labels) > 0 || j.Count != nil || j.Name != "" || j.Pattern != "") {
+		v.fault("spec.join.relay", reason.FieldNotAllowed, "a token for a relay has nothing else: a relay is called as its token, and no Node is made", "leave out the other fields of join")
+		return
+	}
 	v.environment("spec.join.environment", j.Environment)
 	v.labels("spec.join.labels", j.Labels)
 	if j.Count != nil && *j.Count < 1 {

@@ -156,6 +156,11 @@ func (in PromiseCounts) OpenAPIModelName() string {
 }
 
 // OpenAPIModelName returns the OpenAPI model name for this type.
+func (in RelayIdentity) OpenAPIModelName() string {
+	return "dev.tako.v1alpha1.RelayIdentity"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
 func (in ResourceProblem) OpenAPIModelName() string {
 	return "dev.tako.v1alpha1.ResourceProblem"
 }

@@ -28,7 +28,8 @@ const (
 )
 
 func newJoin(c *common) *cobra.Command {
-	var name, file, server string
+	var name, file string
+	var servers []string
 	cmd := &cobra.Command{
 		Use:   "join JOIN-LINE|-",
 		Short: "Let the servers of a cluster say how this host is to be",
@@ -36,19 +37,20 @@ func newJoin(c *common) *cobra.Command {
 cluster is administered. It is a secret: give it on standard input or in a file, because other users
 of this host can see the arguments of commands.
 
-A host that has joined already is told of another address of its servers with --server. It stays the node
-that it is, with its keys and what it believes: the address is only taken if a server of its cluster answers.`,
+A host that has joined already is told of other addresses of its servers or relays with --server. It stays the
+node that it is, with its keys and what it believes: they are only taken if one of its cluster answers.`,
 		Example: `  tako-agent join -                        paste the line, and press Enter
   tako-agent join --file line.txt          read it from a file
   tako-agent join - --name web-1 < line    under another name than the host's own
-  tako-agent join --server new.example.org:6444`,
+  tako-agent join --server new.example.org:6444
+  tako-agent join --server edge-1.example.org:6444,edge-2.example.org:6444`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if server != "" {
+			if len(servers) > 0 {
 				if len(args) > 0 || file != "" || name != "" {
 					return &reason.Error{Code: reason.Usage, Doing: "join", Cause: errors.New("--server is for a host that has joined, and stands alone"), Hint: "tako-agent join --help"}
 				}
-				return c.readdress(cmd.Context(), server)
+				return c.readdress(cmd.Context(), servers)
 			}
 			line, err := joinLine(cmd.InOrStdin(), args, file)
 			if err != nil {
@@ -59,7 +61,7 @@ that it is, with its keys and what it believes: the address is only taken if a s
 	}
 	cmd.Flags().StringVar(&name, "name", "", "name of the node (default: this host's name)")
 	cmd.Flags().StringVar(&file, "file", "", "file that holds the line")
-	cmd.Flags().StringVar(&server, "server", "", "HOST:PORT: where a host that has joined finds its servers from now on")
+	cmd.Flags().StringSliceVar(&servers, "server", nil, "HOST:PORT: where a host that has joined finds its servers or relays from now on; may be repeated")
 	return cmd
 }
 
@@ -138,18 +140,18 @@ func (c *common) runText(unit string) string {
 }
 
 // readdress tells a host that has joined where its servers are.
-func (c *common) readdress(ctx context.Context, server string) error {
+func (c *common) readdress(ctx context.Context, servers []string) error {
 	state, err := c.joinState()
 	if err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, joinTime)
 	defer cancel()
-	j, err := join.Readdress(ctx, state, server)
+	j, err := join.Readdress(ctx, state, servers)
 	if err != nil {
 		return err
 	}
-	fmt.Printf("✔ Changed  node %s of cluster %s finds its server at %s\nnext: %s\n", present.Quote(j.Node), j.Cluster, present.Quote(server), c.runText("systemctl start tako-agent"))
+	fmt.Printf("✔ Changed  node %s of cluster %s finds its server at %s\nnext: %s\n", present.Quote(j.Node), j.Cluster, present.Quote(strings.Join(servers, ", ")), c.runText("systemctl start tako-agent"))
 	return nil
 }
 

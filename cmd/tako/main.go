@@ -15,7 +15,7 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	streams := cli.Streams{In: os.Stdin, Out: os.Stdout, Err: os.Stderr, Getenv: os.Getenv, Kustomize: kustomizeChild()}
 	cli.Quiet()
-	exit := cli.Run(ctx, cli.New(streams, serverCommand(), trustCommand(), upCommand(), downCommand(), kustomizeCommand()), streams)
+	exit := cli.Run(ctx, cli.New(streams, serverCommand(), relayCommand(), trustCommand(), upCommand(), downCommand(), kustomizeCommand()), streams)
 	stop()
 	os.Exit(int(exit))
 }

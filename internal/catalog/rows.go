@@ -67,12 +67,12 @@ type rowsError struct{ cause error }
 
 func (e *rowsError) Error() string { return e.cause.Error() }
 
-func damaged(format string, args ...any) error { return &rowsError{fmt.Errorf(format, args...)} }
+func badRows(format string, args ...any) error { return &rowsError{fmt.Errorf(format, args...)} }
 
 // cutOff makes the end of a file in the middle of it what it is.
 func cutOff(err error) error {
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
-		return damaged("it is cut off")
+		return badRows("it is cut off")
 	}
 	return err
 }
@@ -83,7 +83,7 @@ func readRows(r *bufio.Reader, take func(Digest, []byte) error) error {
 		return err
 	}
 	if count > declare.ResourcesMax {
-		return damaged("it says that it has %d rows", count)
+		return badRows("it says that it has %d rows", count)
 	}
 	var last Digest
 	for i := range count {
@@ -94,9 +94,9 @@ func readRows(r *bufio.Reader, take func(Digest, []byte) error) error {
 		key, length := Digest(head[:sha256.Size]), binary.BigEndian.Uint32(head[sha256.Size:])
 		switch {
 		case length == 0 || length > declare.BodyBytesMax:
-			return damaged("a body in it has %d bytes", length)
+			return badRows("a body in it has %d bytes", length)
 		case i > 0 && bytes.Compare(last[:], key[:]) >= 0:
-			return damaged("its rows are not in order")
+			return badRows("its rows are not in order")
 		}
 		body := make([]byte, length)
 		if _, err := io.ReadFull(r, body); err != nil {
@@ -113,7 +113,7 @@ func readRows(r *bufio.Reader, take func(Digest, []byte) error) error {
 	case err != nil:
 		return err
 	}
-	return damaged("something follows its last row")
+	return badRows("something follows its last row")
 }
 
 // readStart reads a header and the number behind it.
@@ -124,7 +124,7 @@ func readStart(r *bufio.Reader, header string) (uint32, error) {
 		return 0, cutOff(err)
 	}
 	if string(start[:len(header)]) != header {
-		return 0, damaged("it does not begin as such a file does")
+		return 0, badRows("it does not begin as such a file does")
 	}
 	return binary.BigEndian.Uint32(start[len(header):]), nil
 }
@@ -171,7 +171,7 @@ func readOrder(in *bufio.Reader) ([]byte, error) {
 		return nil, err
 	}
 	if length == 0 || length > StatementBytesMax {
-		return nil, damaged("its statement has %d bytes", length)
+		return nil, badRows("its statement has %d bytes", length)
 	}
 	statement := make([]byte, length)
 	if _, err := io.ReadFull(in, statement); err != nil {

@@ -20,14 +20,16 @@ import (
 	"tako.dev/tako/internal/cli/remote"
 	"tako.dev/tako/internal/cli/selection"
 	"tako.dev/tako/internal/cli/until"
+	"tako.dev/tako/internal/trust"
 )
 
 func (p *program) newToken() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "token",
-		Short: "Make, list and revoke tokens with which hosts join and people work",
+		Short: "Make, list and revoke tokens with which hosts and relays join and people work",
 		Example: `  tako token create join --environment web --pattern 'web-*' --count 10 --expires 1h
   tako token create user ann --group operators --expires 30d
+  tako token create relay edge-1
   tako token list
   tako token revoke ann-x7k2m`,
 		Args: onlyCommands,
@@ -40,7 +42,7 @@ func (p *program) newToken() *cobra.Command {
 		Args:    onlyCommands,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	create.AddCommand(p.newTokenJoin(), p.newTokenUser())
+	create.AddCommand(p.newTokenJoin(), p.newTokenRelay(), p.newTokenUser())
 	cmd.AddCommand(create, p.newTokenList(), p.newTokenRevoke())
 	return cmd
 }
@@ -50,6 +52,8 @@ type tokenFlags struct {
 	id      string
 	expires until.Lifetime
 	output  string
+	address string // that stands in the line instead of the server's; empty: the server's
+	joins   string // who joins with the line, and how
 }
 
 func (f *tokenFlags) addTo(cmd *cobra.Command, expires time.Duration) {
@@ -61,7 +65,7 @@ func (f *tokenFlags) addTo(cmd *cobra.Command, expires time.Duration) {
 }
 
 func (p *program) newTokenJoin() *cobra.Command {
-	f := &tokenFlags{}
+	f := &tokenFlags{joins: "a host joins with `tako-agent join -`"}
 	join := &v1alpha1.JoinToken{}
 	count := int32(1)
 	cmd := &cobra.Command{
@@ -82,6 +86,28 @@ func (p *program) newTokenJoin() *cobra.Command {
 	cmd.Flags().Int32Var(&count, "count", 1, "how many hosts may join")
 	cmd.Flags().StringVar(&join.Name, "name", "", "the one name that may join")
 	cmd.Flags().StringVar(&join.Pattern, "pattern", "", "what names must look like, such as web-*")
+	cmd.Flags().StringVar(&f.address, "through", "", "HOST:PORT of a relay, for hosts that reach no server: the line leads to it")
+	f.addTo(cmd, time.Hour)
+	return cmd
+}
+
+func (p *program) newTokenRelay() *cobra.Command {
+	f := &tokenFlags{joins: "a relay joins with `tako relay join -`"}
+	cmd := &cobra.Command{
+		Use:   "relay NAME",
+		Short: "Make a token with which a relay joins, and print the line that tako relay join takes",
+		Long: `relay makes a token for one relay, which is called as the token then. "tako token list" shows which relays
+there are, and "tako token revoke NAME" removes one.`,
+		Example: `  tako token create relay edge-1 | ssh edge-1 runuser -u tako -- tako relay join -`,
+		Args:    taking(cobra.ExactArgs(1)),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if f.id != "" {
+				return failure.Usage("read --id", "the token of a relay is called as the relay", "leave --id out")
+			}
+			f.id = args[0]
+			return p.createToken(cmd.Context(), f.id, v1alpha1.TokenSpec{Type: v1alpha1.TokenJoin, Join: &v1alpha1.JoinToken{Relay: true}}, f)
+		},
+	}
 	f.addTo(cmd, time.Hour)
 	return cmd
 }
@@ -125,6 +151,11 @@ func (p *program) createToken(ctx context.Context, start string, spec v1alpha1.T
 	if f.output != "" && f.output != "json" {
 		return failure.Usage("read -o "+f.output, "a token is written as text or json", "")
 	}
+	if f.address != "" {
+		if err := trust.CheckAddress(f.address); err != nil {
+			return failure.Usage("read --through "+f.address, err.Error(), "write HOST:PORT of the relay, as its hosts reach it")
+		}
+	}
 	token := v1alpha1.Token{TypeMeta: metav1.TypeMeta{APIVersion: v1alpha1.SchemeGroupVersion.String(), Kind: v1alpha1.KindToken}, Spec: spec}
 	if token.Name = f.id; token.Name == "" {
 		token.Name = start + "-" + strings.ToLower(rand.Text()[:5])
@@ -152,8 +183,25 @@ func (p *program) createToken(ctx context.Context, start string, spec v1alpha1.T
 	return p.showToken(made, f)
 }
 
+// readdress has a line lead to another address than the server's own.
+func readdress(made *unstructured.Unstructured, address string) error {
+	text, _, _ := unstructured.NestedString(made.Object, "status", "joinLine")
+	if address == "" || text == "" {
+		return nil
+	}
+	line, err := trust.ParseJoinLine(text)
+	if err != nil {
+		return failure.Of(err, "read the line of token "+made.GetName())
+	}
+	line.Address = address
+	return unstructured.SetNestedField(made.Object, line.Reveal(), "status", "joinLine")
+}
+
 // showToken writes the secret, which nobody can ask for again.
 func (p *program) showToken(made *unstructured.Unstructured, f *tokenFlags) error {
+	if err := readdress(made, f.address); err != nil {
+		return err
+	}
 	if f.output == "json" {
 		encoder := json.NewEncoder(p.Out)
 		encoder.SetIndent("", "  ")
@@ -168,7 +216,7 @@ func (p *program) showToken(made *unstructured.Unstructured, f *tokenFlags) erro
 		until = "until " + end
 	}
 	if line, _, _ := unstructured.NestedString(made.Object, "status", "joinLine"); line != "" {
-		p.say(fmt.Sprintf("token %s, good %s; a host joins with `tako-agent join -` and this line, which is shown this once:", made.GetName(), until))
+		p.say(fmt.Sprintf("token %s, good %s; %s and this line, which is shown this once:", made.GetName(), until, f.joins))
 		secret = line
 	} else {
 		p.say(fmt.Sprintf("token %s, good %s; it is shown this once:", made.GetName(), until))

@@ -15,14 +15,14 @@ func TestShowToken(t *testing.T) {
 		out, err string
 	}{
 		{"of a person", map[string]any{"token": "SECRET"}, "SECRET\n", "token t, good until 2030-01-01T00:00:00Z; it is shown this once:\n"},
-		{"of a host", map[string]any{"token": "SECRET", "joinLine": "tako://LINE/SECRET"}, "tako://LINE/SECRET\n", "`tako-agent join -`"},
+		{"of a host", map[string]any{"token": "SECRET", "joinLine": "tako://LINE/SECRET"}, "tako://LINE/SECRET\n", "a host joins with `tako-agent join -` and this line"},
 	} {
 		var out, err strings.Builder
 		p := &program{Streams: Streams{Out: &out, Err: &err}}
 		made := &unstructured.Unstructured{Object: map[string]any{
 			"metadata": map[string]any{"name": "t"}, "spec": map[string]any{"expires": "2030-01-01T00:00:00Z"}, "status": c.status,
 		}}
-		if e := p.showToken(made, &tokenFlags{}); e != nil || out.String() != c.out || !strings.Contains(err.String(), c.err) || strings.Contains(err.String(), "SECRET") {
+		if e := p.showToken(made, &tokenFlags{joins: "a host joins with `tako-agent join -`"}); e != nil || out.String() != c.out || !strings.Contains(err.String(), c.err) || strings.Contains(err.String(), "SECRET") {
 			t.Errorf("%s: %q, %q, %v", c.name, out.String(), err.String(), e)
 		}
 	}

@@ -68,6 +68,8 @@ func importTable() []row {
 		{pattern: "internal/transfer/place", may: plain("catalog", "command", "trust", "transfer/wire")},
 		{pattern: "internal/transfer/client", may: plain("catalog", "content", "trust", "disk", "transfer/core", "transfer/place", "transfer/wire")},
 		{pattern: "internal/transfer/server", may: plain("catalog", "content", "trust", "transfer/wire")},
+		{pattern: "internal/transfer/relay", may: plain("catalog", "content", "trust", "transfer/client", "transfer/core", "transfer/relay/core", "transfer/server", "transfer/wire")},
+		{pattern: "internal/transfer/relay/core", may: plain("catalog", "transfer/wire")},
 		{pattern: "internal/agent", may: slices.Concat(agent, []string{"internal/agent/*"})},
 		{pattern: "internal/agent/bring", may: plain("transfer/client", "transfer/place")},
 		{pattern: "internal/agent/chart", may: []string{"internal/converge", "internal/relations"}},

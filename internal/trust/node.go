@@ -77,27 +77,37 @@ type HostRequest struct {
 // ParseNodeRequest reads and verifies a certificate request. Of what it says about who makes it nothing is taken. Errors:
 // JoinRequestInvalid.
 func ParseNodeRequest(der []byte) (*HostRequest, error) {
-	bad := func(cause error) (*HostRequest, error) {
-		return nil, &reason.Error{Code: reason.JoinRequestInvalid, Doing: "read the certificate request", Cause: cause}
+	r, public, err := parseRequest(der)
+	if err == nil && (len(r.URIs) != 1 || !strings.HasPrefix(r.URIs[0].String(), sealingURI)) {
+		err = errors.New("it names no sealing key")
 	}
+	if err != nil {
+		return nil, badRequest(err)
+	}
+	return &HostRequest{public: public, key: KeyDigest(r.RawSubjectPublicKeyInfo), sealing: r.URIs[0].String()}, nil
+}
+
+func badRequest(cause error) error {
+	return &reason.Error{Code: reason.JoinRequestInvalid, Doing: "read the certificate request", Cause: cause}
+}
+
+// parseRequest reads a certificate request, and verifies that who made it has the key. The error is words for a coded one.
+func parseRequest(der []byte) (*x509.CertificateRequest, *ecdsa.PublicKey, error) {
 	if len(der) > requestMax {
-		return bad(fmt.Errorf("it has %d bytes, at most %d", len(der), requestMax))
+		return nil, nil, fmt.Errorf("it has %d bytes, at most %d", len(der), requestMax)
 	}
 	r, err := x509.ParseCertificateRequest(der)
 	if err != nil {
-		return bad(err)
+		return nil, nil, err
 	}
 	public, ok := r.PublicKey.(*ecdsa.PublicKey)
 	if !ok || public.Curve != elliptic.P256() || r.SignatureAlgorithm != x509.ECDSAWithSHA256 {
-		return bad(errors.New("its key and signature are not ECDSA on P-256 with SHA-256"))
+		return nil, nil, errors.New("its key and signature are not ECDSA on P-256 with SHA-256")
 	}
 	if err := r.CheckSignature(); err != nil {
-		return bad(errors.New("its signature is wrong: who made it does not have the key"))
+		return nil, nil, errors.New("its signature is wrong: who made it does not have the key")
 	}
-	if len(r.URIs) != 1 || !strings.HasPrefix(r.URIs[0].String(), sealingURI) {
-		return bad(errors.New("it names no sealing key"))
-	}
-	return &HostRequest{public: public, key: KeyDigest(r.RawSubjectPublicKeyInfo), sealing: r.URIs[0].String()}, nil
+	return r, public, nil
 }
 
 // Key returns the digest of the key, as KeyDigest writes it.

@@ -222,6 +222,30 @@ func (id *Identity) load(built time.Time) error {
 	return err
 }
 
+// addressesMax is how many addresses a host may have: each is tried when the others fail.
+const addressesMax = 16
+
+// reachAny finds out whether servers or relays of the cluster of a host answer: at one address at least. One that somebody else answers at is
+// refused.
+func reachAny(ctx context.Context, id *Identity, addresses []string) error {
+	var silent error
+	reached := false
+	for _, address := range addresses {
+		switch err := client.Reach(ctx, id, address, nil); {
+		case err == nil:
+			reached = true
+		case reason.Is(err, reason.ServerUnreachable):
+			silent = err
+		default:
+			return err
+		}
+	}
+	if !reached {
+		return silent
+	}
+	return nil
+}
+
 // accept says whether a certificate is this host's, by an authority of the chain. When it is valid is not asked: the clock may be
 // wrong.
 func (id *Identity) accept(der []byte, chain *trust.Chain) (*tls.Certificate, error) {
@@ -311,22 +335,27 @@ func (id *Identity) Renewed(certificate []byte) error {
 	return nil
 }
 
-// Readdress stores another address of the servers of a host that has joined, after a server of its cluster has answered there. Keys,
-// certificate and what is believed stay. Nothing may use the identity meanwhile. The errors are HostNotJoined, InvalidValue for what is no
-// HOST:PORT, and those of client.Reach and of the disk: then the address is the old one.
-func Readdress(ctx context.Context, stateDir, address string, built time.Time) (catalog.Node, error) {
+// Readdress stores other addresses of the servers or relays of a host that has joined, after one of its cluster has answered at one of them,
+// and nobody else at any. Keys, certificate and what is believed stay. Nothing may use the identity meanwhile. The errors are HostNotJoined,
+// InvalidValue for what is no HOST:PORT, and those of client.Reach and of the disk: then the addresses are the old ones.
+func Readdress(ctx context.Context, stateDir string, addresses []string, built time.Time) (catalog.Node, error) {
 	id, err := LoadIdentity(stateDir, built)
 	if err != nil {
 		return catalog.Node{}, err
 	}
-	if err := trust.CheckAddress(address); err != nil {
-		return catalog.Node{}, &reason.Error{Code: reason.InvalidValue, Doing: "read the address " + reason.Clip([]byte(address)), Cause: err, Hint: "write HOST:PORT"}
+	if n := len(addresses); n == 0 || n > addressesMax {
+		return catalog.Node{}, &reason.Error{Code: reason.InvalidValue, Doing: "read the addresses of servers", Cause: fmt.Errorf("there are %d, want 1 to %d", n, addressesMax)}
 	}
-	if err := client.Reach(ctx, id, address, nil); err != nil {
+	for _, address := range addresses {
+		if err := trust.CheckAddress(address); err != nil {
+			return catalog.Node{}, &reason.Error{Code: reason.InvalidValue, Doing: "read the address " + reason.Clip([]byte(address)), Cause: err, Hint: "write HOST:PORT"}
+		}
+	}
+	if err := reachAny(ctx, id, addresses); err != nil {
 		return catalog.Node{}, err
 	}
 	n := id.node
-	n.Servers = []string{address}
+	n.Servers = addresses
 	text, err := n.encode()
 	if err != nil {
 		return catalog.Node{}, err

@@ -47,7 +47,7 @@ func (a *authority) serve(t *testing.T, by *authority) string {
 func TestReaddress(t *testing.T) {
 	dir := t.TempDir()
 	a, other := newAuthority(t), newAuthority(t)
-	if _, err := Readdress(t.Context(), dir, "127.0.0.1:1", time.Time{}); !reason.Is(err, reason.HostNotJoined) {
+	if _, err := Readdress(t.Context(), dir, []string{"127.0.0.1:1"}, time.Time{}); !reason.Is(err, reason.HostNotJoined) {
 		t.Errorf("a host that has not joined: %v", err)
 	}
 	keys, err := Prepare(dir)
@@ -74,7 +74,7 @@ func TestReaddress(t *testing.T) {
 		"another cluster": {other.serve(t, other), reason.WrongCluster},
 		"its documents, of another's certificate": {a.serve(t, other), reason.WrongCluster},
 	} {
-		if _, err := Readdress(t.Context(), dir, c.address, time.Time{}); !reason.Is(err, c.code) {
+		if _, err := Readdress(t.Context(), dir, []string{c.address}, time.Time{}); !reason.Is(err, c.code) {
 			t.Errorf("%s: %v", what, err)
 		}
 		unchanged(what)
@@ -82,7 +82,7 @@ func TestReaddress(t *testing.T) {
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
 	address := a.serve(t, a)
-	if _, err := Readdress(ended, dir, address, time.Time{}); err == nil {
+	if _, err := Readdress(ended, dir, []string{address}, time.Time{}); err == nil {
 		t.Error("an end is no error")
 	}
 	unchanged("ended")
@@ -92,7 +92,7 @@ func TestReaddress(t *testing.T) {
 		must(t, err)
 		files[name] = string(content)
 	}
-	node, err := Readdress(t.Context(), dir, address, time.Time{})
+	node, err := Readdress(t.Context(), dir, []string{address}, time.Time{})
 	must(t, err)
 	id, err := LoadIdentity(dir, time.Time{})
 	must(t, err)
@@ -125,7 +125,7 @@ func TestReaddressAfterRotation(t *testing.T) {
 	a.later, err = longer.Encode()
 	must(t, err)
 	a.ca = ca
-	_, err = Readdress(t.Context(), dir, a.serve(t, a), time.Time{})
+	_, err = Readdress(t.Context(), dir, []string{a.serve(t, a)}, time.Time{})
 	must(t, err)
 	id, err := LoadIdentity(dir, time.Time{})
 	must(t, err)

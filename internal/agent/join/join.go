@@ -54,14 +54,14 @@ func Join(ctx context.Context, o Options) (j Joined, err error) {
 	return Joined{Node: id.Node().Name, Cluster: string(id.Node().Cluster)}, nil
 }
 
-// Readdress tells a host that has joined another address of its servers, HOST:PORT, if one answers there. Nothing else of the host changes.
-// The errors are AnotherAgent while an agent runs, and those of held.Readdress.
-func Readdress(ctx context.Context, stateDir, address string) (j Joined, err error) {
+// Readdress tells a host that has joined other addresses of its servers or relays, HOST:PORT, if one answers there. Nothing else of the host
+// changes. The errors are AnotherAgent while an agent runs, and those of held.Readdress.
+func Readdress(ctx context.Context, stateDir string, addresses []string) (j Joined, err error) {
 	st, err := store.Open(stateDir, time.Now())
 	if err != nil {
 		return j, err
 	}
 	defer func() { err = errors.Join(err, st.Close()) }()
-	node, err := held.Readdress(ctx, stateDir, address, trust.Built())
+	node, err := held.Readdress(ctx, stateDir, addresses, trust.Built())
 	return Joined{Node: node.Name, Cluster: string(node.Cluster)}, err
 }

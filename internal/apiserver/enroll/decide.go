@@ -118,6 +118,8 @@ func environment(name string) string {
 func admits(t *v1alpha1.Token, name string) error {
 	j := t.Spec.Join
 	switch {
+	case j.Relay:
+		return refused(t, "it is for a relay, and this is a host")
 	case j.Name != "" && j.Name != name:
 		return refused(t, fmt.Sprintf("it is for a host called %s, and this one is called %s", j.Name, name))
 	case j.Name == "" && j.Pattern != "" && !fits(j.Pattern, name):

@@ -49,8 +49,9 @@ type Audit interface {
 type Attempt struct {
 	At      time.Time
 	From    netip.Addr
+	Relay   bool        // it wants to be a relay, and is called by the name of its Token then
 	Node    string      // the name that it wanted
-	UID     string      // of the Node; empty when it was refused
+	UID     string      // of the Node, or of the relay's Token; empty when it was refused
 	Key     string      // digest of its key; empty when its request could not be read
 	Token   string      // name of the Token; empty when it has shown none that is known
 	Outcome Outcome     // what became of it
@@ -116,6 +117,7 @@ func (nobody) Joined(Attempt) {}
 type Members struct {
 	opts     Options
 	index    *index
+	relays   relays
 	failures *failures[netip.Addr] // by site
 	again    *failures[string]     // certificates for who a host is already, by its key
 	counting chan struct{}         // holds one while a use is counted: only other servers get into the way of that then
@@ -133,7 +135,7 @@ func New(o Options) (*Members, error) {
 	if err := o.validate(); err != nil {
 		return nil, err
 	}
-	return &Members{opts: o, index: newIndex(), failures: newFailures[netip.Addr](), again: newFailures[string](), counting: make(chan struct{}, 1), asking: make(chan struct{}, askingMax)}, nil
+	return &Members{opts: o, index: newIndex(), relays: relays{seen: map[server.Identity]sighting{}}, failures: newFailures[netip.Addr](), again: newFailures[string](), counting: make(chan struct{}, 1), asking: make(chan struct{}, askingMax)}, nil
 }
 
 // Run follows the Nodes until the context ends.

@@ -23,7 +23,7 @@ func TestEnroll(t *testing.T) {
 	s := openStore(t)
 	for name, test := range map[string]func(*testing.T, *fleet){
 		"join": testJoin, "refused": testRefused, "replaced": testReplaced, "waiting": testWaiting, "renew": testRenew, "deleted": testDeleted,
-		"trust": testTrust, "rate": testRate,
+		"trust": testTrust, "rate": testRate, "relay": testRelay,
 	} {
 		t.Run(name, func(t *testing.T) { test(t, newFleet(t, s, s.local)) })
 	}

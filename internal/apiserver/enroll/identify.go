@@ -18,9 +18,12 @@ import (
 // askMax bounds what Identify asks of the store.
 const askMax = 2 * time.Second
 
-// Identify says whose certificate that is. Errors: CertificateRefused when it is not a node's of this cluster, IdentityGone when the
+// Identify says whose certificate that is. Errors: CertificateRefused when it is not a node's or a relay's of this cluster, IdentityGone when the
 // node is gone or has another key by now, StoreUnreachable when that cannot be found out; with these two it says whose it was.
 func (m *Members) Identify(cert *x509.Certificate) (server.Identity, error) {
+	if trust.IsRelay(cert) {
+		return m.identifyRelay(cert)
+	}
 	shown, err := trust.ParseNode(cert)
 	if err != nil {
 		return server.Identity{}, err
@@ -77,6 +80,9 @@ func unknown(who server.Identity) error {
 // Renew gives a host a new certificate for the key that it has. Nothing else of it may have changed: another sealing key takes joining
 // again. Errors: IdentityGone, JoinRequestInvalid, StoreUnreachable.
 func (m *Members) Renew(ctx context.Context, who server.Identity, r wire.RenewRequest) (wire.Credentials, error) {
+	if who.Relay {
+		return m.renewRelay(ctx, who, r)
+	}
 	request, err := trust.ParseNodeRequest(r.Request)
 	if err != nil {
 		return wire.Credentials{}, err

@@ -39,8 +39,12 @@ func (m *Members) Join(ctx context.Context, from netip.Addr, r wire.JoinRequest)
 		// Not in the audit log: those that have led to this are.
 		return wire.Credentials{}, &reason.Error{Code: reason.RateLimited, Doing: "join", Cause: errors.New("too many attempts from this address have failed"), After: wait}
 	}
-	a := Attempt{At: m.opts.Now(), From: from, Node: clip(r.Name), Outcome: OutcomeRefused}
-	c, err := m.join(ctx, r, &a)
+	a := Attempt{At: m.opts.Now(), From: from, Relay: r.Relay, Node: clip(r.Name), Outcome: OutcomeRefused}
+	join := m.join
+	if r.Relay {
+		join = m.joinRelay
+	}
+	c, err := join(ctx, r, &a)
 	if e := reason.Of(err); e != nil {
 		a.Code, a.Reason = e.Code, e.Error()
 		if e.Code != reason.StoreUnreachable && e.Code != reason.InternalFault {
@@ -48,7 +52,7 @@ func (m *Members) Join(ctx context.Context, from netip.Addr, r wire.JoinRequest)
 		}
 	}
 	m.opts.Audit.Joined(a)
-	m.opts.Log.Info("host joins", "node", a.Node, "from", from, "outcome", a.Outcome, "key", a.Key, "token", a.Token, "err", err)
+	m.opts.Log.Info("host joins", "relay", a.Relay, "node", a.Node, "from", from, "outcome", a.Outcome, "key", a.Key, "token", a.Token, "err", err)
 	return c, err
 }
 

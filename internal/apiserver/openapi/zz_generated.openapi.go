@@ -189,6 +189,7 @@ func GetOpenAPIDefinitions(ref common.ReferenceCallback) map[string]common.OpenA
 		v1alpha1.NodeStatus{}.OpenAPIModelName():                               schema_takodev_tako_api_v1alpha1_NodeStatus(ref),
 		v1alpha1.OwnLayer{}.OpenAPIModelName():                                 schema_takodev_tako_api_v1alpha1_OwnLayer(ref),
 		v1alpha1.PromiseCounts{}.OpenAPIModelName():                            schema_takodev_tako_api_v1alpha1_PromiseCounts(ref),
+		v1alpha1.RelayIdentity{}.OpenAPIModelName():                            schema_takodev_tako_api_v1alpha1_RelayIdentity(ref),
 		v1alpha1.ResourceProblem{}.OpenAPIModelName():                          schema_takodev_tako_api_v1alpha1_ResourceProblem(ref),
 		v1alpha1.Revision{}.OpenAPIModelName():                                 schema_takodev_tako_api_v1alpha1_Revision(ref),
 		v1alpha1.RevisionList{}.OpenAPIModelName():                             schema_takodev_tako_api_v1alpha1_RevisionList(ref),
@@ -7862,6 +7863,13 @@ func schema_takodev_tako_api_v1alpha1_JoinToken(ref common.ReferenceCallback) co
 							Format:      "",
 						},
 					},
+					"relay": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Relay says that the token admits one relay, and no host: `tako relay join`. The relay is called as the Token is; deleting the Token removes the relay. No other field is set with it. Default false.",
+							Type:        []string{"boolean"},
+							Format:      "",
+						},
+					},
 				},
 			},
 		},
@@ -8702,6 +8710,13 @@ func schema_takodev_tako_api_v1alpha1_NodeStatus(ref common.ReferenceCallback) c
 							Format:      "",
 						},
 					},
+					"through": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Through is the name of the relay that the host was last heard through. Left out when it was through none.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
 					"conditions": {
 						VendorExtensible: spec.VendorExtensible{
 							Extensions: spec.Extensions{
@@ -8874,6 +8889,36 @@ func schema_takodev_tako_api_v1alpha1_PromiseCounts(ref common.ReferenceCallback
 				},
 			},
 		},
+	}
+}
+
+func schema_takodev_tako_api_v1alpha1_RelayIdentity(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "RelayIdentity is who may speak as a relay.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"key": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Key is the digest of its public key: sha256: and 64 hexadecimal digits.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"joined": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Joined is when it joined.",
+							Ref:         ref(metav1.Time{}.OpenAPIModelName()),
+						},
+					},
+				},
+				Required: []string{"key", "joined"},
+			},
+		},
+		Dependencies: []string{
+			metav1.Time{}.OpenAPIModelName()},
 	}
 }
 
@@ -10352,6 +10397,12 @@ func schema_takodev_tako_api_v1alpha1_TokenStatus(ref common.ReferenceCallback) 
 							Format:      "int32",
 						},
 					},
+					"relay": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Relay is the relay that has joined with the token. Left out until one has, and for tokens that are for none.",
+							Ref:         ref(v1alpha1.RelayIdentity{}.OpenAPIModelName()),
+						},
+					},
 					"token": {
 						SchemaProps: spec.SchemaProps{
 							Description: "Token is the secret. It is set in the answer to the request that creates the Token, and never stored.",
@@ -10369,6 +10420,8 @@ func schema_takodev_tako_api_v1alpha1_TokenStatus(ref common.ReferenceCallback) 
 				},
 			},
 		},
+		Dependencies: []string{
+			v1alpha1.RelayIdentity{}.OpenAPIModelName()},
 	}
 }
 

@@ -100,6 +100,9 @@ func nodeColumns(node func(runtime.Object) *v1alpha1.Node) []Column {
 			}
 			return ""
 		}},
+		{Name: "Through", Type: "string", Wide: true, Description: "relay that the host is connected through; empty: to a server", Value: func(o runtime.Object) any {
+			return node(o).Status.Through
+		}},
 	}
 }
 

@@ -353,7 +353,11 @@ func (f *Fleet) NodeTitle(n *v1alpha1.Node) string {
 	if a := n.Status.Agent; a != nil && a.Usage != nil {
 		parts = append(parts, "agent takes "+takes(a.Usage))
 	}
-	return strings.Join(append(parts, "last heard "+n.Status.LastHeard.UTC().Format(time.RFC3339)), "  ")
+	heard := "last heard " + n.Status.LastHeard.UTC().Format(time.RFC3339)
+	if n.Status.Through != "" {
+		heard += " through relay " + n.Status.Through
+	}
+	return strings.Join(append(parts, heard), "  ")
 }
 
 // takes is what an agent takes of its host: memory, processor time, and what its commands took beside that.

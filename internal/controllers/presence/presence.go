@@ -92,10 +92,10 @@ var kindNode = v1alpha1.SchemeGroupVersion.WithKind(v1alpha1.KindNode)
 
 // entry is one node. It may be heard before its object is seen: then nothing is decided about it, and without one it is forgotten.
 type entry struct {
-	uid      types.UID
-	name     string
-	key      string // of the host that speaks for it
-	known    bool   // its object was seen
+	uid  types.UID
+	name string
+	speaker
+	known    bool // its object was seen
 	created  time.Time
 	life     node.Life
 	said     node.Decision // the last one; before the first, what is stored
@@ -112,6 +112,12 @@ type entry struct {
 	relevant bool // what was noted may matter to others
 	changing calm // how often it did
 	telling  calm // how often people were told
+}
+
+// speaker is the host that speaks for a node.
+type speaker struct {
+	key     string
+	through string // name of the relay that it has connected through last; empty: through none
 }
 
 // doubts are about a host, and of the host.
@@ -131,6 +137,7 @@ func (r *Register) Opened(who server.Identity, conn uint64) {
 			e.forgetHost()
 			e.key = who.Key
 		}
+		e.through = who.Through
 		e.life.Opened(conn, now)
 	})
 }

@@ -58,10 +58,17 @@ func closeBody(answer *http.Response) { _ = answer.Body.Close() }
 // problem is what a server said why it does not serve a call.
 func (s *server) problem(path string, answer *http.Response) error {
 	var p wire.Problem
-	err := wire.ReadAll(answer.Body, problemMax, &p)
-	code, codeErr := reason.ParseCode(p.Code)
-	if err != nil || codeErr != nil {
-		return &reason.Error{Code: reason.ServerUnreachable, Doing: s.doing(path), Cause: fmt.Errorf("the server says %s %s", answer.Status, reason.Clip([]byte(p.Message)))}
+	if err := wire.ReadAll(answer.Body, problemMax, &p); err != nil {
+		return &reason.Error{Code: reason.ServerUnreachable, Doing: s.doing(path), Cause: fmt.Errorf("the server says %s", answer.Status)}
+	}
+	return Problem(s.doing(path), &p)
+}
+
+// Problem is what somebody has said why he does not do something, as an error: with the code that he gives, where that is known here.
+func Problem(doing string, p *wire.Problem) error {
+	code, err := reason.ParseCode(p.Code)
+	if err != nil {
+		return &reason.Error{Code: reason.ServerUnreachable, Doing: doing, Cause: fmt.Errorf("the server says %s", reason.Clip([]byte(p.Message)))}
 	}
 	message := p.Message
 	if row, known := reason.Lookup(code); known { // said once more, it would be said twice
@@ -70,7 +77,7 @@ func (s *server) problem(path string, answer *http.Response) error {
 		}
 	}
 	return &reason.Error{
-		Code: code, Doing: s.doing(path), Cause: errors.New(reason.Clip([]byte(message))), Hint: reason.Clip([]byte(p.Hint)),
+		Code: code, Doing: doing, Cause: errors.New(reason.Clip([]byte(message))), Hint: reason.Clip([]byte(p.Hint)),
 		After: time.Duration(p.RetryAfter) * time.Millisecond,
 	}
 }
@@ -113,30 +120,35 @@ func (s *server) get(ctx context.Context, path, query string, max int64) ([]byte
 	return data, nil
 }
 
-// stream makes a call whose answer is frames, says when it is answered, and hands each frame to take until something ends it: the error of
-// take, io.EOF at the end, or why it broke. It is given up when nothing comes for the time of silence.
+// stream is frames for a call of one message.
 func stream[M any](ctx context.Context, s *server, path string, message any, silence time.Duration, opened func(), take func(*M) error) error {
 	data, err := wire.Encode(message)
 	if err != nil {
 		return err
 	}
+	return frames(ctx, s, path, bytes.NewReader(data), silence, opened, take)
+}
+
+// frames makes a call whose answer is frames, says when it is answered, and hands each frame to take until something ends it: the error of
+// take, io.EOF at the end, or why it broke. It is given up when nothing comes for the time of silence.
+func frames[M any](ctx context.Context, s *server, path string, body io.Reader, silence time.Duration, opened func(), take func(*M) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	watchdog := newWatchdog(silence)
 	var guard sync.WaitGroup
 	guard.Go(func() { watchdog.run(ctx, cancel) })
 	defer guard.Wait()
 	defer cancel(nil)
-	answer, err := s.post(ctx, path, "", bytes.NewReader(data))
+	answer, err := s.post(ctx, path, "", body)
 	if err != nil {
 		return err
 	}
 	defer closeBody(answer)
 	opened()
 	watchdog.beat()
-	body := &beating{r: answer.Body, watchdog: watchdog}
+	coming := &beating{r: answer.Body, watchdog: watchdog}
 	for {
 		var m M
-		if err := wire.ReadFrame(body, &m); err != nil {
+		if err := wire.ReadFrame(coming, &m); err != nil {
 			switch cause := context.Cause(ctx); {
 			case cause != nil:
 				err = cause

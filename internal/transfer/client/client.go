@@ -63,7 +63,7 @@ func (c *Client) Run(ctx context.Context) error {
 		Sources: c.lines.count(), Random: c.random(),
 	})
 	ctx, cancel := context.WithCancel(ctx)
-	defer c.lines.hangUp()
+	defer c.lines.HangUp()
 	defer c.hand.close()
 	defer c.tasks.Wait()
 	defer cancel()

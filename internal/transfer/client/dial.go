@@ -48,8 +48,8 @@ func transport(dial Dial, config *tls.Config) *http.Transport {
 	}
 }
 
-// known is for connections to servers of the cluster, by the certificate of this host.
-func known(identity Identity) *tls.Config {
+// known is for connections to servers of the cluster, by the certificate of whoever makes them.
+func known(identity Credential) *tls.Config {
 	return &tls.Config{
 		MinVersion: tls.VersionTLS13,
 		// Verified below, against the authorities that are in force at that moment. Names are left out: they change, and whoever the

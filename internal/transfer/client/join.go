@@ -3,6 +3,7 @@ package client
 import (
 	"context"
 	"crypto/tls"
+	"crypto/x509"
 	"fmt"
 	"strconv"
 	"time"
@@ -21,11 +22,11 @@ const credentialsMax = trustMax + 64<<10
 // Joining is what a host joins with.
 type Joining struct {
 	Line    trust.JoinLine
-	Name    string // that the node is to have
+	Name    string // that the node is to have; of a relay it is that of its token
 	Host    *trust.HostKey
-	Sealing *trust.SealingKey
-	Built   time.Time // when this program was built; see trust.Chain
-	Dial    Dial      // as in Options
+	Sealing *trust.SealingKey // nil for a relay, which gets no secrets
+	Built   time.Time         // when this program was built; see trust.Chain
+	Dial    Dial              // as in Options
 }
 
 func (j *Joining) dial() Dial {
@@ -35,7 +36,7 @@ func (j *Joining) dial() Dial {
 	return j.Dial
 }
 
-// Join makes a host a member of the cluster of its join line. The token is told to nobody who has not shown, first, the trust documents
+// Join makes a host, or a relay, a member of the cluster of its join line. The token is told to nobody who has not shown, first, the trust documents
 // that the line pins, and then a server's certificate of an authority in them. What comes back is checked: the certificate is for the
 // key, of that cluster, and the documents are those. It may be repeated with the same keys, for a reply that was lost. The errors are
 // WrongCluster, CertificateRefused, CertificateTime, TrustRefused, ServerUnreachable, and what the server says.
@@ -44,7 +45,7 @@ func Join(ctx context.Context, j Joining) (wire.Credentials, error) {
 	if err != nil {
 		return wire.Credentials{}, err
 	}
-	request, err := trust.NodeRequest(j.Host, j.Sealing.Public())
+	r, err := j.request()
 	if err != nil {
 		return wire.Credentials{}, err
 	}
@@ -55,9 +56,7 @@ func Join(ctx context.Context, j Joining) (wire.Credentials, error) {
 	s := newServer(j.dial(), j.Line.Address, config)
 	defer s.http.CloseIdleConnections()
 	var c wire.Credentials
-	err = s.exchange(ctx, wire.PathJoin, wire.JoinRequest{
-		Protocol: wire.Protocol, Token: j.Line.Token.Reveal(), Name: j.Name, Request: request, SealingKey: j.Sealing.Public(),
-	}, credentialsMax, &c)
+	err = s.exchange(ctx, wire.PathJoin, r, credentialsMax, &c)
 	if err == nil {
 		err = j.check(&c, chain)
 	}
@@ -65,6 +64,28 @@ func Join(ctx context.Context, j Joining) (wire.Credentials, error) {
 		return wire.Credentials{}, err
 	}
 	return c, nil
+}
+
+// request is what is shown to join: as a node, or without a sealing key as a relay.
+func (j *Joining) request() (r wire.JoinRequest, err error) {
+	r = wire.JoinRequest{Protocol: wire.Protocol, Token: j.Line.Token.Reveal(), Name: j.Name, Relay: j.Sealing == nil}
+	if r.Relay {
+		r.Request, err = trust.RelayRequest(j.Host)
+		return r, err
+	}
+	r.SealingKey = j.Sealing.Public()
+	r.Request, err = trust.NodeRequest(j.Host, r.SealingKey)
+	return r, err
+}
+
+// whose is whose certificate came back.
+func (j *Joining) whose(cert *x509.Certificate) (trust.NodeCertificate, error) {
+	if j.Sealing == nil {
+		who, err := trust.ParseRelay(cert)
+		return trust.NodeCertificate(who.RelayCertificate), err
+	}
+	who, err := trust.ParseNode(cert)
+	return who.NodeCertificate, err
 }
 
 // pinned fetches the trust documents from whoever answers, and believes them for their hash.
@@ -101,14 +122,14 @@ func (j *Joining) check(c *wire.Credentials, chain *trust.Chain) error {
 	if err != nil {
 		return err
 	}
-	who, err := trust.ParseNode(cert.Leaf)
+	who, err := j.whose(cert.Leaf)
 	if err != nil {
 		return err
 	}
 	if who.Cluster != chain.Current().Cluster || who.Name != c.Name || who.UID != c.UID {
 		return refused(fmt.Errorf("it is for node %s (%s), and the answer is about %s (%s)", who.Name, who.UID, c.Name, c.UID))
 	}
-	if c.Name != j.Name {
+	if j.Name != "" && c.Name != j.Name {
 		return refused(fmt.Errorf("it is for node %s, and %s was asked for", c.Name, j.Name))
 	}
 	return nil

@@ -40,29 +40,38 @@ func FetchObject(ctx context.Context, dial Dial, identity Identity, address stri
 	guard.Go(func() { watchdog.run(ctx, cancel) })
 	defer guard.Wait()
 	defer cancel(nil)
+	answer, err := s.object(ctx, r)
+	if err != nil {
+		return err
+	}
+	defer closeBody(answer)
+	watchdog.beat()
+	return s.copy(ctx, path, w, &beating{r: answer.Body, watchdog: watchdog}, r.Size-r.From)
+}
+
+// object makes the call for an object, from r.From on.
+func (s *server) object(ctx context.Context, r ObjectRequest) (*http.Response, error) {
+	path := wire.PathObject + r.Digest.String()
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, s.url(path, ""), nil)
 	if err != nil {
-		return &reason.Error{Code: reason.InternalFault, Doing: s.doing(path), Cause: err}
+		return nil, &reason.Error{Code: reason.InternalFault, Doing: s.doing(path), Cause: err}
 	}
 	request.Header.Set(wire.HeaderHead, wire.EncodeHead(r.Head))
 	request.Header.Set(wire.HeaderKey, r.Key.String())
+	want := http.StatusOK
 	if r.From > 0 {
 		request.Header.Set("Range", fmt.Sprintf("bytes=%d-", r.From))
+		want = http.StatusPartialContent
 	}
 	answer, err := s.http.RoundTrip(request)
 	if err != nil {
-		return explain(s.doing(path), causeOf(ctx, err))
-	}
-	defer closeBody(answer)
-	want := http.StatusOK
-	if r.From > 0 {
-		want = http.StatusPartialContent
+		return nil, explain(s.doing(path), causeOf(ctx, err))
 	}
 	if answer.StatusCode != want {
-		return s.problem(path, answer)
+		defer closeBody(answer)
+		return nil, s.problem(path, answer)
 	}
-	watchdog.beat()
-	return s.copy(ctx, path, w, &beating{r: answer.Body, watchdog: watchdog}, r.Size-r.From)
+	return answer, nil
 }
 
 // copy writes just so many bytes.

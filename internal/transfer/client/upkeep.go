@@ -80,7 +80,7 @@ func (c *Client) renewalDue(after time.Time) time.Time {
 // extend asks a server for later trust documents, over a connection to whoever answers: documents speak for themselves, and the
 // authority of the server may be one that only they name.
 func (c *Client) extend(ctx context.Context, s *server) error {
-	anybody := newServer(c.lines.dialed, s.address, strange())
+	anybody := newServer(c.lines.Dial, s.address, strange())
 	defer anybody.http.CloseIdleConnections()
 	documents, err := fetchTrust(ctx, anybody, c.opts.Identity.Trust().Current().Number)
 	if err != nil {

@@ -36,19 +36,21 @@ func (c *Client) watch(ctx context.Context, random *rand.Rand) {
 	var backoff core.Backoff
 	var said reason.Code
 	var frozen time.Time // when it was said last
-	for at := 0; ctx.Err() == nil; {
+	// One that comes and goes is left alone for a while, so that it costs the host one change of servers and no more.
+	with := core.NewSticky(c.lines.count())
+	for ctx.Err() == nil {
 		began := time.Now()
-		pause, err := c.watchOnce(ctx, c.lines.at(at))
+		pause, err := c.watchOnce(ctx, c.lines.at(with.Current()))
 		if time.Since(began) >= watchLong {
 			backoff.Reset()
 		}
 		if errors.Is(err, errFrozen) {
 			if time.Since(frozen) >= frozenQuiet {
 				frozen = time.Now()
-				c.opts.Log.Warn("leave a server whose head has expired", "server", c.lines.at(at).address, "hint", "either nothing can be signed, see `tako status`, or whatever answers there keeps newer heads back, or the clock of this host is ahead")
+				c.opts.Log.Warn("leave a server whose head has expired", "server", c.lines.at(with.Current()).address, "hint", "either nothing can be signed, see `tako status`, or whatever answers there keeps newer heads back, or the clock of this host is ahead")
 			}
 			pause = backoff.Next(random)
-			at = (at + 1) % c.lines.count()
+			with.Failed(time.Now())
 		} else if err != nil && ctx.Err() == nil {
 			e := reason.Of(err)
 			if e.Code != said {
@@ -58,10 +60,10 @@ func (c *Client) watch(ctx context.Context, random *rand.Rand) {
 			c.opts.Links.lost(e)
 			c.doubt(err)
 			if errors.Is(err, errSilent) {
-				c.lines.hangUp() // another watch would go over the same connection
+				c.lines.HangUp() // another watch would go over the same connection
 			}
 			pause = max(backoff.Next(random), min(e.After, againMax))
-			at = (at + 1) % c.lines.count()
+			with.Failed(time.Now())
 		} else {
 			said = 0
 			if time.Since(began) < watchShort && pause > 0 {

@@ -16,6 +16,7 @@ const (
 	speaking   errand = iota // calls that are about the host itself
 	fetching                 // calls for content
 	connecting               // connections that cost its address nothing
+	relaying                 // all calls of a relay
 	errands
 )
 
@@ -41,7 +42,7 @@ func newAllowances(l Limits) *allowances {
 	each := func(n int) rate { return rate{burst: burstOf * float64(n), second: float64(n)} }
 	return &allowances{
 		nodes: map[string]*[errands]bucket{},
-		rates: [errands]rate{speaking: each(l.NodeCalls), fetching: each(l.NodeFetches), connecting: connects()},
+		rates: [errands]rate{speaking: each(l.NodeCalls), fetching: each(l.NodeFetches), connecting: connects(), relaying: each(l.RelayCalls)},
 	}
 }
 
@@ -95,7 +96,10 @@ func (s *Server) allow(q *request, e errand, now time.Time) error {
 		}
 		return nil
 	}
-	node := seen.name.Load().Name
+	node := seen.name.Load().caller()
+	if seen.name.Load().Relay {
+		e = relaying
+	}
 	ok, wait := s.allowances.take(node, e, now)
 	if ok {
 		return nil

@@ -181,7 +181,7 @@ func (d *desk) ask(node, uid string, q wire.Question, now time.Time) (*question,
 
 // drop gives a question up.
 func (d *desk) drop(q *question) {
-	if d.claim(q.ID, q.watch.who) != nil {
+	if d.claim(q.ID, func(who Identity) bool { return who == q.watch.who }) != nil {
 		d.end(q)
 		return
 	}
@@ -191,12 +191,13 @@ func (d *desk) drop(q *question) {
 	}
 }
 
-// claim takes a question of a node for which the answer comes; nil when nobody waits for it. It counts as open until it has ended.
-func (d *desk) claim(id uint64, who Identity) *question {
+// claim takes a question for which the answer comes, if it is of one who may answer; nil when nobody waits for it. It counts as open until it has
+// ended.
+func (d *desk) claim(id uint64, may func(Identity) bool) *question {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	q := d.questions[id]
-	if q == nil || q.watch.who != who {
+	if q == nil || !may(q.watch.who) {
 		return nil
 	}
 	delete(d.questions, id)
@@ -221,6 +222,14 @@ func (d *desk) pace(w *watch, n int, now time.Time) time.Duration {
 	return max(0, time.Duration((w.rate.used-r.burst)/r.second*float64(time.Second)))
 }
 
+// mayAnswer says whether the caller may answer what a host was asked: the host itself, or the relay that the question has gone through.
+func (q *request) mayAnswer(asked Identity) bool {
+	if q.who.Relay {
+		return asked.Through == q.who.Name && asked.UID == q.URL.Query().Get(wire.ParamNode)
+	}
+	return asked == q.who
+}
+
 // answer brings the answer of a host to whoever has asked.
 func (s *Server) answer(q *request) error {
 	const doing = "take an answer"
@@ -228,10 +237,11 @@ func (s *Server) answer(q *request) error {
 	if err != nil {
 		return malformed(doing, errors.New("it does not say to which question"))
 	}
-	open := s.desk.claim(id, q.who)
+	open := s.desk.claim(id, q.mayAnswer)
 	if open == nil {
-		return &reason.Error{Code: reason.ObjectUnknown, Doing: doing, Cause: fmt.Errorf("nobody waits for an answer to question %d of node %s", id, q.who.Name)}
+		return &reason.Error{Code: reason.ObjectUnknown, Doing: doing, Cause: fmt.Errorf("nobody waits for an answer to question %d of %s", id, q.who.words())}
 	}
+	host := open.watch.who
 	defer s.desk.end(open)
 	if err := http.NewResponseController(q.w).SetReadDeadline(open.until); err != nil {
 		open.answer <- answer{err: notConnected(doing, err)}
@@ -240,7 +250,7 @@ func (s *Server) answer(q *request) error {
 	if q.URL.Query().Get(wire.ParamRefused) != "" {
 		var p wire.Problem
 		err := wire.ReadAll(q.Body, problemMax, &p)
-		open.answer <- answer{err: hostRefuses(q.who, p, err)}
+		open.answer <- answer{err: hostRefuses(host, p, err)}
 		if err != nil {
 			return malformed(doing, err)
 		}
@@ -251,12 +261,12 @@ func (s *Server) answer(q *request) error {
 	ctx, cancel := context.WithDeadline(q.Context(), open.until)
 	defer cancel()
 	// Who has asked may have stopped to read.
-	stop := context.AfterFunc(ctx, func() { _ = to.CloseWithError(cut(q.who, context.Cause(ctx))) })
+	stop := context.AfterFunc(ctx, func() { _ = to.CloseWithError(cut(host, context.Cause(ctx))) })
 	defer stop()
 	err = s.pass(ctx, q.Body, to, open.watch)
 	if err != nil {
-		_ = to.CloseWithError(cut(q.who, err)) // never fails
-		return nil                             // the host has been told by the end of the stream, if it was not its own
+		_ = to.CloseWithError(cut(host, err)) // never fails
+		return nil                            // the host has been told by the end of the stream, if it was not its own
 	}
 	_ = to.Close()
 	return s.reply(q, struct{}{})

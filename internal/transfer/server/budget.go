@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"sync"
 	"time"
 
@@ -30,6 +31,17 @@ type budget struct {
 // been found lost yet. A host that reads slowly, or lies, takes no more of them from the others.
 const hostPlaces = 2
 
+// relayPlaces is the same of one relay, which asks once for many hosts, and for several layers at once: half of the places for snapshots.
+const relayPlaces = 8
+
+// placesOf is how many places a caller may have.
+func placesOf(caller string) int {
+	if strings.HasPrefix(caller, relayCaller) {
+		return relayPlaces
+	}
+	return hostPlaces
+}
+
 // queuePlaces is how many calls wait for each place.
 const queuePlaces = 16
 
@@ -40,7 +52,7 @@ func newBudget(name string, places int, m *metrics) *budget {
 // enter takes a place for a node, or waits for one for at most so long. The error is TransferBusy.
 func (b *budget) enter(ctx context.Context, node string, most time.Duration) (leave func(), err error) {
 	if !b.count(node) {
-		return nil, b.busy(most, fmt.Errorf("%d calls of this host are open", hostPlaces))
+		return nil, b.busy(most, fmt.Errorf("%d calls of this host are open", placesOf(node)))
 	}
 	if err := b.take(ctx, most); err != nil {
 		b.uncount(node)
@@ -56,7 +68,7 @@ func (b *budget) enter(ctx context.Context, node string, most time.Duration) (le
 func (b *budget) count(node string) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.hosts[node] >= hostPlaces {
+	if b.hosts[node] >= placesOf(node) {
 		return false
 	}
 	b.hosts[node]++

@@ -14,10 +14,11 @@ import (
 	"tako.dev/tako/internal/transfer/wire"
 )
 
-// call is one of the calls that hosts make.
+// call is one of the calls that hosts and relays make.
 type call struct {
 	method string
 	shows  shows
+	by     caller
 	errand errand
 	serve  func(*request) error
 }
@@ -27,21 +28,34 @@ type shows uint8
 
 const (
 	nothing     shows = iota // its address is enough
-	certificate              // of a node, valid
-	expired                  // of a node; it may have expired
+	certificate              // a valid one
+	expired                  // one that may have expired
 )
+
+// caller is whose certificate that has to be. A relay is no host, and a host no relay.
+type caller uint8
+
+const (
+	ofHost caller = iota
+	ofRelay
+	ofEither
+)
+
+// fits says whether a call is for somebody.
+func (c caller) fits(who Identity) bool { return c == ofEither || who.Relay == (c == ofRelay) }
 
 func (s *Server) routes() map[string]call {
 	return map[string]call{
-		wire.PathJoin:   {http.MethodPost, nothing, speaking, s.join},
-		wire.PathTrust:  {http.MethodGet, nothing, speaking, s.trust},
-		wire.PathRenew:  {http.MethodPost, expired, speaking, s.renew},
-		wire.PathWatch:  {http.MethodPost, certificate, speaking, s.watch},
-		wire.PathSync:   {http.MethodPost, certificate, fetching, s.sync},
-		wire.PathNodes:  {http.MethodPost, certificate, fetching, s.nodes},
-		wire.PathStatus: {http.MethodPost, certificate, speaking, s.status},
-		wire.PathAnswer: {http.MethodPost, certificate, speaking, s.answer},
-		wire.PathObject: {http.MethodGet, certificate, fetching, s.object},
+		wire.PathJoin:   {http.MethodPost, nothing, ofEither, speaking, s.join},
+		wire.PathTrust:  {http.MethodGet, nothing, ofEither, speaking, s.trust},
+		wire.PathRenew:  {http.MethodPost, expired, ofEither, speaking, s.renew},
+		wire.PathWatch:  {http.MethodPost, certificate, ofHost, speaking, s.watch},
+		wire.PathSync:   {http.MethodPost, certificate, ofEither, fetching, s.sync},
+		wire.PathNodes:  {http.MethodPost, certificate, ofEither, fetching, s.nodes},
+		wire.PathStatus: {http.MethodPost, certificate, ofHost, speaking, s.status},
+		wire.PathAnswer: {http.MethodPost, certificate, ofEither, speaking, s.answer},
+		wire.PathObject: {http.MethodGet, certificate, ofEither, fetching, s.object},
+		wire.PathRelay:  {http.MethodPost, certificate, ofRelay, speaking, s.relay},
 	}
 }
 
@@ -96,6 +110,9 @@ func (s *Server) admit(q *request, to call, found bool) error {
 	if to.shows != nothing {
 		who, err := s.identify(q, to.shows, now)
 		q.who = who
+		if err == nil && !to.by.fits(who) {
+			err = &reason.Error{Code: reason.CertificateRefused, Doing: "answer " + who.words(), Cause: fmt.Errorf("%s is not for it: a relay is no host, and a host no relay", q.URL.Path)}
+		}
 		if err != nil {
 			return err
 		}
@@ -119,17 +136,25 @@ func (s *Server) identify(q *request, want shows, now time.Time) (Identity, erro
 	if err != nil {
 		return who, err // whose certificate it is, or was
 	}
+	if err := timely(who, seen, want, now); err != nil {
+		return who, err
+	}
+	if !q.conn.known(seen, who) {
+		return who, &reason.Error{Code: reason.TransferBusy, Doing: "serve " + who.words(), Cause: errors.New("it has too many connections"), After: lostMax}
+	}
+	return who, nil
+}
+
+// timely refuses a certificate that is not valid now.
+func timely(who Identity, seen *shown, want shows, now time.Time) error {
 	if early := now.Before(seen.leaf.NotBefore); early || want == certificate && now.After(seen.leaf.NotAfter) {
-		return who, &reason.Error{
-			Code: reason.CertificateTime, Doing: "recognize node " + who.Name,
+		return &reason.Error{
+			Code: reason.CertificateTime, Doing: "recognize " + who.words(),
 			Cause: fmt.Errorf("it is valid from %s to %s, and here it is %s", clock(seen.leaf.NotBefore), clock(seen.leaf.NotAfter), clock(now)),
 			Hint:  "an agent renews it by itself; look whether the clocks agree",
 		}
 	}
-	if !q.conn.known(seen, who) {
-		return who, &reason.Error{Code: reason.TransferBusy, Doing: "serve node " + who.Name, Cause: errors.New("it has too many connections"), After: lostMax}
-	}
-	return who, nil
+	return nil
 }
 
 func clock(t time.Time) string { return t.UTC().Format(time.RFC3339) }
@@ -139,27 +164,56 @@ func (s *Server) certificateOf(q *request) (*shown, error) {
 	if seen := q.conn.shown.Load(); seen != nil {
 		return seen, nil
 	}
-	const doing = "recognize a host"
 	if q.TLS == nil || len(q.TLS.PeerCertificates) == 0 {
-		return nil, &reason.Error{Code: reason.CertificateRefused, Doing: doing, Cause: errors.New("it shows none"), Hint: "a host gets one by `tako-agent join`"}
+		return nil, &reason.Error{Code: reason.CertificateRefused, Doing: recognizing, Cause: errors.New("it shows none"), Hint: "a host gets one by `tako-agent join`"}
 	}
-	seen := &shown{leaf: q.TLS.PeerCertificates[0]}
-	rest := x509.NewCertPool()
-	for _, c := range q.TLS.PeerCertificates[1:] {
-		rest.AddCert(c)
-	}
-	// Whether it is valid now is asked at each call; here it is as if it were the last moment of it.
-	_, err := seen.leaf.Verify(x509.VerifyOptions{
-		Roots: s.opts.Authorities(), Intermediates: rest, CurrentTime: seen.leaf.NotAfter, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
-	})
-	if err != nil {
-		seen.err = &reason.Error{Code: reason.CertificateRefused, Doing: doing, Cause: err, Hint: "it is of another cluster, or of an authority that is not trusted any more: let the host join again"}
-	}
+	seen := s.verified(q.TLS.PeerCertificates)
 	// Two calls at once come to the same.
 	if !q.conn.shown.CompareAndSwap(nil, seen) {
 		seen = q.conn.shown.Load()
 	}
 	return seen, nil
+}
+
+const recognizing = "recognize a host"
+
+// verified is a certificate with those that came along, and whether an authority of the cluster has issued it. Whether it is valid now is
+// asked at each call; here it is as if it were the last moment of it.
+func (s *Server) verified(certificates []*x509.Certificate) *shown {
+	seen := &shown{leaf: certificates[0]}
+	rest := x509.NewCertPool()
+	for _, c := range certificates[1:] {
+		rest.AddCert(c)
+	}
+	_, err := seen.leaf.Verify(x509.VerifyOptions{
+		Roots: s.opts.Authorities(), Intermediates: rest, CurrentTime: seen.leaf.NotAfter, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
+	})
+	if err != nil {
+		seen.err = &reason.Error{Code: reason.CertificateRefused, Doing: recognizing, Cause: err, Hint: "it is of another cluster, or of an authority that is not trusted any more: let the host join again"}
+	}
+	return seen
+}
+
+// relayed identifies the host that a relay speaks for, by the certificate that the host has shown to it. That is all that a relay can prove
+// of a host; what it says of one counts for that host only, and changes nothing of what is signed for it.
+func (s *Server) relayed(through Identity, certificate []byte, want shows, now time.Time) (Identity, *shown, error) {
+	leaf, err := x509.ParseCertificate(certificate)
+	if err != nil {
+		return Identity{}, nil, malformed(recognizing, err)
+	}
+	seen := s.verified([]*x509.Certificate{leaf})
+	if seen.err != nil {
+		return Identity{}, nil, seen.err
+	}
+	who, err := s.opts.Members.Identify(leaf)
+	if err == nil && who.Relay {
+		err = &reason.Error{Code: reason.CertificateRefused, Doing: recognizing, Cause: errors.New("a relay speaks for hosts, and for no other relay")}
+	}
+	if err == nil {
+		err = timely(who, seen, want, now)
+	}
+	who.Through = through.Name
+	return who, seen, err
 }
 
 func malformed(doing string, cause error) error {
@@ -255,7 +309,7 @@ func (s *Server) refuse(q *request, name string, err error) {
 	if forAudit(e.Code, status) && !q.audited && s.mayAudit(q.conn.from, time.Now()) {
 		s.opts.Audit.Refused(Refusal{Call: name, From: q.conn.from, Who: s.whose(q), Code: e.Code, Status: status, Reason: bounded(e.Error())})
 	}
-	p := wire.Problem{Code: e.Code.String(), Message: bounded(e.Error()), Hint: bounded(e.Hint), RetryAfter: uint32(e.After / time.Millisecond)}
+	p := problem(e)
 	data, encodeErr := wire.Encode(p)
 	if encodeErr != nil {
 		data = nil
@@ -272,6 +326,11 @@ func (s *Server) refuse(q *request, name string, err error) {
 	}
 	q.w.WriteHeader(status)
 	_ = s.send(q, data) // there is nobody else to tell
+}
+
+// problem is what a caller is told.
+func problem(e *reason.Error) *wire.Problem {
+	return &wire.Problem{Code: e.Code.String(), Message: bounded(e.Error()), Hint: bounded(e.Hint), RetryAfter: uint32(e.After / time.Millisecond)}
 }
 
 // whose is who a call was made by, or whose certificate it was made with, also where that was not asked for; zero when nobody knows.

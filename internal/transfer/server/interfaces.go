@@ -11,15 +11,38 @@ import (
 	"tako.dev/tako/internal/transfer/wire"
 )
 
-// Identity is whose certificate a host has shown.
+// Identity is whose certificate a host, or a relay, has shown.
 type Identity struct {
-	Name string // of the Node
-	UID  string // of the Node
+	Name string // of the Node; of a relay, of the Token that it has joined with
+	UID  string // of the same
 	Key  string // "sha256:" and hex of the SPKI of the certificate
+	// Relay says that it is a relay, and no node.
+	Relay bool
+	// Through is the name of the relay that a host is connected through; empty: through none.
+	Through string
 }
 
-// Catalogs are what hosts are to have. Its methods may be called from several goroutines, and at once after the start.
-type Catalogs interface {
+// relayCaller begins what a relay is called among callers: no node has a name with a stroke.
+const relayCaller = "relay/"
+
+// caller names who calls, for what each may take of the server: a node and a relay of one name are two.
+func (i Identity) caller() string {
+	if i.Relay {
+		return relayCaller + i.Name
+	}
+	return i.Name
+}
+
+// words are who it is, for people.
+func (i Identity) words() string {
+	if i.Relay {
+		return "relay " + i.Name
+	}
+	return "node " + i.Name
+}
+
+// Heads are what is signed for hosts. Its methods may be called from several goroutines, and at once after the start.
+type Heads interface {
 	// Head is the newest signed head of a node, encoded, and a channel that is closed when there may be another one. Before the first
 	// is signed it is empty. It does not block, and the bytes must not be changed. The error is ObjectUnknown when there is no
 	// node of this name with this UID: then the watch ends.
@@ -30,6 +53,11 @@ type Catalogs interface {
 	Shown(ctx context.Context, node Identity, mark catalog.Mark) error
 	// HeadKeys are who may sign heads now: a head that a host shows must be by one of them. It may have expired.
 	HeadKeys(now time.Time) catalog.Keys
+}
+
+// Catalogs are what hosts are to have: heads, and all that they name.
+type Catalogs interface {
+	Heads
 	// List is the encoded list of a catalog root, of a current head or of one that was given lately; false when it is not known. The
 	// server asks only for what a head of the calling node has.
 	List(root catalog.Digest) ([]byte, bool)
@@ -50,10 +78,10 @@ type Layer struct {
 type Members interface {
 	// Join admits a host. It writes the audit log itself.
 	Join(ctx context.Context, from netip.Addr, r wire.JoinRequest) (wire.Credentials, error)
-	// Renew gives a new certificate for the same key. The certificate of the caller may have expired.
+	// Renew gives a new certificate for the same key to a host, or to a relay. The certificate of the caller may have expired.
 	Renew(ctx context.Context, who Identity, r wire.RenewRequest) (wire.Credentials, error)
-	// Identify says whose certificate that is. The server has verified that an authority of the cluster has issued it to a client, and
-	// looks at its time itself. The error is a refusal: it is not of a node, or the node with that UID is gone, or has another key by
+	// Identify says whose certificate that is: a node's or a relay's. The server has verified that an authority of the cluster has issued it
+	// to a client, and looks at its time itself. The error is a refusal: it is of neither, or the node with that UID is gone, or has another key by
 	// now; beside it is whose certificate it is or was, where that is known, for the audit log. It answers from memory, at most 5 s behind.
 	Identify(cert *x509.Certificate) (Identity, error)
 	// Trust is the trust documents with numbers above after, as trust.EncodeDocuments writes them (nil when there are none), and the
@@ -85,7 +113,7 @@ type Audit interface {
 type Refusal struct {
 	Call   string     // path: one of wire's
 	From   netip.Addr // of the connection
-	Who    Identity   // zero when it is not known
+	Who    Identity   // zero when it is not known; a relay's when it is not known of which host
 	Code   reason.Code
 	Status int    // of HTTP
 	Reason string // in words, without secrets

@@ -37,7 +37,7 @@ type listener struct {
 	open      map[*conn]struct{}
 	strangers int                  // of the open ones: those that have not shown who they are
 	unknown   map[netip.Prefix]int // the same, by where they come from
-	nodes     map[string]int       // the others, by the name of their node
+	nodes     map[string]int       // the others, by their caller
 }
 
 func newListener(l net.Listener, limits Limits, a *allowances, m *metrics) *listener {
@@ -123,7 +123,7 @@ func (l *listener) leave(c *conn) {
 	delete(l.open, c)
 	if c.stranger() {
 		l.recognizedLocked(c)
-	} else if name := c.shown.Load().name.Load().Name; l.nodes[name] > 1 {
+	} else if name := c.shown.Load().name.Load().caller(); l.nodes[name] > 1 {
 		l.nodes[name]--
 	} else {
 		delete(l.nodes, name)
@@ -264,14 +264,14 @@ func (c *conn) known(s *shown, who Identity) bool {
 	switch {
 	case s.name.Load() != nil || c.gone:
 		return true
-	case l.nodes[who.Name] >= l.limits.NodeConnections:
+	case l.nodes[who.caller()] >= l.limits.NodeConnections:
 		return false
 	}
 	s.name.Store(&who)
 	l.recognizedLocked(c)
-	l.nodes[who.Name]++
+	l.nodes[who.caller()]++
 	// A node that connects over and over uses up what its address has, like somebody that nobody knows.
-	if ok, _ := l.allowances.take(who.Name, connecting, time.Now()); ok {
+	if ok, _ := l.allowances.take(who.caller(), connecting, time.Now()); ok {
 		l.giveLocked(c)
 	}
 	return true

@@ -1,9 +1,11 @@
 package server
 
 import (
+	"errors"
 	"fmt"
 	"net/http"
 	"strconv"
+	"time"
 
 	"tako.dev/tako/internal/transfer/wire"
 )
@@ -41,7 +43,17 @@ func (s *Server) renew(q *request) error {
 	if err := speaks(q, r.Protocol); err != nil {
 		return err
 	}
-	c, err := s.opts.Members.Renew(q.Context(), q.who, r)
+	who := q.who
+	if len(r.Certificate) > 0 {
+		if !who.Relay || len(r.Certificate) > wire.CertificateMax {
+			return malformed("read "+q.URL.Path, errors.New("a host renews its own certificate, and a relay passes on what a host has shown"))
+		}
+		var err error
+		if who, _, err = s.relayed(q.who, r.Certificate, expired, time.Now()); err != nil {
+			return err
+		}
+	}
+	c, err := s.opts.Members.Renew(q.Context(), who, r)
 	if err != nil {
 		return err
 	}

@@ -14,6 +14,7 @@ type metrics struct {
 	connections prometheus.Gauge
 	rejected    *prometheus.CounterVec // by why
 	watches     prometheus.Gauge
+	relays      prometheus.Gauge
 	heads       prometheus.Counter
 	calls       *prometheus.CounterVec // by call
 	sent        *prometheus.CounterVec // by call
@@ -31,7 +32,8 @@ func newMetrics() *metrics {
 	return &metrics{
 		connections: prometheus.NewGauge(gauge("connections", "Connections of hosts that are open.")),
 		rejected:    prometheus.NewCounterVec(counter("connections_rejected_total", "Connections that were closed before their handshake, by why."), []string{"why"}),
-		watches:     prometheus.NewGauge(gauge("watches", "Watches that are open.")),
+		watches:     prometheus.NewGauge(gauge("watches", "Watches that are open, through relays too.")),
+		relays:      prometheus.NewGauge(gauge("relays", "Relays that are connected.")),
 		heads:       prometheus.NewCounter(counter("heads_sent_total", "Heads that were sent, heartbeats too.")),
 		calls:       prometheus.NewCounterVec(counter("calls_total", "Calls, by call."), []string{"call"}),
 		sent:        prometheus.NewCounterVec(counter("sent_bytes_total", "Bytes of answers before encryption, by call."), []string{"call"}),
@@ -44,7 +46,7 @@ func newMetrics() *metrics {
 }
 
 func (m *metrics) register(r prometheus.Registerer) error {
-	for _, c := range []prometheus.Collector{m.connections, m.rejected, m.watches, m.heads, m.calls, m.sent, m.refused, m.syncs, m.waiting, m.questions, m.slow} {
+	for _, c := range []prometheus.Collector{m.connections, m.rejected, m.watches, m.relays, m.heads, m.calls, m.sent, m.refused, m.syncs, m.waiting, m.questions, m.slow} {
 		if err := r.Register(c); err != nil {
 			return &reason.Error{Code: reason.InternalFault, Doing: "register metrics of the transfer", Cause: err}
 		}

@@ -4,10 +4,8 @@ import (
 	"container/list"
 	"fmt"
 	"sync"
-	"time"
 
 	"tako.dev/tako/internal/catalog"
-	"tako.dev/tako/internal/reason"
 	"tako.dev/tako/internal/transfer/wire"
 )
 
@@ -24,13 +22,17 @@ func (s *Server) nodes(q *request) error {
 	if err != nil {
 		return err
 	}
-	find := func(hash catalog.Digest) ([]byte, bool, error) { return l.data, hash == l.root, nil }
+	find := func(hash catalog.Digest) ([]byte, bool, error) { return l.data, hash == l.Root, nil }
 	if r.Layer != wire.CatalogLayer {
-		if find, err = s.within(q, &l, r.Layer); err != nil {
+		at, err := l.layer(r.Layer)
+		if err != nil {
+			return err
+		}
+		if find, err = s.opts.Content.Nodes(q.Context(), l.Showing, at, r.Hashes); err != nil {
 			return err
 		}
 	}
-	leave, err := s.budgets.deltas.enter(q.Context(), q.who.Name, s.opts.Times.Turn)
+	leave, err := s.budgets.deltas.enter(q.Context(), q.who.caller(), s.opts.Times.Turn)
 	if err != nil {
 		return err
 	}
@@ -40,7 +42,7 @@ func (s *Server) nodes(q *request) error {
 		return err
 	}
 	if !found {
-		return notListed(q.who, fmt.Sprintf("none of %d hashes is of %s, the first is %s", len(r.Hashes), clip(r.Layer), r.Hashes[0]))
+		return notListed(l.Who, fmt.Sprintf("none of %d hashes is of %s, the first is %s", len(r.Hashes), clip(r.Layer), r.Hashes[0]))
 	}
 	return s.reply(q, wire.NodesReply{Items: items})
 }
@@ -62,29 +64,6 @@ func gather(hashes []catalog.Digest, find func(catalog.Digest) ([]byte, bool, er
 		}
 	}
 	return items, any, nil
-}
-
-// within finds what a listed layer is made of.
-func (s *Server) within(q *request, l *listed, id string) (func(catalog.Digest) ([]byte, bool, error), error) {
-	at, err := l.layer(q.who, id)
-	if err != nil {
-		return nil, err
-	}
-	layer, found := s.opts.Catalogs.Layer(id, at.Root)
-	if !found {
-		return nil, &reason.Error{Code: reason.RootUnknown, Doing: "serve node " + q.who.Name, Cause: fmt.Errorf("root %s of layer %s", at.Root, clip(id)), After: time.Second}
-	}
-	of, err := s.index.of(at.Root, layer.Trie)
-	if err != nil {
-		return nil, err
-	}
-	return func(hash catalog.Digest) ([]byte, bool, error) {
-		data, found, err := of.nodes.Encoded(hash)
-		if _, has := of.bodies[hash]; has && !found && err == nil {
-			data, found = layer.Body(hash)
-		}
-		return data, found, err
-	}, nil
 }
 
 // index remembers what tries are made of, of those that were asked about last.

@@ -51,12 +51,17 @@ func (s *Server) object(q *request) error {
 	if err := s.names(q, &l, key, digest); err != nil {
 		return err
 	}
-	leave, err := s.budgets.objects.enter(q.Context(), q.who.Name, s.opts.Times.Turn)
+	leave, err := s.budgets.objects.enter(q.Context(), q.who.caller(), s.opts.Times.Turn)
 	if err != nil {
 		return err
 	}
 	defer leave()
-	return s.sendObject(q, digest, from)
+	object, err := s.opts.Content.Object(q.Context(), l.Showing, key, digest)
+	if err != nil {
+		return err
+	}
+	err = s.sendObject(q, object, from)
+	return errors.Join(err, object.Close())
 }
 
 // rangeOf is the first byte that is asked for.
@@ -73,25 +78,17 @@ func rangeOf(header string) (int64, error) {
 	return from, nil
 }
 
-// names refuses an object that the entry at a key does not name, in any layer of what the host has shown.
+// names refuses an object that the entry at a key does not name, in any layer of what was shown.
 func (s *Server) names(q *request, l *listed, key catalog.Digest, digest content.Digest) error {
 	for _, at := range l.list {
 		if at.ID == wire.OwnLayer {
 			continue
 		}
-		layer, found := s.opts.Catalogs.Layer(at.ID, at.Root)
-		if !found {
-			return &reason.Error{Code: reason.RootUnknown, Doing: "serve node " + q.who.Name, Cause: fmt.Errorf("root %s of layer %s", at.Root, clip(at.ID)), After: time.Second}
-		}
-		of, found, err := layer.Trie.Get(key)
+		body, err := s.opts.Content.Body(q.Context(), l.Showing, at, key)
 		if err != nil {
 			return err
 		}
-		if !found {
-			continue
-		}
-		body, found := layer.Body(of)
-		if !found {
+		if body == nil {
 			continue
 		}
 		if entry, err := catalog.DecodeBody(key, body); err == nil {
@@ -100,38 +97,26 @@ func (s *Server) names(q *request, l *listed, key catalog.Digest, digest content
 			}
 		}
 	}
-	return &reason.Error{Code: reason.ObjectRefused, Doing: "serve node " + q.who.Name, Cause: errors.New("nothing that is assigned to it names " + digest.String() + " there")}
+	return &reason.Error{Code: reason.ObjectRefused, Doing: "serve node " + l.Who.Name, Cause: errors.New("nothing that is assigned to it names " + digest.String() + " there")}
 }
 
-func (s *Server) sendObject(q *request, digest content.Digest, from int64) error {
-	if s.opts.Objects == nil {
-		return &reason.Error{Code: reason.ObjectMissing, Doing: "serve node " + q.who.Name, Cause: errors.New("this server has no objects")}
-	}
-	f, err := s.opts.Objects.Open(digest)
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	st, err := f.Stat()
-	if err != nil {
-		return &reason.Error{Code: reason.InputOutput, Doing: "read object " + digest.String(), Cause: err}
-	}
-	if from > st.Size() {
-		return malformed("read Range", fmt.Errorf("it begins at %d, and the object has %d bytes", from, st.Size()))
+func (s *Server) sendObject(q *request, f Object, from int64) error {
+	if from > f.Size() {
+		return malformed("read Range", fmt.Errorf("it begins at %d, and the object has %d bytes", from, f.Size()))
 	}
 	header := q.w.Header()
 	header.Set("Content-Type", "application/octet-stream")
-	header.Set("Content-Length", strconv.FormatInt(st.Size()-from, 10))
+	header.Set("Content-Length", strconv.FormatInt(f.Size()-from, 10))
 	status := http.StatusOK
 	if from > 0 {
 		status = http.StatusPartialContent
-		header.Set("Content-Range", fmt.Sprintf("bytes %d-%d/%d", from, st.Size()-1, st.Size()))
+		header.Set("Content-Range", fmt.Sprintf("bytes %d-%d/%d", from, f.Size()-1, f.Size()))
 	}
 	q.w.WriteHeader(status)
 	ends := time.Now().Add(s.opts.Times.Send)
 	buffer := make([]byte, pieceMax)
-	for at := from; at < st.Size() && time.Now().Before(ends) && q.Context().Err() == nil; {
-		n, err := f.ReadAt(buffer[:min(pieceMax, st.Size()-at)], at)
+	for at := from; at < f.Size() && time.Now().Before(ends) && q.Context().Err() == nil; {
+		n, err := f.ReadAt(buffer[:min(pieceMax, f.Size()-at)], at)
 		if n == 0 || err != nil && !errors.Is(err, io.EOF) {
 			return nil // the host finds out that something is missing, and asks again
 		}

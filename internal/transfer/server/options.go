@@ -14,9 +14,12 @@ import (
 	"tako.dev/tako/internal/trust"
 )
 
-// Options are what a Server works with. All but Objects, Limits, Times, Metrics and Log are required.
+// Options are what a Server works with. Those without a default are required.
 type Options struct {
-	Cluster  trust.ClusterID
+	Cluster trust.ClusterID
+	// Heads and Content are what hosts are served. Default: both from Catalogs and Objects, which are for nothing else.
+	Heads    Heads
+	Content  Content
 	Catalogs Catalogs
 	Members  Members
 	Presence Presence
@@ -43,8 +46,11 @@ type Limits struct {
 	// NodeConnections is how many of one node may be open; default 8: an agent has one, and another one while the first is being found lost.
 	NodeConnections int
 	// NodeCalls is how many calls about itself one node may make each second, reports and watches; default 20: an agent makes at most ten.
-	// Ten times as many may come at once. NodeFetches is the same of calls for content; default 100.
-	NodeCalls, NodeFetches int
+	// Ten times as many may come at once. NodeFetches is the same of calls for content; default 100. RelayCalls is the same of all calls of one
+	// relay; default 1,000: ten hosts that fetch.
+	NodeCalls, NodeFetches, RelayCalls int
+	// RelayAgents is how many agents may be connected through one relay; default 4,000: what two relays have when one of them is away.
+	RelayAgents int
 	// Accepts is how many connections are taken in each second; default 500. Twice as many may come at once; more wait in the kernel.
 	Accepts int
 	// SourceAccepts is the same of one address, for connections that do not show who they are; default 50: some hundredths of a processor. Forty
@@ -80,13 +86,13 @@ func or[T comparable](value, otherwise T) T {
 func (l Limits) withDefaults() Limits {
 	return Limits{
 		Connections: or(l.Connections, 20_000), Strangers: or(l.Strangers, 2_000), NodeConnections: or(l.NodeConnections, 8),
-		NodeCalls: or(l.NodeCalls, 20), NodeFetches: or(l.NodeFetches, 100), Accepts: or(l.Accepts, 500), SourceAccepts: or(l.SourceAccepts, 50),
+		NodeCalls: or(l.NodeCalls, 20), NodeFetches: or(l.NodeFetches, 100), RelayCalls: or(l.RelayCalls, 1_000), RelayAgents: or(l.RelayAgents, 4_000), Accepts: or(l.Accepts, 500), SourceAccepts: or(l.SourceAccepts, 50),
 		Snapshots: or(l.Snapshots, 16), Deltas: or(l.Deltas, 64), Objects: or(l.Objects, 16), IndexRows: or(l.IndexRows, 200_000),
 	}
 }
 
 func (l Limits) validate() error {
-	for _, n := range []int{l.Connections, l.Strangers, l.NodeConnections, l.NodeCalls, l.NodeFetches, l.Accepts, l.SourceAccepts, l.Snapshots, l.Deltas, l.Objects, l.IndexRows} {
+	for _, n := range []int{l.Connections, l.Strangers, l.NodeConnections, l.NodeCalls, l.NodeFetches, l.RelayCalls, l.RelayAgents, l.Accepts, l.SourceAccepts, l.Snapshots, l.Deltas, l.Objects, l.IndexRows} {
 		if n < 1 {
 			return fmt.Errorf("a limit is %d, at least 1", n)
 		}
@@ -147,6 +153,12 @@ func (t Times) validate() error {
 
 func (o Options) withDefaults() Options {
 	o.Limits, o.Times = o.Limits.withDefaults(), o.Times.withDefaults()
+	if o.Heads == nil && o.Catalogs != nil {
+		o.Heads = o.Catalogs
+	}
+	if o.Content == nil && o.Catalogs != nil {
+		o.Content = &memory{catalogs: o.Catalogs, objects: o.Objects, index: newIndex(o.Limits.IndexRows)}
+	}
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
@@ -161,7 +173,7 @@ func (o Options) validate() error {
 	switch {
 	case o.Cluster == "":
 		err = errors.New("it has no cluster")
-	case o.Catalogs == nil || o.Members == nil || o.Presence == nil || o.Audit == nil || o.Certificate == nil || o.Authorities == nil:
+	case o.Heads == nil || o.Content == nil || o.Members == nil || o.Presence == nil || o.Audit == nil || o.Certificate == nil || o.Authorities == nil:
 		err = errors.New("one of its parts is missing")
 	default:
 		err = errors.Join(o.Limits.validate(), o.Times.validate())

@@ -23,7 +23,6 @@ type Server struct {
 	metrics    *metrics
 	calls      map[string]call // by path
 	desk       *desk
-	index      *index
 	budgets    budgets
 	allowances *allowances
 	numbers    atomic.Uint64 // of watches
@@ -44,7 +43,7 @@ func New(opts Options) (*Server, error) {
 	}
 	m := newMetrics()
 	s := &Server{
-		opts: opts, metrics: m, desk: newDesk(m), index: newIndex(opts.Limits.IndexRows), stopping: make(chan struct{}), audited: newSources(auditRate()), allowances: newAllowances(opts.Limits),
+		opts: opts, metrics: m, desk: newDesk(m), stopping: make(chan struct{}), audited: newSources(auditRate()), allowances: newAllowances(opts.Limits),
 		budgets: budgets{snapshots: newBudget("snapshots", opts.Limits.Snapshots, m), deltas: newBudget("deltas", opts.Limits.Deltas, m), objects: newBudget("objects", opts.Limits.Objects, m)},
 	}
 	s.calls = s.routes()

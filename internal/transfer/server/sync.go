@@ -4,9 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"iter"
 	"net/http"
-	"slices"
 	"time"
 
 	"tako.dev/tako/internal/catalog"
@@ -16,44 +14,58 @@ import (
 
 // listed is what a head allows its host to have.
 type listed struct {
-	root catalog.Digest // of the list
+	Showing
 	list catalog.List
 	data []byte // the same, encoded
 }
 
-// show verifies the head that a host shows, and reads the list of it. An expired head will do, and so does one that is not the newest.
+// show verifies the head that a caller shows, and reads the list of it. An expired head will do, and so does one that is not the newest. A
+// host shows a head of its own, and a relay that of any node which is still there.
 func (s *Server) show(q *request, head []byte) (listed, error) {
 	signed, h, err := catalog.DecodeHead(head)
 	if err != nil {
 		return listed{}, malformed("read "+q.URL.Path, err)
 	}
-	// What this server itself says at this moment needs no look at the signature: that is most of what a small sync costs.
-	if own, _, err := s.opts.Catalogs.Head(q.who); err != nil || !bytes.Equal(own, head) {
-		if h, err = signed.Verify(s.opts.Catalogs.HeadKeys(time.Now()), catalog.Node{Cluster: s.opts.Cluster, Name: q.who.Name, UID: q.who.UID}); err != nil {
-			return listed{}, err
-		}
+	who := q.who
+	if who.Relay {
+		who, err = s.showRelayed(q, signed, &h)
+	} else if own, _, unknown := s.opts.Heads.Head(who); unknown != nil || !bytes.Equal(own, head) {
+		// What this server itself says at this moment needs no look at the signature: that is most of what a small sync costs.
+		h, err = signed.Verify(s.opts.Heads.HeadKeys(time.Now()), catalog.Node{Cluster: s.opts.Cluster, Name: who.Name, UID: who.UID})
 	}
-	doing := "serve node " + q.who.Name
+	if err != nil {
+		return listed{}, err
+	}
 	root, known := h.Root()
 	if !known {
-		return listed{}, &reason.Error{Code: reason.RootUnknown, Doing: doing, Cause: errors.New("its head has no root in a format that is known here")}
+		return listed{}, &reason.Error{Code: reason.RootUnknown, Doing: "serve node " + who.Name, Cause: errors.New("its head has no root in a format that is known here")}
 	}
-	data, found := s.opts.Catalogs.List(root)
-	if !found {
-		return listed{}, &reason.Error{Code: reason.RootUnknown, Doing: doing, Cause: fmt.Errorf("there is no catalog %s", root)}
+	l := listed{Showing: Showing{Who: who, Head: head, Root: root}}
+	if l.data, err = s.opts.Content.List(q.Context(), l.Showing); err != nil {
+		return listed{}, err
 	}
-	list, err := catalog.DecodeList(data)
-	return listed{root: root, list: list, data: data}, err
+	l.list, err = catalog.DecodeList(l.data)
+	return l, err
+}
+
+// showRelayed verifies a head that a relay shows, and returns for whom it is: a node that is still there.
+func (s *Server) showRelayed(q *request, signed catalog.SignedHead, h *catalog.Head) (Identity, error) {
+	who := Identity{Name: h.Node, UID: h.UID, Through: q.who.Name}
+	if _, err := signed.Verify(s.opts.Heads.HeadKeys(time.Now()), catalog.Node{Cluster: s.opts.Cluster, Name: who.Name, UID: who.UID}); err != nil {
+		return who, err
+	}
+	_, _, err := s.opts.Heads.Head(who)
+	return who, err
 }
 
 // layer is a layer of a list.
-func (l *listed) layer(who Identity, id string) (catalog.Layer, error) {
+func (l *listed) layer(id string) (catalog.Layer, error) {
 	for _, layer := range l.list {
 		if layer.ID == id {
 			return layer, nil
 		}
 	}
-	return catalog.Layer{}, notListed(who, "layer "+clip(id))
+	return catalog.Layer{}, notListed(l.Who, "layer "+clip(id))
 }
 
 func notListed(who Identity, what string) error {
@@ -70,125 +82,46 @@ func (s *Server) sync(q *request) error {
 	if err != nil {
 		return err
 	}
-	layer, err := l.layer(q.who, r.Layer)
+	layer, err := l.layer(r.Layer)
 	if err != nil {
 		return err
 	}
 	if layer.Root != r.Target {
-		return notListed(q.who, fmt.Sprintf("root %s of layer %s", r.Target, clip(r.Layer)))
+		return notListed(l.Who, fmt.Sprintf("root %s of layer %s", r.Target, clip(r.Layer)))
 	}
-	target, found := s.opts.Catalogs.Layer(r.Layer, r.Target)
-	if !found {
-		return &reason.Error{Code: reason.RootUnknown, Doing: "serve node " + q.who.Name, Cause: fmt.Errorf("root %s of layer %s", r.Target, clip(r.Layer)), After: time.Second}
-	}
-	kind, base, err := s.way(&r, target.Trie)
+	way, err := s.opts.Content.Sync(q.Context(), l.Showing, &r)
 	if err != nil {
 		return err
 	}
+	if way.Close != nil {
+		defer way.Close()
+	}
 	budget := s.budgets.deltas
-	if kind == wire.SyncSnapshot {
+	if way.Kind == wire.SyncSnapshot {
 		budget = s.budgets.snapshots
 	}
-	leave, err := budget.enter(q.Context(), q.who.Name, s.opts.Times.Turn)
+	leave, err := budget.enter(q.Context(), q.who.caller(), s.opts.Times.Turn)
 	if err != nil {
 		return err
 	}
 	defer leave()
-	s.metrics.syncs.WithLabelValues(kindName(kind)).Inc()
+	s.metrics.syncs.WithLabelValues(kindName(way.Kind)).Inc()
 	q.w.Header().Set("Content-Type", contentType)
 	q.w.WriteHeader(http.StatusOK)
-	p := parts{server: s, q: q, kind: kind, ends: time.Now().Add(s.opts.Times.Send)}
-	if kind == wire.SyncUnknownBase {
-		p.last()
-		return nil
+	// When it cannot go on it ends the stream without a last part: the host resumes where it was.
+	ends := time.Now().Add(s.opts.Times.Send)
+	for frame, err := range way.Frames {
+		if err != nil {
+			s.opts.Log.Warn("send a layer", "node", l.Who.Name, "layer", r.Layer, "err", err)
+			return nil
+		}
+		if s.send(q, frame) != nil || !time.Now().Before(ends) {
+			return nil
+		}
 	}
-	p.run(catalog.Difference(base, target.Trie, r.Cursor), target.Body)
 	return nil
 }
 
 func kindName(k wire.SyncKind) string {
 	return map[wire.SyncKind]string{wire.SyncDelta: "delta", wire.SyncUnknownBase: "unknownBase", wire.SyncSnapshot: "snapshot"}[k]
-}
-
-// way says how a host gets to a target, and from which trie. It does not depend on the cursor, so that what is resumed goes on.
-func (s *Server) way(r *wire.SyncRequest, target catalog.Trie) (wire.SyncKind, catalog.Trie, error) {
-	if r.Base == (catalog.Digest{}) {
-		return wire.SyncSnapshot, catalog.Trie{}, nil
-	}
-	base, found := s.opts.Catalogs.Layer(r.Layer, r.Base)
-	switch {
-	case !found && target.Len() == 0:
-		return wire.SyncSnapshot, catalog.Trie{}, nil // there is nothing to send
-	case !found:
-		return wire.SyncUnknownBase, catalog.Trie{}, nil
-	}
-	changed := 0
-	for _, err := range catalog.Difference(base.Trie, target, catalog.Digest{}) {
-		if err != nil {
-			return 0, catalog.Trie{}, err
-		}
-		if changed++; 2*changed > target.Len() && changed > fewChanges {
-			return wire.SyncSnapshot, catalog.Trie{}, nil
-		}
-	}
-	return wire.SyncDelta, base.Trie, nil
-}
-
-// fewChanges are always sent as such: with so few rows a snapshot saves nothing.
-const fewChanges = 16
-
-// changesMax is of one part: deletions have no bodies. What a reader accepts is in wire.
-const changesMax = 2_048
-
-// parts sends the parts of one sync.
-type parts struct {
-	server *Server
-	q      *request
-	kind   wire.SyncKind
-	ends   time.Time // then the host is to resume
-	part   wire.SyncPart
-	bytes  int // of bodies in part
-}
-
-// run sends changes. When it cannot go on it ends the stream without a last part: the host resumes where it was.
-func (p *parts) run(changes iter.Seq2[catalog.Change, error], body func(catalog.Digest) ([]byte, bool)) {
-	for c, err := range changes {
-		if err != nil {
-			p.server.opts.Log.Error("send a layer", "node", p.q.who.Name, "err", err)
-			return
-		}
-		out := wire.Change{Key: c.Key, Deleted: c.Deleted}
-		if !c.Deleted {
-			data, found := body(c.Digest)
-			if !found {
-				p.server.opts.Log.Error("send a layer", "node", p.q.who.Name, "err", fmt.Sprintf("there is no body %s", c.Digest))
-				return
-			}
-			out.Body = data
-		}
-		full := p.bytes+len(out.Body) > wire.PartBytesMax || len(p.part.Changes) >= changesMax
-		if full && len(p.part.Changes) > 0 && !p.flush() {
-			return
-		}
-		p.part.Changes = append(p.part.Changes, out)
-		p.bytes += len(out.Body)
-	}
-	p.last()
-}
-
-// flush sends what was gathered. False means to stop.
-func (p *parts) flush() bool {
-	p.part.Kind = p.kind
-	var b bytes.Buffer
-	if err := wire.WriteFrame(&b, p.part); err != nil {
-		p.server.opts.Log.Error("send a layer", "node", p.q.who.Name, "err", err)
-		return false
-	}
-	p.part.Changes, p.bytes = slices.Delete(p.part.Changes, 0, len(p.part.Changes)), 0 // lets the bodies go
-	return p.server.send(p.q, b.Bytes()) == nil && time.Now().Before(p.ends)
-}
-
-func (p *parts) last() {
-	p.part.Last = true
-	p.flush()
 }

@@ -32,10 +32,10 @@ func (s *Server) watch(q *request) error {
 		s.metrics.watches.Dec()
 	}()
 	s.opts.Presence.Heard(q.who, number, &r.Report)
-	if err := s.opts.Catalogs.Shown(q.Context(), q.who, have); err != nil {
+	if err := s.opts.Heads.Shown(q.Context(), q.who, have); err != nil {
 		return err
 	}
-	if _, _, err := s.opts.Catalogs.Head(q.who); err != nil {
+	if _, _, err := s.opts.Heads.Head(q.who); err != nil {
 		return err
 	}
 	w := s.desk.open(q.who, number)
@@ -100,7 +100,7 @@ func (f *feed) news(repeat bool) (changed <-chan struct{}, ok bool) {
 		}
 		f.trusted = highest
 	}
-	head, changed, err := s.opts.Catalogs.Head(who)
+	head, changed, err := s.opts.Heads.Head(who)
 	if err != nil {
 		return nil, false // the node is gone
 	}

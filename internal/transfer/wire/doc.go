@@ -10,6 +10,7 @@
 //	POST /v1/nodes   NodesRequest -> NodesReply: nodes of tries, bodies, lists, by their hash
 //	POST /v1/status  Report -> StatusReply
 //	POST /v1/answer  ?id=N, the bytes of an answer -> nothing; ?id=N&refused=1, a Problem: there will be none, and why
+//	POST /v1/relay   frames of RelayUp -> frames of RelayDown: all watches of the agents of a relay, as one stream; for relays alone
 //
 // Messages are CBOR maps with small integers as keys; what a later version adds is passed over. A stream is of frames: four bytes of
 // length, the highest first, and a message. A refusal has an HTTP status and a Problem.

@@ -39,13 +39,17 @@ type JoinRequest struct {
 	Token      string `cbor:"2,keyasint"` // text form: a secret. Empty where a person has approved the key
 	Name       string `cbor:"3,keyasint"` // that the node is to have
 	Request    []byte `cbor:"4,keyasint"` // certificate request, DER, that binds SealingKey
-	SealingKey []byte `cbor:"5,keyasint"`
+	SealingKey []byte `cbor:"5,keyasint"` // empty of a relay, which gets no secrets
+	// Relay says that it wants to be a relay and no node. Its name is that of the token; Name is empty.
+	Relay bool `cbor:"6,keyasint,omitempty"`
 }
 
 // RenewRequest asks for a new certificate of the same key.
 type RenewRequest struct {
 	Protocol uint   `cbor:"1,keyasint"`
 	Request  []byte `cbor:"2,keyasint"`
+	// Certificate is what the host has shown to the relay that passes the request on, DER; empty of a request for the caller itself.
+	Certificate []byte `cbor:"3,keyasint,omitempty"`
 }
 
 // Credentials are what a host gets.

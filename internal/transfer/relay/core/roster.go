@@ -1,0 +1,263 @@
+package core
+
+import (
+	"maps"
+	"slices"
+	"time"
+
+	"tako.dev/tako/internal/transfer/wire"
+)
+
+const (
+	// gather is the shortest between two messages to the server: agents that come or go together are told of together.
+	gather = 20 * time.Millisecond
+	// reportPause is the shortest between two messages with reports, unless the server says another one.
+	reportPause = time.Second
+	// reportPauseMax is the longest that a server may say.
+	reportPauseMax = time.Minute
+	// AwayMax is how long a relay without a server keeps its agents: after that they are better with another relay. A server that restarts
+	// is back by then.
+	AwayMax = 30 * time.Second
+)
+
+// Roster is which agents are here. It is not safe for concurrent use. Use NewRoster.
+type Roster struct {
+	agents map[uint64]*agent // by the number of their watch
+	nodes  map[string]*Node  // by UID, of those that have an agent here
+
+	streaming bool
+	away      time.Time     // since when no server has answered; zero: one has
+	pause     time.Duration // between messages with reports
+	sent      time.Time     // the last message
+	reported  time.Time     // the last one with reports
+}
+
+// agent is one watch.
+type agent struct {
+	number      uint64
+	node        *Node
+	certificate []byte
+
+	report *wire.Report // the newest; nil: none yet
+	host   *wire.Host   // what changes seldom, of the newest report that had it
+
+	told   bool // the server knows of it, over this stream
+	fresh  bool // it does not know the report
+	seldom bool // it does not know host
+	asked  bool // it does not know that a heartbeat was written
+	left   wire.Leaving
+}
+
+// Node is what the server has said of a node.
+type Node struct {
+	Name, UID string
+	// Taken says that the server has taken an agent of it over this stream.
+	Taken bool
+	// Head is the newest; nil: there was none yet.
+	Head []byte
+	// Status is the answer to its reports.
+	Status wire.StatusReply
+	// Problem is why it is not served; nil as long as it is.
+	Problem *wire.Problem
+	watches int
+}
+
+// NewRoster makes an empty one of a relay that has no server yet.
+func NewRoster(now time.Time) *Roster {
+	return &Roster{agents: map[uint64]*agent{}, nodes: map[string]*Node{}, away: now, pause: reportPause}
+}
+
+// Agents is how many are here.
+func (r *Roster) Agents() int {
+	here := 0
+	for _, a := range r.agents {
+		if a.left == wire.Here {
+			here++
+		}
+	}
+	return here
+}
+
+// Node is what the server has said of a node; nil when no agent of it is here. It is valid until the next call.
+func (r *Roster) Node(uid string) *Node { return r.nodes[uid] }
+
+// Opened notes the watch of an agent, which has shown a certificate.
+func (r *Roster) Opened(number uint64, name, uid string, certificate []byte) {
+	n := r.nodes[uid]
+	if n == nil {
+		n = &Node{Name: name, UID: uid}
+		r.nodes[uid] = n
+	}
+	n.watches++
+	r.agents[number] = &agent{number: number, node: n, certificate: certificate}
+}
+
+// Heard notes a report, and returns what the server has said to the one before.
+func (r *Roster) Heard(number uint64, report *wire.Report) wire.StatusReply {
+	a := r.agents[number]
+	if a == nil {
+		return wire.StatusReply{}
+	}
+	if report.Host != nil {
+		a.host, a.seldom = report.Host, true
+	}
+	a.report, a.fresh, a.asked = report, true, false
+	return a.node.Status
+}
+
+// Asked notes that a heartbeat was written to an agent.
+func (r *Roster) Asked(number uint64) {
+	if a := r.agents[number]; a != nil {
+		a.asked = true
+	}
+}
+
+// Closed notes that a watch has ended; lost says that the host or its link was found lost.
+func (r *Roster) Closed(number uint64, lost bool) {
+	a := r.agents[number]
+	if a == nil || a.left != wire.Here {
+		return
+	}
+	if a.left = wire.Ended; lost {
+		a.left = wire.Lost
+	}
+	if a.node.watches--; a.node.watches == 0 {
+		delete(r.nodes, a.node.UID)
+	}
+	if !a.told {
+		delete(r.agents, number)
+	}
+}
+
+// Begun notes that a stream begins: whoever is at its other end knows nothing yet.
+func (r *Roster) Begun() {
+	r.streaming, r.pause, r.sent, r.reported = true, reportPause, time.Time{}, time.Time{}
+	for number, a := range r.agents {
+		if a.left != wire.Here {
+			delete(r.agents, number)
+			continue
+		}
+		a.told = false
+	}
+	for _, n := range r.nodes {
+		n.Taken = false
+	}
+}
+
+// Answered notes that a server has answered.
+func (r *Roster) Answered() { r.away = time.Time{} }
+
+// Ended notes that the stream has ended.
+func (r *Roster) Ended(now time.Time) {
+	if r.streaming = false; r.away.IsZero() {
+		r.away = now
+	}
+}
+
+// Abandoned says whether the relay has been without a server for so long that it serves nobody, and when that will be; the zero time where
+// it has one.
+func (r *Roster) Abandoned(now time.Time) (abandoned bool, at time.Time) {
+	if r.away.IsZero() {
+		return false, time.Time{}
+	}
+	at = r.away.Add(AwayMax)
+	return !now.Before(at), at
+}
+
+// Paced notes how the server wants reports to be spaced.
+func (r *Roster) Paced(milliseconds uint32) {
+	r.pause = min(max(time.Duration(milliseconds)*time.Millisecond, reportPause), reportPauseMax)
+}
+
+// Came takes in what the server says of an agent, and returns the node that it is of; nil when it is not here any more.
+func (r *Roster) Came(news *wire.RelayedNews) *Node {
+	a := r.agents[news.Number]
+	if a == nil || a.left != wire.Here {
+		return nil
+	}
+	n := a.node
+	n.Taken = n.Taken || news.Taken
+	if news.Head != nil {
+		n.Head = news.Head
+	}
+	if news.Status != nil {
+		n.Status = *news.Status
+	}
+	if news.Problem != nil {
+		// The server has forgotten the agent. Its watch ends here too, and with that what is kept of it.
+		n.Problem, a.told = news.Problem, false
+	}
+	return n
+}
+
+// Take is what the server is to be told now, and when there may be more; the zero time is when something else happens.
+func (r *Roster) Take(now time.Time) (say []wire.RelayedAgent, next time.Time) {
+	if !r.streaming {
+		return nil, time.Time{}
+	}
+	soon, report := r.sent.Add(gather), r.reported.Add(r.pause)
+	said := false // a report
+	for _, number := range slices.Sorted(maps.Keys(r.agents)) {
+		a := r.agents[number]
+		due := a.due(soon, report)
+		switch {
+		case due.IsZero():
+		case due.After(now):
+			next = earlier(next, due)
+		case len(say) == wire.RelayedMax:
+			next = earlier(next, now.Add(gather))
+		default:
+			said = said || a.told && a.fresh && a.left == wire.Here
+			say = append(say, a.say())
+			if a.left != wire.Here {
+				delete(r.agents, number)
+			}
+		}
+	}
+	if len(say) > 0 {
+		r.sent = now
+	}
+	if said {
+		r.reported = now
+	}
+	return say, next
+}
+
+func earlier(a, b time.Time) time.Time {
+	if a.IsZero() || b.Before(a) {
+		return b
+	}
+	return a
+}
+
+// due is when to tell of an agent; the zero time when there is nothing to tell. The first word about one waits for its report.
+func (a *agent) due(soon, report time.Time) time.Time {
+	switch {
+	case a.node.Problem != nil && !a.told:
+		return time.Time{} // the server does not want to hear of it
+	case !a.told && a.report == nil:
+		return time.Time{}
+	case !a.told, a.left != wire.Here:
+		return soon
+	case a.fresh, a.asked:
+		return report
+	}
+	return time.Time{}
+}
+
+// say is what the server is told of an agent, and notes that it was.
+func (a *agent) say() wire.RelayedAgent {
+	said := wire.RelayedAgent{Number: a.number, Asked: a.asked, Left: a.left}
+	if !a.told {
+		said.Certificate = a.certificate
+	}
+	if a.fresh || !a.told {
+		report := *a.report // what was heard is shared
+		if report.Host = nil; a.seldom || !a.told {
+			report.Host = a.host
+		}
+		said.Report = &report
+	}
+	a.told, a.fresh, a.seldom, a.asked = true, false, false, false
+	return said
+}
