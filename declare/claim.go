@@ -35,12 +35,14 @@ const (
 	ClaimEndpoint ClaimKind = "endpoint"
 	// ClaimAgent is the program of the agent itself, of which a host has one.
 	ClaimAgent ClaimKind = "agent"
+	// ClaimData is a value by its key, which is delivered and not acted upon.
+	ClaimData ClaimKind = "data"
 )
 
 // claimKinds are all of them.
 var claimKinds = []ClaimKind{ClaimPath, ClaimPackage, ClaimUnit, ClaimUser, ClaimGroup, ClaimAuthorizedKeys, ClaimExec, ClaimEndpoint,
 	ClaimTimer, ClaimEdit, ClaimSysctl, ClaimKernelModule, ClaimHostname, ClaimHostEntry, ClaimTimezone, ClaimLocale, ClaimMount, ClaimSwap, ClaimRepository, ClaimFragment,
-	ClaimAgent}
+	ClaimAgent, ClaimData}
 
 // Own reports whether claims of that kind are their config's own: no other config can have the same.
 func (k ClaimKind) Own() bool { return k == ClaimExec || k == ClaimEndpoint }

@@ -39,6 +39,9 @@ func (s *NodeConfigSpec) Effective() []Resource {
 	}
 	all := slices.Clone(s.Resources)
 	for i := range all {
+		if all[i].Delivered() {
+			continue // nothing is done to it, at any time
+		}
 		if all[i].Drift == "" {
 			all[i].Drift = s.Drift
 		}

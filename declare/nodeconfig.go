@@ -63,6 +63,8 @@ type NodeConfigSpec struct {
 	Windows []Window `json:"windows,omitempty"`
 	// WindowFor says what waits for the windows: restarts (the default) or changes.
 	WindowFor WindowFor `json:"windowFor,omitempty"`
+	// Bundle names a list of entries that `tako bundle push` has put on the servers: a node has them beside the resources. Only with a server.
+	Bundle *BundleReference `json:"bundle,omitempty"`
 	// Resources are what a node must have; names are unique in the config.
 	// +listType=map
 	// +listMapKey=name

@@ -62,6 +62,8 @@ type Resource struct {
 	Archive *Archive `json:"archive,omitempty"`
 	// Agent makes the resource the program of the agent itself.
 	Agent *Agent `json:"agent,omitempty"`
+	// Data makes the resource a value that is delivered and not acted upon.
+	Data *Data `json:"data,omitempty"`
 
 	// Require names resources of this config that must be converged first. While one is not, this one is blocked.
 	// +listType=atomic
@@ -158,6 +160,7 @@ const (
 	TypeSudoers        ResourceType = "sudoers"
 	TypeArchive        ResourceType = "archive"
 	TypeAgent          ResourceType = "agent"
+	TypeData           ResourceType = "data"
 )
 
 // body is what the value of a type field knows of itself. Its fields' names begin with the type's: "file.path".
@@ -225,6 +228,7 @@ var typeFields = []typeField{
 	{TypeSudoers, func(r *Resource) body { return given(r.Sudoers) }},
 	{TypeArchive, func(r *Resource) body { return given(r.Archive) }},
 	{TypeAgent, func(r *Resource) body { return given(r.Agent) }},
+	{TypeData, func(r *Resource) body { return given(r.Data) }},
 }
 
 // given makes no body of a field that is not set.
@@ -263,8 +267,13 @@ func (r *Resource) Type() ResourceType {
 	return name
 }
 
-// Title is how people see the resource: TYPE/NAME.
-func (r *Resource) Title() string { return string(r.Type()) + "/" + r.Name }
+// Title is how people see the resource: TYPE/NAME, and TYPE/KEY of data that has no name.
+func (r *Resource) Title() string {
+	if r.Data != nil && r.Name == "" {
+		return string(TypeData) + "/" + r.Data.Key
+	}
+	return string(r.Type()) + "/" + r.Name
+}
 
 // Claim returns what the resource is about. The resource must have passed Validate.
 func (r *Resource) Claim() Claim {

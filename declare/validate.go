@@ -20,7 +20,8 @@ func Validate(c *NodeConfig) []Fault {
 	v.drift("spec.drift", c.Spec.Drift)
 	v.windows()
 	v.rollout()
-	if n := len(c.Spec.Resources); n > ResourcesMax {
+	v.bundle(c.Spec.Bundle)
+	if acting(c.Spec.Resources) > ResourcesMax {
 		v.fault("spec.resources", reason.TooManyResources, fmt.Sprintf("more than %d resources", ResourcesMax), "a node acts on no more: spread them over several nodes, or put many small files into one package")
 		return v.faults
 	}
@@ -330,6 +331,10 @@ func (v *validator) references(byName map[string]int) {
 // reference checks a name of another resource; twice says that it stands in the list already.
 func (v *validator) reference(path, field string, other int, twice bool) {
 	target := &v.config.Spec.Resources[other]
+	if target.Delivered() {
+		v.invalid(path, fmt.Sprintf("%s names %s, which is delivered and not acted upon", field, target.Title()), "remove it: data has no order")
+		return
+	}
 	if twice {
 		v.invalid(path, fmt.Sprintf("%s names %q twice", field, clipText(target.Name)), "remove one of them")
 		return

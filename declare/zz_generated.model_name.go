@@ -41,8 +41,18 @@ func (in BlockEdit) OpenAPIModelName() string {
 }
 
 // OpenAPIModelName returns the OpenAPI model name for this type.
+func (in BundleReference) OpenAPIModelName() string {
+	return "dev.tako.declare.BundleReference"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
 func (in ContentSource) OpenAPIModelName() string {
 	return "dev.tako.declare.ContentSource"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in Data) OpenAPIModelName() string {
+	return "dev.tako.declare.Data"
 }
 
 // OpenAPIModelName returns the OpenAPI model name for this type.

@@ -108,6 +108,10 @@ var sandboxed = []struct {
 		},
 	},
 	{
+		name:  "data",
+		files: map[string]string{"etc/motd": "data list\n"},
+	},
+	{
 		name: "priority",
 		files: map[string]string{
 			"etc/motd":        "Authorised use only.\n",
@@ -169,6 +173,20 @@ func TestExamplesConverge(t *testing.T) {
 			}
 			run(t, agent, append(flags, "--diff")...) // exits with 1 where there is a difference
 		})
+	}
+}
+
+// TestDataIsLookedUp runs what the example of data shows.
+func TestDataIsLookedUp(t *testing.T) {
+	agent := host.AgentBinary(t)
+	if got := run(t, agent, "data", "get", "limits/upload", "-f", "data"); got != "20M" {
+		t.Errorf("the value of the higher priority is %q", got)
+	}
+	if got := run(t, agent, "data", "list", "-f", "data"); got != "badges/default\nlimits/download\nlimits/upload\n" {
+		t.Errorf("the keys are %q", got)
+	}
+	if got := run(t, agent, "data", "get", "badges/default", "-f", "data"); got != "\x89PNG\r\n\x1a\n" {
+		t.Errorf("the bytes are %q", got)
 	}
 }
 
@@ -289,13 +307,15 @@ func exampleNames(t *testing.T) []string {
 }
 
 // run runs the agent, which must succeed.
-func run(t *testing.T, agent string, args ...string) {
+func run(t *testing.T, agent string, args ...string) string {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), commandTime)
 	defer cancel()
-	if out, err := exec.CommandContext(ctx, agent, args...).CombinedOutput(); err != nil {
+	out, err := exec.CommandContext(ctx, agent, args...).CombinedOutput()
+	if err != nil {
 		t.Fatalf("tako-agent %s: %v\n%s", strings.Join(args, " "), err, out)
 	}
+	return string(out)
 }
 
 // contentOf is a file's content, or "-> TARGET" for a link.

@@ -142,6 +142,8 @@ type NodeStatus struct {
 	// Promises counts what the node must have by what became of it.
 	// +optional
 	Promises PromiseCounts `json:"promises,omitzero"`
+	// Delivered is how many values of data the host has, which nothing is done about.
+	Delivered int64 `json:"delivered,omitempty"`
 	// LastHeard is when the host was last heard from. Left out until it was.
 	LastHeard *metav1.Time `json:"lastHeard,omitempty"`
 	// Server is the address of the server, or of the relay, that the host was heard through last, as the host calls it. Left out of agents that

@@ -62,6 +62,8 @@ type RevisionSpec struct {
 	// +patchStrategy=merge
 	// +patchMergeKey=name
 	Resources []declare.Resource `json:"resources" patchStrategy:"merge" patchMergeKey:"name"`
+	// Bundle is the config's bundle, whose entries the revision has beside the resources.
+	Bundle *declare.BundleReference `json:"bundle,omitempty"`
 }
 
 // RevisionSource names the config of a revision.

@@ -44,12 +44,12 @@ func validateConfig(c *declare.NodeConfig) []declare.Fault {
 
 // ValidateRevision returns every mistake of a revision that can be seen in it alone.
 func ValidateRevision(r *Revision) []declare.Fault {
-	return validateRevision(declaration(KindNodeConfig, &r.ObjectMeta, declare.NodeConfigSpec{Resources: r.Spec.Resources}), r.Spec.Source)
+	return validateRevision(declaration(KindNodeConfig, &r.ObjectMeta, declare.NodeConfigSpec{Resources: r.Spec.Resources, Bundle: r.Spec.Bundle}), r.Spec.Source)
 }
 
 // ValidateClusterRevision returns every mistake of a revision that can be seen in it alone.
 func ValidateClusterRevision(r *ClusterRevision) []declare.Fault {
-	return validateRevision(declaration(KindClusterNodeConfig, &r.ObjectMeta, declare.NodeConfigSpec{Resources: r.Spec.Resources}), r.Spec.Source)
+	return validateRevision(declaration(KindClusterNodeConfig, &r.ObjectMeta, declare.NodeConfigSpec{Resources: r.Spec.Resources, Bundle: r.Spec.Bundle}), r.Spec.Source)
 }
 
 // validateRevision checks a revision as the config that it is a copy of.

@@ -973,6 +973,11 @@ func (in *RevisionSpec) DeepCopyInto(out *RevisionSpec) {
 			(*in)[i].DeepCopyInto(&(*out)[i])
 		}
 	}
+	if in.Bundle != nil {
+		in, out := &in.Bundle, &out.Bundle
+		*out = new(declare.BundleReference)
+		**out = **in
+	}
 	return
 }
 

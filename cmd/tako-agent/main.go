@@ -81,7 +81,7 @@ and says why where it cannot.
 		return &reason.Error{Code: reason.Usage, Doing: c.CommandPath(), Cause: err, Hint: c.CommandPath() + " --help"}
 	})
 	root.CompletionOptions.HiddenDefaultCmd = true
-	root.AddCommand(newJoin(flags), newRun(flags), newConverge(flags), newStatus(flags), newWhy(flags), newHistory(flags), newFacts(flags), newHold(flags), newResume(flags), newAccept(flags), newRestore(flags), newVersion(), newWarden(), newRehearse(flags), newPutBack(flags))
+	root.AddCommand(newJoin(flags), newRun(flags), newConverge(flags), newStatus(flags), newWhy(flags), newHistory(flags), newFacts(flags), newData(flags), newHold(flags), newResume(flags), newAccept(flags), newRestore(flags), newVersion(), newWarden(), newRehearse(flags), newPutBack(flags))
 	root.SetHelpCommand(newHelp(flags))
 	return root
 }

@@ -69,6 +69,14 @@ func (p *printer) end() {
 	}
 }
 
+// deliveredText says how many values of data the host has; nothing where it has none.
+func deliveredText(before string, n int) string {
+	if n == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%s%d of data delivered", before, n)
+}
+
 func problemText(p *agent.Problem) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s: %s\n", p.Code, present.Escape(p.Message))
@@ -94,7 +102,7 @@ func (f *convergeFlags) preview(ctx context.Context, opts agent.Options) error {
 	if f.output != "" {
 		opts.OnLine = (&recorder{report: doc}).line
 	}
-	planned, err := agent.Preview(ctx, opts)
+	planned, delivered, err := agent.Preview(ctx, opts)
 	switch {
 	case err != nil && f.output != "":
 		return doc.end(os.Stdout, err)
@@ -102,6 +110,7 @@ func (f *convergeFlags) preview(ctx context.Context, opts agent.Options) error {
 		return err
 	case f.output != "":
 		doc.plan(planned)
+		doc.Delivered = delivered
 		return doc.end(os.Stdout, f.verdict(doc.differs(), doc.Counts[wouldFail]))
 	}
 	style := f.style(os.Stdout)
@@ -132,7 +141,7 @@ func (f *convergeFlags) preview(ctx context.Context, opts agent.Options) error {
 	if waits > 0 {
 		waiting = fmt.Sprintf(", %d would wait", waits)
 	}
-	fmt.Printf("%d to change, %d as declared%s, %d would fail\n", changes, same, waiting, failures)
+	fmt.Printf("%d to change, %d as declared%s, %d would fail%s\n", changes, same, waiting, failures, deliveredText(", ", delivered))
 	return f.verdict(changes+waits, failures)
 }
 

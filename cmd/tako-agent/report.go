@@ -38,6 +38,7 @@ type report struct {
 	OK   bool `json:"ok"`
 	// Counts counts resources: by what became of them in this run, and of a plan by what would be done.
 	Counts    map[string]int `json:"counts"`
+	Delivered int            `json:"delivered,omitempty"` // values of data, which nothing is done about
 	Resources []reported     `json:"resources"`
 	Refused   []fault        `json:"refused,omitempty"`  // why nothing was begun
 	Warnings  []fault        `json:"warnings,omitempty"` // what else went wrong
@@ -178,7 +179,7 @@ func (c *recorder) tell(what string, value any) {
 
 // end takes how everything is in the end.
 func (c *recorder) end(r *agent.Report) {
-	c.report.Node, c.report.OK = r.Node, r.Converged
+	c.report.Node, c.report.OK, c.report.Delivered = r.Node, r.Converged, r.Delivered
 	if c.stream != nil {
 		for outcome, n := range r.Counts {
 			c.report.Counts[outcome.String()] = n

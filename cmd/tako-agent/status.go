@@ -223,6 +223,9 @@ func countsText(r *agent.Report) string {
 			parts = append(parts, fmt.Sprintf("%s %d", present.Outcome(o, ""), n))
 		}
 	}
+	if r.Delivered > 0 {
+		parts = append(parts, deliveredText("", r.Delivered))
+	}
 	if len(parts) == 0 {
 		return "nothing declared"
 	}

@@ -58,6 +58,7 @@ var steady = []string{"fragment/piece", "endpoint/packages"}
 // elsewhere are the types that everyType lacks, and where they are looked at instead.
 var elsewhere = map[declare.ResourceType]string{
 	"agent": "upgrade_test.go: it needs another agent to become",
+	"data":  "nothing is done about it",
 }
 
 // notHere is what a container cannot have, and a service that nobody runs.

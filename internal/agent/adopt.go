@@ -176,11 +176,13 @@ func (l *loop) refused(err error) {
 func (l *loop) adopt(ctx context.Context, d *load.State) error {
 	graph := d.Compiled.Graph
 	if l.engine != nil && d.Active(l.store) && d.Wants(l.engine.Graph()) {
+		l.delivered = d.Delivered
 		return nil // the facts that changed matter to nothing
 	}
 	if err := d.Commit(l.store); err != nil {
 		return err
 	}
+	l.delivered = d.Delivered
 	l.source.complete(d)
 	d.Compiled.Hold(l.holds(), time.Now())
 	l.windowed = slices.ContainsFunc(graph.Vertices, func(v converge.Vertex) bool { return v.Window != nil })

@@ -115,10 +115,12 @@ type loop struct {
 	engine *converge.Engine
 	lookup declare.Lookup // what the present state was compiled for
 	parts  []*part        // by converge.ID
-	work   sync.WaitGroup // operations in flight
-	ending bool           // no new operation is started
-	told   bool           // OnKept was called
-	waited time.Time      // since when a single run has nothing to do but to wait for locks
+	// delivered is how many values of data the present state has.
+	delivered int
+	work      sync.WaitGroup // operations in flight
+	ending    bool           // no new operation is started
+	told      bool           // OnKept was called
+	waited    time.Time      // since when a single run has nothing to do but to wait for locks
 }
 
 // doubts are what keeps the loop from enforcing the newest declaration as the host is now.

@@ -76,6 +76,7 @@ func (j *joined) desired(st *store.Store, lookup declare.Lookup, lane load.Lane)
 	lookup = load.Labelled(j.own, lookup)
 	if st.Active().Root() == converge.Digest(root) {
 		if d, err := load.LastGood(st, lookup, lane); err == nil {
+			d.Delivered = int(j.life.Delivered)
 			return d, nil
 		}
 	}
@@ -85,7 +86,13 @@ func (j *joined) desired(st *store.Store, lookup declare.Lookup, lane load.Lane)
 		j.life.Enforced = catalog.Mark{}
 		return load.Nothing(lookup, lane)
 	}
-	return load.Layers(root, c.Layers, st, lookup, lane)
+	j.life.Delivered = uint64(c.Delivered)
+	d, err := load.Layers(root, c.Layers, st, lookup, lane)
+	if err != nil {
+		return nil, err
+	}
+	d.Delivered = c.Delivered
+	return d, nil
 }
 
 // remember finds out what is the host's alone in a state. Without it the secrets cannot be opened until it was fetched again.
@@ -208,6 +215,7 @@ type candidate struct {
 	mark    catalog.Mark
 	head    catalog.Head
 	content held.Contents
+	lost    held.Loss
 	err     error // why it cannot be read
 	// trying is the layer whose statement is new in it; empty where the head is new.
 	trying string
@@ -308,6 +316,7 @@ func (l *loop) judge(c candidate) (*load.State, *reason.Error, error) {
 	case err != nil:
 		return nil, nil, err
 	}
+	d.Delivered = c.content.Delivered
 	if refusal := l.joined.judgeTry(&c); refusal != nil {
 		return nil, refusal, nil
 	}
@@ -315,7 +324,10 @@ func (l *loop) judge(c candidate) (*load.State, *reason.Error, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	return d, core.Guard(slices.Values(have), d.Claims, c.head.Consent), nil
+	if refusal := core.Guard(slices.Values(have), d.Claims, c.head.Consent); refusal != nil {
+		return d, refusal, nil
+	}
+	return d, core.GuardData(c.lost.All, c.lost.Deleted, c.lost.Example, c.head.Consent), nil
 }
 
 // enforce takes a state on. What is known of the way to it goes on until it has been reached.
@@ -324,7 +336,7 @@ func (l *loop) enforce(ctx context.Context, c candidate, d *load.State) (wire.Ve
 	way := j.coming
 	way.Open = true
 	was, life := j.life, j.life.On(c.mark, way)
-	life.Try = nil
+	life.Try, life.Delivered = nil, uint64(c.content.Delivered)
 	if err := j.armTry(&life, &c, was.Enforced); err != nil {
 		return wire.Verdict{}, err
 	}

@@ -527,7 +527,7 @@ func TestAloneAndJoinedExclude(t *testing.T) {
 	if _, err := New(opts); !reason.Is(err, reason.HostJoined) {
 		t.Errorf("converged a host that has joined: %v", err)
 	}
-	if _, err := Preview(t.Context(), opts); !reason.Is(err, reason.HostJoined) {
+	if _, _, err := Preview(t.Context(), opts); !reason.Is(err, reason.HostJoined) {
 		t.Errorf("previewed on a host that has joined: %v", err)
 	}
 	if _, err := held.Prepare(s.opts.StateDir); !reason.Is(err, reason.HostJoined) {

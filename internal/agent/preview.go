@@ -27,21 +27,21 @@ type Text = host.Text
 
 // Preview checks every resource in the order in which converging would take them, and writes nothing: not to the host, not to the
 // state directory. It may run beside an agent. OnLine is told what of the facts is refused.
-func Preview(ctx context.Context, opts Options) ([]Planned, error) {
+func Preview(ctx context.Context, opts Options) (planned []Planned, delivered int, err error) {
 	if err := opts.validate(); err != nil {
-		return nil, err
+		return nil, 0, err
 	}
 	if err := opts.belongs(); reason.Is(err, reason.HostJoined) {
-		return nil, err
+		return nil, 0, err
 	}
 	st, err := store.Inspect(opts.StateDir)
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
 	defer st.Close()
 	lookup, refused, err := opts.scope()
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
 	if opts.OnLine != nil {
 		doubts, _ := new(report.Troubles).Stand(refused)
@@ -51,13 +51,14 @@ func Preview(ctx context.Context, opts Options) ([]Planned, error) {
 	}
 	d, err := load.Declared(opts.Files, st, lookup, opts.lane)
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
 	defer opts.listenOnBus(ctx)()
 	var zone clock.Zone
 	now := zone.Now()
 	d.Compiled.Hold(hold.Own(st), now)
-	return preview.Of(ctx, preview.Input{Desired: d, Types: opts.Types, Now: now})
+	planned, err = preview.Of(ctx, preview.Input{Desired: d, Types: opts.Types, Now: now})
+	return planned, d.Delivered, err
 }
 
 // listenOnBus keeps the connection to systemd open, which checks of units need, until the function that it returns is called.

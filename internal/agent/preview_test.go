@@ -18,7 +18,7 @@ func TestPreviewWritesNothingAndSaysWhatARunDoes(t *testing.T) {
 	s.edit("a", "theirs")
 	s.files.done()
 	before := snapshot(t, s.dir)
-	planned, err := Preview(t.Context(), s.opts)
+	planned, _, err := Preview(t.Context(), s.opts)
 	must(t, err)
 	if after := snapshot(t, s.dir); after != before {
 		t.Errorf("a preview changed something:\n%s\nbefore:\n%s", after, before)
@@ -50,7 +50,7 @@ func TestPreviewTellsWhatIsBlocked(t *testing.T) {
 	s := newSite(t)
 	s.declare("bad", "needs|require: [bad]", "far|require: [needs]", "free")
 	s.files.fail("check /bad", &reason.Error{Code: reason.DiskFull, Doing: "look at /bad"})
-	planned, err := Preview(t.Context(), s.opts)
+	planned, _, err := Preview(t.Context(), s.opts)
 	must(t, err)
 	got := map[string]string{}
 	for _, p := range planned {

@@ -60,7 +60,7 @@ func Describe(c host.Change) string { return report.Describe(c) }
 func (l *loop) report(all bool) *Report {
 	root := l.store.Active().Root()
 	r := &Report{Node: l.opts.NodeName, At: time.Now(), PID: l.book.pid, Root: hex.EncodeToString(root[:]), Settled: l.engine.Quiet(),
-		Counts: map[reason.Outcome]int{}, Totals: l.book.totals}
+		Counts: map[reason.Outcome]int{}, Delivered: l.delivered, Totals: l.book.totals}
 	r.Totals.Watches, r.Totals.Overflows = l.subs.Counts()
 	r.Refused = l.refusals()
 	r.Converged = len(r.Refused) == 0

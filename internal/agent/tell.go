@@ -61,7 +61,7 @@ func (j *joined) newest() wire.Verdict {
 // tell is the report to the servers.
 func (l *loop) tell() wire.Report {
 	j := l.joined
-	r := wire.Report{Enforced: j.life.Enforced, Verdict: j.newest(), Host: report.HostOf(usage.Version(), l.lookup), Usage: taken(usage.Now())}
+	r := wire.Report{Delivered: uint64(l.delivered), Enforced: j.life.Enforced, Verdict: j.newest(), Host: report.HostOf(usage.Version(), l.lookup), Usage: taken(usage.Now())}
 	configs := map[string]*report.Tally{}
 	for _, layer := range j.list {
 		if layer.Priority != catalog.OwnPriority {

@@ -105,6 +105,9 @@ func (h *hosted) Activate(ctx context.Context, s core.State) (wire.Verdict, erro
 		default:
 		}
 	}
+	if c.err == nil {
+		c.lost = l.joined.held.Losing(s.Mark.Root)
+	}
 	return ask(ctx, l, func() (wire.Verdict, error) { return h.activate(c) })
 }
 

@@ -89,7 +89,7 @@ func TestAgentCase31_PurgeThroughTheAgent(t *testing.T) {
 	s.put("old/x", "old/deep/y", "kept.bak")
 	s.plant(`purge: true, ignore: ["*.bak"], recurse: {fileMode: "0640"}`, "a", "sub/b")
 	must(t, os.MkdirAll(s.path("etc/srv/tree/sub"), 0o755))
-	planned, err := Preview(t.Context(), s.opts)
+	planned, _, err := Preview(t.Context(), s.opts)
 	c.NoError(err, "preview")
 	said := ""
 	for _, p := range planned {

@@ -135,6 +135,7 @@ func (l *loop) fallBack(ctx context.Context) error {
 	life, was := j.life, j.life
 	d, c, err := l.before(life.Try.Fallback.Root)
 	v := giveUp(&life)
+	life.Delivered = uint64(c.Delivered)
 	if err != nil {
 		life = j.life // there is nothing better than what was tried
 		life.Try = nil
@@ -174,5 +175,8 @@ func (l *loop) before(root catalog.Digest) (*load.State, held.Contents, error) {
 		}
 	}
 	d, err := load.Layers(root, c.Layers, l.store, load.Labelled(c.Own, l.lookup), l.opts.lane)
+	if err == nil {
+		d.Delivered = c.Delivered
+	}
 	return d, c, err
 }

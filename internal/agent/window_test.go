@@ -76,7 +76,7 @@ func TestFrozenConfig(t *testing.T) {
 func TestRunThatDoesNotWait(t *testing.T) {
 	s := newSite(t)
 	s.declare("a|windowFor: changes|"+opening(time.Now().Add(24*time.Hour)), "b|onRemove: delete|windowFor: changes|"+opening(time.Now().Add(24*time.Hour)))
-	planned, err := Preview(t.Context(), s.opts)
+	planned, _, err := Preview(t.Context(), s.opts)
 	if err != nil || len(planned) != 2 || !strings.Contains(planned[0].Waits, "its window opens at") {
 		t.Errorf("preview: %+v, %v", planned, err)
 	}

@@ -11,13 +11,18 @@ import (
 
 	"tako.dev/tako/api/v1alpha1"
 	"tako.dev/tako/declare"
+	"tako.dev/tako/internal/apiserver/bundles"
 	"tako.dev/tako/internal/apiserver/registry"
+	"tako.dev/tako/internal/catalog"
+	"tako.dev/tako/internal/controllers/layers"
 	"tako.dev/tako/internal/reason"
 )
 
 const (
 	// objectsName is the directory of the objects that hosts fetch by their digest. It is in no backup.
 	objectsName = "objects"
+	// bundlesName is that of the bundles. It is in no backup either.
+	bundlesName = "bundles"
 	// namedPage is how many configs are looked at at once.
 	namedPage = 200
 )
@@ -26,14 +31,41 @@ const (
 func (s *Server) collectObjects(p parts, local *registry.Local, loopback *restclient.Config) func(context.Context) {
 	return func(ctx context.Context) {
 		if waitReady(ctx, loopback) {
-			p.shelf.Collect(ctx, func(ctx context.Context) (map[string]bool, error) { return namedObjects(ctx, local) }, s.opts.Log)
+			p.shelf.Collect(ctx, func(ctx context.Context) (map[string]bool, error) { return named(ctx, local, nameObjects) }, s.opts.Log)
 		}
 	}
 }
 
-// namedObjects are the digests of the objects that configs and their revisions name.
-func namedObjects(ctx context.Context, local *registry.Local) (map[string]bool, error) {
-	named := map[string]bool{}
+// runBundles looks bundles through that are pushed, and removes those that nothing names, while the server runs.
+func (s *Server) runBundles(p parts, local *registry.Local, loopback *restclient.Config) func(context.Context) {
+	return func(ctx context.Context) {
+		if waitReady(ctx, loopback) {
+			p.bundles.Run(ctx, func(ctx context.Context) (map[string]bool, error) { return named(ctx, local, nameBundle) }, s.opts.Log)
+		}
+	}
+}
+
+// bundleStore is where layers read bundles.
+type bundleStore struct{ *bundles.Store }
+
+// Open reads a bundle.
+func (s bundleStore) Open(root catalog.Digest) (layers.Bundle, error) {
+	b, trie, err := s.Store.Open(root)
+	if err != nil {
+		return layers.Bundle{}, err
+	}
+	return layers.Bundle{Trie: trie, Bytes: b.Bytes, Body: b.Body}, nil
+}
+
+// declared is what of a config, or a revision, names something in the data directory.
+type declared struct {
+	resources []declare.Resource
+	bundle    *declare.BundleReference
+}
+
+// named are the digests of what configs and their revisions name.
+func named(ctx context.Context, local *registry.Local, name func(declared, map[string]bool)) (map[string]bool, error) {
+	all := map[string]bool{}
 	for _, kind := range []string{v1alpha1.KindNodeConfig, v1alpha1.KindClusterNodeConfig, v1alpha1.KindRevision, v1alpha1.KindClusterRevision} {
 		from := local.ListerWatcher(v1alpha1.SchemeGroupVersion.WithKind(kind), false)
 		if from == nil {
@@ -47,7 +79,14 @@ func namedObjects(ctx context.Context, local *registry.Local) (map[string]bool, 
 			if err != nil {
 				return nil, err
 			}
-			if err := meta.EachListItem(list, func(o runtime.Object) error { return nameObjects(o, named) }); err != nil {
+			err = meta.EachListItem(list, func(o runtime.Object) error {
+				d, err := declaredIn(o)
+				if err == nil {
+					name(d, all)
+				}
+				return err
+			})
+			if err != nil {
 				return nil, err
 			}
 			described, err := meta.ListAccessor(list)
@@ -59,28 +98,33 @@ func namedObjects(ctx context.Context, local *registry.Local) (map[string]bool, 
 			}
 		}
 	}
-	return named, nil
+	return all, nil
 }
 
-// nameObjects adds what one object of the API names.
-func nameObjects(o runtime.Object, named map[string]bool) error {
-	var resources []declare.Resource
+func declaredIn(o runtime.Object) (declared, error) {
 	switch o := o.(type) {
 	case *v1alpha1.NodeConfig:
-		resources = o.Spec.Resources
+		return declared{o.Spec.Resources, o.Spec.Bundle}, nil
 	case *v1alpha1.ClusterNodeConfig:
-		resources = o.Spec.Resources
+		return declared{o.Spec.Resources, o.Spec.Bundle}, nil
 	case *v1alpha1.Revision:
-		resources = o.Spec.Resources
+		return declared{o.Spec.Resources, o.Spec.Bundle}, nil
 	case *v1alpha1.ClusterRevision:
-		resources = o.Spec.Resources
-	default:
-		return &reason.Error{Code: reason.InternalFault, Doing: "look which objects are named"}
+		return declared{o.Spec.Resources, o.Spec.Bundle}, nil
 	}
-	for i := range resources {
-		for _, object := range resources[i].Objects() {
-			named[object.Digest] = true
+	return declared{}, &reason.Error{Code: reason.InternalFault, Doing: "look what is named"}
+}
+
+func nameObjects(d declared, all map[string]bool) {
+	for i := range d.resources {
+		for _, object := range d.resources[i].Objects() {
+			all[object.Digest] = true
 		}
 	}
-	return nil
+}
+
+func nameBundle(d declared, all map[string]bool) {
+	if d.bundle != nil {
+		all[d.bundle.Digest] = true
+	}
 }

@@ -12,6 +12,7 @@ import (
 	"k8s.io/component-helpers/auth/rbac/reconciliation"
 
 	"tako.dev/tako/api/v1alpha1"
+	"tako.dev/tako/internal/apiserver/bundles"
 	"tako.dev/tako/internal/apiserver/objects"
 )
 
@@ -67,6 +68,8 @@ func defaultRoles() []rbac.ClusterRole {
 		role(basicRole,
 			on("authorization.k8s.io", []string{"selfsubjectaccessreviews", "selfsubjectrulesreviews"}, []string{"create"}),
 			on("authentication.k8s.io", []string{"selfsubjectreviews"}, []string{"create"}),
+			// Which bundles somebody may push follows from which configs he may update: that is asked there.
+			rbac.PolicyRule{Verbs: []string{"get", "post", "patch"}, NonResourceURLs: []string{bundles.Path + "*"}},
 			rbac.PolicyRule{Verbs: []string{"get"}, NonResourceURLs: []string{"/api", "/api/*", "/apis", "/apis/*", "/openapi", "/openapi/*", "/version", "/version/", "/healthz", "/livez", "/readyz"}},
 		),
 	}

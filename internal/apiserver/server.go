@@ -22,6 +22,7 @@ import (
 	"tako.dev/tako/internal/apiserver/admission"
 	"tako.dev/tako/internal/apiserver/audit"
 	"tako.dev/tako/internal/apiserver/auth"
+	"tako.dev/tako/internal/apiserver/bundles"
 	"tako.dev/tako/internal/apiserver/etcd"
 	"tako.dev/tako/internal/apiserver/objects"
 	"tako.dev/tako/internal/apiserver/registry"
@@ -94,7 +95,11 @@ func (s *Server) Run(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	a, err := s.assemble(parts{shelf: kept, dir: dir, client: store.client, member: store.member, keys: keys, documents: documents, certificate: own, listener: listener, hosts: hosts, audit: log})
+	lists, err := bundles.New(dir.Join(bundlesName))
+	if err != nil {
+		return err
+	}
+	a, err := s.assemble(parts{shelf: kept, bundles: lists, dir: dir, client: store.client, member: store.member, keys: keys, documents: documents, certificate: own, listener: listener, hosts: hosts, audit: log})
 	if err != nil {
 		return err
 	}
@@ -220,6 +225,7 @@ type parts struct {
 	hosts       net.Listener
 	audit       *audit.Log
 	shelf       *objects.Shelf
+	bundles     *bundles.Store
 }
 
 // assembly is a server that is ready to run.
@@ -259,7 +265,9 @@ func (s *Server) assemble(p parts) (*assembly, error) {
 		return nil, err
 	}
 	watches := auth.NewWatches(config.Authorization.Authorizer, roles.Changes)
-	config.BuildHandlerChainFunc = func(api http.Handler, c *server.Config) http.Handler { return s.handlers(api, c, watches, p.shelf) }
+	config.BuildHandlerChainFunc = func(api http.Handler, c *server.Config) http.Handler {
+		return s.handlers(api, c, watches, p.shelf, p.bundles)
+	}
 	config.AdmissionControl = admissionchain.NewChainHandler(
 		admission.NewLifecycle(objects.Store(core.Resource("namespaces"))), admission.NewRights(roles, config.Authorization.Authorizer),
 		admission.NewDefinitions(append(registry.Groups(kinds), authentication.GroupName, authorization.GroupName)...),
@@ -285,7 +293,7 @@ func (s *Server) assemble(p parts) (*assembly, error) {
 		return nil, err
 	}
 	return &assembly{
-		server: generic, backend: backend, background: append(hosts.background(s, p), known.Run, roles.Run, watches.Run, s.runSources(p, local, config.LoopbackClientConfig, hosts), s.collectObjects(p, local, config.LoopbackClientConfig)), controllers: work, transfer: hosts,
+		server: generic, backend: backend, background: append(hosts.background(s, p), known.Run, roles.Run, watches.Run, s.runSources(p, local, config.LoopbackClientConfig, hosts), s.collectObjects(p, local, config.LoopbackClientConfig), s.runBundles(p, local, config.LoopbackClientConfig)), controllers: work, transfer: hosts,
 		url: "https://" + config.ExternalAddress,
 	}, nil
 }

@@ -62,10 +62,11 @@ func (s *Server) newTransfer(p parts, objects *registry.Registry, local *registr
 	t.members, err1 = enroll.New(enroll.Options{
 		Objects: local, Tokens: tokens, Keys: p.keys, Chain: p.documents.Newest, Address: func() string { return t.address }, Audit: audited, Log: s.partsLog,
 	})
-	t.layers, err2 = layers.New(local, p.keys)
+	t.layers, err2 = layers.New(local, p.keys, bundleStore{p.bundles})
 	if err := errors.Join(err1, err2); err != nil {
 		return nil, err
 	}
+	p.bundles.Tell(t.layers.BundleCame)
 	t.changes = t.layers.Subscribe()
 	t.heads, err3 = heads.New(heads.Options{
 		Objects: local, Layers: t.layers, Keys: p.keys, Chain: p.documents.Read, Revision: func(ctx context.Context) (uint64, error) { return revision(ctx, p.client.Client) },

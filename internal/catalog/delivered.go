@@ -3,25 +3,41 @@ package catalog
 import (
 	"bytes"
 	"encoding/binary"
+	"errors"
+	"strings"
+
+	"tako.dev/tako/declare"
+	"tako.dev/tako/internal/reason"
 )
 
-// deliveredClaim begins the claims of what is delivered and not acted upon: data.
-const deliveredClaim = "data:"
+// deliveredPrefix begins the claims of entries that are delivered and not acted upon.
+const deliveredPrefix = string(declare.ClaimData) + ":"
+
+// DataClaim is the text form of the claim that data of a key has.
+func DataClaim(key string) string { return deliveredPrefix + key }
+
+// DataKey is the key of data, given the text form of its claim; false where that is of something else.
+func DataKey(claim string) (string, bool) { return strings.CutPrefix(claim, deliveredPrefix) }
+
+// ClaimOf is the text form of the claim in a body, which need not be right in anything else; empty where there is none.
+func ClaimOf(body []byte) string {
+	var b struct {
+		Claim string `json:"c"`
+	}
+	if lenient.Unmarshal(body, &b) != nil {
+		return ""
+	}
+	return b.Claim
+}
 
 // Delivered reports whether a body is delivered to a host, and not acted upon. It reads the claim alone, wherever that stands, and
 // believes it: a body whose claim cannot be read is acted upon, which finds out why.
 func Delivered(body []byte) bool {
 	claim, first := firstClaim(body)
 	if !first {
-		var b struct {
-			Claim string `json:"c"`
-		}
-		if lenient.Unmarshal(body, &b) != nil {
-			return false
-		}
-		claim = []byte(b.Claim)
+		claim = []byte(ClaimOf(body))
 	}
-	return bytes.HasPrefix(claim, []byte(deliveredClaim))
+	return bytes.HasPrefix(claim, []byte(deliveredPrefix))
 }
 
 // firstClaim cuts the claim out of a body that begins with it, as all do that are written in the canonical order of the names that there
@@ -48,4 +64,63 @@ func firstClaim(body []byte) ([]byte, bool) {
 		return nil, false
 	}
 	return rest[:length], true
+}
+
+// DataItem is the item of data, which must be without Mistake: the one that Compile makes of a resource that has it. The errors are
+// BodyTooLarge and InternalFault.
+func DataItem(d *declare.Data) (Item, error) {
+	r := declare.Resource{Data: d}
+	b := layerBody{Schema: schemaOf(&r), Claim: r.Claim().String()}
+	body, err := b.encode(r)
+	return Item{Claim: b.Claim, Body: body}, err
+}
+
+// ReadDataItem reads the body of data, and nothing that DataItem would not have written: so what is declared has one form, whoever has
+// written it. The errors are BodyTooLarge and StateCorrupt.
+func ReadDataItem(body []byte) (Item, error) {
+	corrupt := func(cause error) error {
+		return &reason.Error{Code: reason.StateCorrupt, Doing: "read an entry of data", Cause: cause}
+	}
+	if len(body) > declare.BodyBytesMax {
+		return Item{}, &reason.Error{Code: reason.BodyTooLarge, Doing: "read an entry of data"}
+	}
+	d, err := decodeBody(body)
+	switch {
+	case err != nil:
+		return Item{}, corrupt(err)
+	case d.Unsupported != nil:
+		return Item{}, corrupt(d.Unsupported)
+	case d.Resource.Data == nil:
+		return Item{}, corrupt(errors.New("it is of something that is acted upon"))
+	}
+	if _, mistake, _ := d.Resource.Data.Mistake(); mistake != "" {
+		return Item{}, corrupt(errors.New(mistake))
+	}
+	item, err := DataItem(d.Resource.Data)
+	if err != nil {
+		return Item{}, err
+	}
+	if !bytes.Equal(item.Body, body) {
+		return Item{}, corrupt(errors.New("it is not in canonical form"))
+	}
+	return item, nil
+}
+
+// Datum is data as a layer wants it.
+type Datum struct {
+	Config string // of the layer, as ConfigName says
+	declare.Data
+}
+
+// ResolveData picks, of what layers want of one key in the order of a List, the one of the highest priority. There must be one at least.
+// The error is PriorityConflict, where two of that priority want different things.
+func ResolveData(wants []Datum, priorities []int) (Datum, error) {
+	first := wants[0]
+	for i := 1; i < len(wants) && priorities[i] == priorities[0]; i++ {
+		if wants[i].Data != first.Data {
+			return Datum{}, (&Conflict{Claim: declare.Claim{Kind: declare.ClaimData, ID: first.Key}, Priority: priorities[0],
+				IDs: [2]string{first.Config, wants[i].Config}, Titles: [2]string{DataClaim(first.Key), DataClaim(first.Key)}}).Reason()
+		}
+	}
+	return first, nil
 }

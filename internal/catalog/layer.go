@@ -131,6 +131,9 @@ func fill(r *declare.Resource, content func(*declare.Resource) (Content, error))
 func (b *layerBody) encode(r declare.Resource) ([]byte, error) {
 	title, refs := r.Title(), len(b.Require)+len(b.Notify)+len(b.Failure)
 	name := r.Name
+	if r.Delivered() {
+		name = "" // nothing names it but its key
+	}
 	r = r.Unrelated()
 	r.Name = name
 	var data []byte

@@ -20,8 +20,15 @@ func Resolve(documents []declare.Document) ([]Entry, []declare.Fault) {
 	var faults []declare.Fault
 	layers, resources := make([]DecodedLayer, len(documents)), 0
 	for i := range documents {
+		if documents[i].Config.Spec.Bundle != nil {
+			faults = append(faults, noBundle(&documents[i]))
+		}
 		layers[i] = documentLayer(&documents[i])
-		resources += len(layers[i].Entries)
+		for j := range layers[i].Entries {
+			if !layers[i].Entries[j].Resource.Delivered() {
+				resources++
+			}
+		}
 	}
 	if resources > declare.ResourcesMax && len(documents) > 1 {
 		faults = append(faults, declare.Fault{Code: reason.TooManyResources,
@@ -35,6 +42,13 @@ func Resolve(documents []declare.Document) ([]Entry, []declare.Fault) {
 		return nil, faults
 	}
 	return r.entries(), nil
+}
+
+// noBundle refuses a bundle where there is no server to have it from.
+func noBundle(d *declare.Document) declare.Fault {
+	p := d.Place("spec.bundle")
+	return declare.Fault{Code: reason.FieldNotAllowed, File: p.File, Line: p.Line, Column: p.Column, Path: p.Path,
+		Message: "a bundle is on servers, and this host stands alone", Hint: "write its entries as resources of the type data"}
 }
 
 // Conflict is two layers of equal priority that want different things of one claim.

@@ -21,12 +21,24 @@ const revisionDigestBytes = 5
 // are written means nothing: order comes from relations and automatic edges, and merging by name (server-side apply) may
 // move resources about. What relations name are sets for the same reason. The error is InternalFault.
 func RevisionDigest(resources []declare.Resource) (Digest, error) {
+	return RevisionDigestWith(resources, nil)
+}
+
+// RevisionDigestWith is RevisionDigest of resources and a bundle; without a bundle it is the same.
+func RevisionDigestWith(resources []declare.Resource, bundle *declare.BundleReference) (Digest, error) {
 	sorted := make([]declare.Resource, len(resources))
 	for i, r := range resources {
 		sorted[i] = r.Ordered()
 	}
 	slices.SortStableFunc(sorted, func(a, b declare.Resource) int { return cmp.Compare(a.Name, b.Name) })
-	b, err := encoding.Marshal(sorted)
+	var content any = sorted
+	if bundle != nil {
+		content = struct {
+			Resources []declare.Resource       `json:"r"`
+			Bundle    *declare.BundleReference `json:"b"`
+		}{sorted, bundle}
+	}
+	b, err := encoding.Marshal(content)
 	if err != nil {
 		return Digest{}, &reason.Error{Code: reason.InternalFault, Doing: fmt.Sprintf("encode %d resources", len(resources)), Cause: err}
 	}

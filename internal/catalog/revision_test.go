@@ -32,7 +32,7 @@ func TestRevisionDigestStays(t *testing.T) {
 			if len(faults) > 0 || len(docs) != 1 {
 				t.Fatalf("%d documents, faults %v", len(docs), faults)
 			}
-			d, err := RevisionDigest(docs[0].Config.Spec.Resources)
+			d, err := RevisionDigestWith(docs[0].Config.Spec.Resources, docs[0].Config.Spec.Bundle)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -182,7 +182,7 @@ type outcome struct {
 
 // make makes the revision of a config, unless it is there. It mostly is not.
 func (r *revisions) make(ctx context.Context, config client.Object) (outcome, error) {
-	digest, err := catalog.RevisionDigest(r.kind.spec(config).Effective())
+	digest, err := catalog.RevisionDigestWith(r.kind.spec(config).Effective(), r.kind.spec(config).Bundle)
 	if err != nil {
 		return outcome{}, err
 	}
@@ -204,7 +204,7 @@ func (r *revisions) make(ctx context.Context, config client.Object) (outcome, er
 // compare says what it means that there is a revision of that name.
 func (r *revisions) compare(config, there client.Object, digest catalog.Digest) (outcome, error) {
 	o := outcome{revision: there.GetName()}
-	have, err := catalog.RevisionDigest(r.kind.content(there).Resources)
+	have, err := catalog.RevisionDigestWith(r.kind.content(there).Resources, r.kind.content(there).Bundle)
 	if err != nil {
 		return outcome{}, err
 	}
@@ -238,6 +238,7 @@ func (r *revisions) create(ctx context.Context, config client.Object, name strin
 	*r.kind.content(o) = v1alpha1.RevisionSpec{
 		Source:    &v1alpha1.RevisionSource{Kind: r.kind.config, Name: config.GetName(), UID: config.GetUID()},
 		Resources: r.kind.spec(config).Effective(),
+		Bundle:    r.kind.spec(config).Bundle,
 	}
 	if err := r.objects.Create(ctx, o); err != nil {
 		return err

@@ -237,6 +237,8 @@ const (
 	RollbackSuspected Code = 1072
 	SigningKeyMissing Code = 1073
 	ServerBehind      Code = 1074
+	BundleMissing     Code = 1075
+	BundleRefused     Code = 1076
 
 	ServerUnreachable Code = 1101
 	NotAuthenticated  Code = 1102
@@ -500,6 +502,8 @@ var table = []Entry{
 	{RollbackSuspected, "store is older than what hosts have been given", Unknown, "", BackOff, ExitConflict, 409},
 	{SigningKeyMissing, "no key may sign heads now", Unknown, "", BackOff, ExitFailed, 503},
 	{ServerBehind, "server has not seen yet what another one has signed", Unknown, "", WaitThen, ExitUnreachable, 409},
+	{BundleMissing, "bundle is not on this server", Unknown, "", Never, ExitNotFound, 404},
+	{BundleRefused, "bundle cannot be accepted", Unknown, "", Never, ExitFailed, 422},
 
 	{ServerUnreachable, "server does not answer", Unknown, "", BackOff, ExitUnreachable, 503},
 	{NotAuthenticated, "server does not know who asks", Unknown, "", Never, ExitNotAllowed, 401},

@@ -33,11 +33,21 @@ func Guard(have, want iter.Seq[declare.Claim], consent uint8) *reason.Error {
 			first = c
 		}
 	}
+	return withheld(deleted, all, "resources", first.String(), consent)
+}
+
+// GuardData is Guard of what is delivered and not acted upon, which is judged by itself: beside a million values, all that a host acts upon
+// would be a handful. example is the claim of one of what is deleted.
+func GuardData(all, deleted int, example string, consent uint8) *reason.Error {
+	return withheld(deleted, all, "values of data", example, consent)
+}
+
+func withheld(deleted, all int, what, example string, consent uint8) *reason.Error {
 	if deleted <= deletedMax || deleted*100 <= all*max(deletedShareMax, int(consent)) {
 		return nil
 	}
 	return &reason.Error{Code: reason.DeletionsWithheld, Doing: "take the new state",
-		Cause: fmt.Errorf("it deletes %d of %d resources, %s among them", deleted, all, first),
+		Cause: fmt.Errorf("it deletes %d of %d %s, %s among them", deleted, all, what, example),
 		Hint:  "if that is meant so, `tako resume node/NAME` lets it come"}
 }
 

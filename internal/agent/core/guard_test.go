@@ -156,3 +156,25 @@ func TestHold(t *testing.T) {
 		t.Error("two is held after the hold was lifted")
 	}
 }
+
+// TestGuardData: what is delivered is judged by itself, by the same measure.
+func TestGuardData(t *testing.T) {
+	for _, test := range []struct {
+		all, deleted int
+		consent      uint8
+		held         bool
+	}{
+		{},
+		{all: 5, deleted: 5},
+		{all: 6, deleted: 6, held: true},
+		{all: 1_000_000, deleted: 500_000},
+		{all: 1_000_000, deleted: 500_001, held: true},
+		{all: 1_000_000, deleted: 500_001, consent: 51},
+		{all: 1_000_000, deleted: 1_000_000, consent: 100},
+	} {
+		err := GuardData(test.all, test.deleted, "data:a", test.consent)
+		if (err != nil) != test.held || err != nil && (err.Code != reason.DeletionsWithheld || !strings.Contains(err.Error(), "data:a")) {
+			t.Errorf("%+v: %v", test, err)
+		}
+	}
+}

@@ -8,9 +8,10 @@ import (
 
 // Contents is what is in a catalog.
 type Contents struct {
-	List   catalog.List
-	Layers []catalog.DecodedLayer // without the node's own
-	Own    catalog.Own
+	List      catalog.List
+	Layers    []catalog.DecodedLayer // what is acted upon, without the node's own
+	Own       catalog.Own
+	Delivered int // entries of all layers that are delivered and not acted upon
 }
 
 // Unusable is an error that is in a state itself: reading it once more, or from elsewhere, will not help.
@@ -47,6 +48,11 @@ func (s *Store) Contents(root catalog.Digest) (Contents, error) {
 		if err != nil {
 			return c, err
 		}
+		all, err := s.whole(l.Root)
+		if err != nil {
+			return c, err
+		}
+		c.Delivered += all.Len() - len(d.Entries)
 		c.Layers = append(c.Layers, d)
 	}
 	return c, nil

@@ -35,6 +35,8 @@ type Life struct {
 	Settled  bool         `cbor:"4,keyasint"` // all that can be done for what is enforced has been done once
 	Trial    Trial        `cbor:"5,keyasint"` // of what is enforced and not settled
 	Try      *Try         `cbor:"6,keyasint,omitempty"`
+	// Delivered is how many entries of Enforced are delivered and not acted upon.
+	Delivered uint64 `cbor:"7,keyasint,omitempty"`
 }
 
 // Trial is how the agent has fared on the way to a state: package agent/core says what follows from it.

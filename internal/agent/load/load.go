@@ -19,6 +19,8 @@ type State struct {
 	Removals []store.Removal // what has to be undone: because it is not in Entries any more, or still from before
 	Compiled *core.Compiled
 	Lookup   declare.Lookup // what it was compiled for
+	// Delivered counts what is delivered beside that and not acted upon, where it was read together with Entries.
+	Delivered int
 
 	claims  []declare.Claim
 	encoded [][]byte // bodies, by entry; nil where the state is the active one already
@@ -40,7 +42,9 @@ func Declared(files []string, st *store.Store, lookup declare.Lookup, lane Lane)
 	if len(faults) > 0 {
 		return nil, declare.Faults(declare.SortFaults(faults))
 	}
-	d := &State{Entries: entries, Lookup: lookup}
+	d := &State{Lookup: lookup}
+	d.Entries = slices.DeleteFunc(entries, func(e catalog.Entry) bool { return e.Claim().Kind == declare.ClaimData })
+	d.Delivered = len(entries) - len(d.Entries)
 	if err := d.encode(); err != nil {
 		return nil, err
 	}

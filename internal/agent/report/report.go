@@ -20,6 +20,7 @@ type Report struct {
 	Converged bool                   `json:"converged"` // everything is kept, repaired or not applicable, and nothing is left to undo
 	Settled   bool                   `json:"settled"`   // nothing is due or in flight
 	Counts    map[reason.Outcome]int `json:"counts"`
+	Delivered int                    `json:"delivered,omitempty"` // values of data, which nothing is done about
 	Resources []Resource             `json:"resources,omitempty"` // those that a person may want to see; all when asked for all
 	Omitted   int                    `json:"omitted,omitempty"`
 	Refused   []Problem              `json:"refused,omitempty"`  // why the newest declaration is not the one enforced

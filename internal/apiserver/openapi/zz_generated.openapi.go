@@ -227,7 +227,9 @@ func GetOpenAPIDefinitions(ref common.ReferenceCallback) map[string]common.OpenA
 		declare.ArchiveSource{}.OpenAPIModelName():                             schema_takodev_tako_declare_ArchiveSource(ref),
 		declare.AuthorizedKeys{}.OpenAPIModelName():                            schema_takodev_tako_declare_AuthorizedKeys(ref),
 		declare.BlockEdit{}.OpenAPIModelName():                                 schema_takodev_tako_declare_BlockEdit(ref),
+		declare.BundleReference{}.OpenAPIModelName():                           schema_takodev_tako_declare_BundleReference(ref),
 		declare.ContentSource{}.OpenAPIModelName():                             schema_takodev_tako_declare_ContentSource(ref),
+		declare.Data{}.OpenAPIModelName():                                      schema_takodev_tako_declare_Data(ref),
 		declare.Directory{}.OpenAPIModelName():                                 schema_takodev_tako_declare_Directory(ref),
 		declare.DnfRepository{}.OpenAPIModelName():                             schema_takodev_tako_declare_DnfRepository(ref),
 		declare.Edit{}.OpenAPIModelName():                                      schema_takodev_tako_declare_Edit(ref),
@@ -8697,6 +8699,13 @@ func schema_takodev_tako_api_v1alpha1_NodeStatus(ref common.ReferenceCallback) c
 							Ref:         ref(v1alpha1.PromiseCounts{}.OpenAPIModelName()),
 						},
 					},
+					"delivered": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Delivered is how many values of data the host has, which nothing is done about.",
+							Type:        []string{"integer"},
+							Format:      "int64",
+						},
+					},
 					"lastHeard": {
 						SchemaProps: spec.SchemaProps{
 							Description: "LastHeard is when the host was last heard from. Left out until it was.",
@@ -9164,12 +9173,18 @@ func schema_takodev_tako_api_v1alpha1_RevisionSpec(ref common.ReferenceCallback)
 							},
 						},
 					},
+					"bundle": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Bundle is the config's bundle, whose entries the revision has beside the resources.",
+							Ref:         ref(declare.BundleReference{}.OpenAPIModelName()),
+						},
+					},
 				},
 				Required: []string{"resources"},
 			},
 		},
 		Dependencies: []string{
-			v1alpha1.RevisionSource{}.OpenAPIModelName(), declare.Resource{}.OpenAPIModelName()},
+			v1alpha1.RevisionSource{}.OpenAPIModelName(), declare.BundleReference{}.OpenAPIModelName(), declare.Resource{}.OpenAPIModelName()},
 	}
 }
 
@@ -10950,6 +10965,28 @@ func schema_takodev_tako_declare_BlockEdit(ref common.ReferenceCallback) common.
 	}
 }
 
+func schema_takodev_tako_declare_BundleReference(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "BundleReference names a list of entries that is on the servers.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"digest": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Digest is what `tako bundle push` prints: \"sha256:\" and 64 hexadecimal digits in small letters.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+				},
+				Required: []string{"digest"},
+			},
+		},
+	}
+}
+
 func schema_takodev_tako_declare_ContentSource(ref common.ReferenceCallback) common.OpenAPIDefinition {
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
@@ -10987,6 +11024,42 @@ func schema_takodev_tako_declare_ContentSource(ref common.ReferenceCallback) com
 		},
 		Dependencies: []string{
 			declare.KeySelector{}.OpenAPIModelName(), declare.ObjectReference{}.OpenAPIModelName()},
+	}
+}
+
+func schema_takodev_tako_declare_Data(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "Data is a value that is delivered to the host and not acted upon: programs and people there look it up by its key. It is not secret: the servers, who may read the config, and root of the host see it.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"key": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Key is what the value is looked up by: up to 1,024 bytes of UTF-8 without spaces and control characters, such as users/alice/quota.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"value": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Value is the value as text. Default empty. At most one of value and base64 is given.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"base64": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Base64 is a value that is no text: RFC 4648 with padding, on one line.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+				},
+				Required: []string{"key"},
+			},
+		},
 	}
 }
 
@@ -12250,6 +12323,12 @@ func schema_takodev_tako_declare_NodeConfigSpec(ref common.ReferenceCallback) co
 							Enum:        []interface{}{"changes", "nothing", "restarts"},
 						},
 					},
+					"bundle": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Bundle names a list of entries that `tako bundle push` has put on the servers: a node has them beside the resources. Only with a server.",
+							Ref:         ref(declare.BundleReference{}.OpenAPIModelName()),
+						},
+					},
 					"resources": {
 						VendorExtensible: spec.VendorExtensible{
 							Extensions: spec.Extensions{
@@ -12278,7 +12357,7 @@ func schema_takodev_tako_declare_NodeConfigSpec(ref common.ReferenceCallback) co
 			},
 		},
 		Dependencies: []string{
-			declare.Resource{}.OpenAPIModelName(), declare.Rollout{}.OpenAPIModelName(), declare.Selector{}.OpenAPIModelName(), declare.Window{}.OpenAPIModelName()},
+			declare.BundleReference{}.OpenAPIModelName(), declare.Resource{}.OpenAPIModelName(), declare.Rollout{}.OpenAPIModelName(), declare.Selector{}.OpenAPIModelName(), declare.Window{}.OpenAPIModelName()},
 	}
 }
 
@@ -12699,6 +12778,12 @@ func schema_takodev_tako_declare_Resource(ref common.ReferenceCallback) common.O
 							Ref:         ref(declare.Agent{}.OpenAPIModelName()),
 						},
 					},
+					"data": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Data makes the resource a value that is delivered and not acted upon.",
+							Ref:         ref(declare.Data{}.OpenAPIModelName()),
+						},
+					},
 					"require": {
 						VendorExtensible: spec.VendorExtensible{
 							Extensions: spec.Extensions{
@@ -12874,7 +12959,7 @@ func schema_takodev_tako_declare_Resource(ref common.ReferenceCallback) common.O
 			},
 		},
 		Dependencies: []string{
-			declare.Agent{}.OpenAPIModelName(), declare.Archive{}.OpenAPIModelName(), declare.AuthorizedKeys{}.OpenAPIModelName(), declare.Directory{}.OpenAPIModelName(), declare.Edit{}.OpenAPIModelName(), declare.Endpoint{}.OpenAPIModelName(), declare.Exec{}.OpenAPIModelName(), declare.File{}.OpenAPIModelName(), declare.Fragment{}.OpenAPIModelName(), declare.Group{}.OpenAPIModelName(), declare.HostEntry{}.OpenAPIModelName(), declare.Hostname{}.OpenAPIModelName(), declare.KernelModule{}.OpenAPIModelName(), declare.Locale{}.OpenAPIModelName(), declare.Mount{}.OpenAPIModelName(), declare.Package{}.OpenAPIModelName(), declare.Repository{}.OpenAPIModelName(), declare.Service{}.OpenAPIModelName(), declare.Sudoers{}.OpenAPIModelName(), declare.Swap{}.OpenAPIModelName(), declare.Symlink{}.OpenAPIModelName(), declare.Sysctl{}.OpenAPIModelName(), declare.Timer{}.OpenAPIModelName(), declare.Timezone{}.OpenAPIModelName(), declare.Unit{}.OpenAPIModelName(), declare.User{}.OpenAPIModelName(), declare.Window{}.OpenAPIModelName()},
+			declare.Agent{}.OpenAPIModelName(), declare.Archive{}.OpenAPIModelName(), declare.AuthorizedKeys{}.OpenAPIModelName(), declare.Data{}.OpenAPIModelName(), declare.Directory{}.OpenAPIModelName(), declare.Edit{}.OpenAPIModelName(), declare.Endpoint{}.OpenAPIModelName(), declare.Exec{}.OpenAPIModelName(), declare.File{}.OpenAPIModelName(), declare.Fragment{}.OpenAPIModelName(), declare.Group{}.OpenAPIModelName(), declare.HostEntry{}.OpenAPIModelName(), declare.Hostname{}.OpenAPIModelName(), declare.KernelModule{}.OpenAPIModelName(), declare.Locale{}.OpenAPIModelName(), declare.Mount{}.OpenAPIModelName(), declare.Package{}.OpenAPIModelName(), declare.Repository{}.OpenAPIModelName(), declare.Service{}.OpenAPIModelName(), declare.Sudoers{}.OpenAPIModelName(), declare.Swap{}.OpenAPIModelName(), declare.Symlink{}.OpenAPIModelName(), declare.Sysctl{}.OpenAPIModelName(), declare.Timer{}.OpenAPIModelName(), declare.Timezone{}.OpenAPIModelName(), declare.Unit{}.OpenAPIModelName(), declare.User{}.OpenAPIModelName(), declare.Window{}.OpenAPIModelName()},
 	}
 }
 

@@ -53,3 +53,14 @@ func (s *Server) PutObject(ctx context.Context, digest string, size int64, from 
 	told(size)
 	return nil
 }
+
+// Content makes one call for what is below /content/, and returns the answer.
+func (s *Server) Content(ctx context.Context, method, uri string, body []byte) ([]byte, error) {
+	return within(ctx, s, func(ctx context.Context) ([]byte, error) {
+		request := s.client.Verb(method).RequestURI(uri).SetHeader("Accept", "application/json")
+		if method != http.MethodGet {
+			request = request.SetHeader("Content-Type", "application/octet-stream").Body(body)
+		}
+		return send(ctx, request)
+	})
+}

@@ -139,7 +139,7 @@ func (h *host) lacks(config string) bool {
 
 // lasting: it stays until an object changes, and then there is news of it.
 func lasting(err error) bool {
-	return reason.Is(err, reason.LayerReference) || reason.Is(err, reason.BodyTooLarge)
+	return layers.Lasting(err)
 }
 
 // layerAt is the layer of a revision at a root. Values that it takes from elsewhere may have changed: then it is had only as long as

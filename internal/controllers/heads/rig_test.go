@@ -306,7 +306,7 @@ func rigOn(t testing.TB, on *store) *rig {
 	chain, err := trust.NewChain(trust.Genesis{Cluster: r.keys.Cluster(), CA: r.keys.CA(), Root: r.root, Heads: r.keys.Heads().Public()}, time.Now(), time.Time{})
 	r.must(err)
 	r.chain.Store(chain)
-	r.layers, err = layers.New(r.store, r.keys)
+	r.layers, err = layers.New(r.store, r.keys, nil)
 	r.must(err)
 	r.Heads, err = New(Options{
 		Objects: &r.losing, Layers: r.layers, Keys: r.keys, Compare: time.Second, Log: slog.New(slog.NewTextHandler(t.Output(), nil)),
@@ -338,7 +338,7 @@ func (r *rig) share(with *rig) {
 	r.keys, r.options.Keys, r.root = with.keys, with.keys, with.root
 	r.chain.Store(with.chain.Load())
 	var err error
-	r.layers, err = layers.New(r.store, r.keys)
+	r.layers, err = layers.New(r.store, r.keys, nil)
 	r.must(err)
 	r.options.Layers = r.layers
 }

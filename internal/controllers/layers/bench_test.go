@@ -30,7 +30,7 @@ func BenchmarkCompile(b *testing.B) {
 		store.put(&core.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "prod", Name: "site"}, Data: map[string]string{"index": fmt.Sprint(i)}})
 		name := catalog.RevisionName("web", digest)
 		store.put(&v1alpha1.Revision{ObjectMeta: metav1.ObjectMeta{Namespace: "prod", Name: name}, Spec: v1alpha1.RevisionSpec{Resources: resources}})
-		fresh, err := layers.New(store, l)
+		fresh, err := layers.New(store, l, nil)
 		if err != nil {
 			b.Fatal(err)
 		}
@@ -43,7 +43,7 @@ func BenchmarkCompile(b *testing.B) {
 // BenchmarkAsk asks for a layer that is compiled already.
 func BenchmarkAsk(b *testing.B) {
 	store, keys := benchLayers(b)
-	l, err := layers.New(store, keys)
+	l, err := layers.New(store, keys, nil)
 	if err != nil {
 		b.Fatal(err)
 	}

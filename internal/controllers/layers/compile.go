@@ -16,22 +16,23 @@ import (
 
 	"tako.dev/tako/api/v1alpha1"
 	"tako.dev/tako/declare"
+	"tako.dev/tako/internal/bundle"
 	"tako.dev/tako/internal/catalog"
 	"tako.dev/tako/internal/reason"
 )
 
 // compile makes the result of a revision and keeps it. An error is of the moment, or about the revision itself, and is not kept.
 func (l *Layers) compile(ctx context.Context, id revisionID) (*result, error) {
-	resources, namespace, err := l.revision(ctx, id)
+	declared, namespace, err := l.revision(ctx, id)
 	if err != nil {
 		return nil, err
 	}
 	c := compilation{layers: l, namespace: namespace, values: map[reference]value{}, keys: map[string]KeyUse{}}
-	refs := c.references(resources)
+	refs := c.references(declared)
 	versions := l.shelf.begin(id.config, refs)
 	defer l.shelf.end(id.config, refs)
 	for _, ref := range refs {
-		if err := c.read(ctx, ref, versions[ref]); err != nil {
+		if err := c.take(ctx, ref, versions[ref]); err != nil {
 			return nil, err
 		}
 	}
@@ -39,9 +40,9 @@ func (l *Layers) compile(ctx context.Context, id revisionID) (*result, error) {
 	for ref, v := range c.values {
 		r.read[ref] = v.reading
 	}
-	if r.layer, err = c.layer(id, resources); err != nil {
+	if r.layer, err = c.layer(id, declared); err != nil {
 		e := reason.Of(err)
-		if e.Code != reason.LayerReference && e.Code != reason.BodyTooLarge {
+		if !Lasting(e) {
 			return nil, err
 		}
 		r.err = e
@@ -50,8 +51,20 @@ func (l *Layers) compile(ctx context.Context, id revisionID) (*result, error) {
 	return r, nil
 }
 
-// revision reads the resources of a revision, and the namespace that they take values from where they name none.
-func (l *Layers) revision(ctx context.Context, id revisionID) (resources []declare.Resource, namespace string, err error) {
+// Lasting reports whether an error of Of stays until Changes tells of the config.
+func Lasting(err error) bool {
+	e := reason.Of(err)
+	return e != nil && slices.Contains([]reason.Code{reason.LayerReference, reason.BodyTooLarge, reason.BundleMissing, reason.DuplicateClaim}, e.Code)
+}
+
+// content is what a revision declares.
+type content struct {
+	resources []declare.Resource
+	bundle    *declare.BundleReference
+}
+
+// revision reads a revision, and the namespace that it takes values from where it names none.
+func (l *Layers) revision(ctx context.Context, id revisionID) (is content, namespace string, err error) {
 	doing := "compile revision " + id.revision + " of " + id.config
 	kind, name, _ := strings.Cut(id.config, "/")
 	switch kind {
@@ -59,30 +72,30 @@ func (l *Layers) revision(ctx context.Context, id revisionID) (resources []decla
 		namespace, name, _ = strings.Cut(name, "/")
 		var r v1alpha1.Revision
 		err = l.objects.Get(ctx, types.NamespacedName{Namespace: namespace, Name: id.revision}, &r)
-		resources = r.Spec.Resources
+		is = content{r.Spec.Resources, r.Spec.Bundle}
 	case v1alpha1.KindClusterNodeConfig:
 		var r v1alpha1.ClusterRevision
 		err = l.objects.Get(ctx, types.NamespacedName{Name: id.revision}, &r)
-		resources = r.Spec.Resources
+		is = content{r.Spec.Resources, r.Spec.Bundle}
 	default:
-		return nil, "", &reason.Error{Code: reason.InternalFault, Doing: doing, Cause: errors.New("there are no configs of that kind")}
+		return content{}, "", &reason.Error{Code: reason.InternalFault, Doing: doing, Cause: errors.New("there are no configs of that kind")}
 	}
 	if apierrors.IsNotFound(err) {
-		return nil, "", &reason.Error{Code: reason.RevisionUnusable, Doing: doing, Cause: errors.New("there is no such revision")}
+		return content{}, "", &reason.Error{Code: reason.RevisionUnusable, Doing: doing, Cause: errors.New("there is no such revision")}
 	}
 	if err != nil {
-		return nil, "", &reason.Error{Code: reason.StoreUnreachable, Doing: doing, Cause: err}
+		return content{}, "", &reason.Error{Code: reason.StoreUnreachable, Doing: doing, Cause: err}
 	}
 	// The name stands for the content, here and on every other server. That it does is what makes one compile of it enough.
-	digest, err := catalog.RevisionDigest(resources)
+	digest, err := catalog.RevisionDigestWith(is.resources, is.bundle)
 	if err != nil {
-		return nil, "", err
+		return content{}, "", err
 	}
-	if is := catalog.RevisionName(name, digest); is != id.revision {
-		return nil, "", &reason.Error{Code: reason.RevisionUnusable, Doing: doing, Cause: fmt.Errorf("what it holds, as this version reads it, has the name %s", is),
+	if read := catalog.RevisionName(name, digest); read != id.revision {
+		return content{}, "", &reason.Error{Code: reason.RevisionUnusable, Doing: doing, Cause: fmt.Errorf("what it holds, as this version reads it, has the name %s", read),
 			Hint: "delete the revision, it is made again; or bring the server up to date, if a later version has written it"}
 	}
-	return resources, namespace, nil
+	return is, namespace, nil
 }
 
 // compilation is one compile.
@@ -91,6 +104,7 @@ type compilation struct {
 	namespace string // of the config; empty for one of all namespaces
 	values    map[reference]value
 	keys      map[string]KeyUse // by ID
+	bundle    *Bundle           // nil where it names none, or that is not here
 }
 
 // value is an object that values are taken from.
@@ -121,16 +135,47 @@ func sourceOf(r *declare.Resource) *declare.ContentSource {
 	return s
 }
 
-func (c *compilation) references(resources []declare.Resource) []reference {
+func (c *compilation) references(of content) []reference {
 	var refs []reference
-	for i := range resources {
-		if s := sourceOf(&resources[i]); s != nil {
+	if of.bundle != nil {
+		refs = append(refs, bundleReference(of.bundle.Digest))
+	}
+	for i := range of.resources {
+		if s := sourceOf(&of.resources[i]); s != nil {
 			if ref, _ := c.pick(s); !slices.Contains(refs, ref) {
 				refs = append(refs, ref)
 			}
 		}
 	}
 	return refs
+}
+
+// take reads what a revision names; heard is the newest version that is known of.
+func (c *compilation) take(ctx context.Context, ref reference, heard uint64) error {
+	if ref.kind == kindBundle {
+		return c.open(ref, heard)
+	}
+	return c.read(ctx, ref, heard)
+}
+
+// open reads a bundle.
+func (c *compilation) open(ref reference, heard uint64) error {
+	root, err := bundle.ParseDigest(ref.name)
+	if err != nil {
+		return err
+	}
+	v := value{reading: reading{version: heard}}
+	if c.layers.bundles != nil {
+		b, err := c.layers.bundles.Open(root)
+		switch {
+		case err == nil:
+			v.there, c.bundle = true, &b
+		case !reason.Is(err, reason.BundleMissing):
+			return err
+		}
+	}
+	c.values[ref] = v
+	return nil
 }
 
 // read reads an object; heard is the newest version that is known of.
@@ -166,24 +211,22 @@ func texts(m *core.ConfigMap) map[string][]byte {
 	return data
 }
 
-// layer compiles. The errors are LayerReference, BodyTooLarge and InternalFault.
-func (c *compilation) layer(id revisionID, resources []declare.Resource) (*Layer, error) {
-	items, err := catalog.CompileWith(resources, c.content)
+// layer compiles. The errors are those of Lasting, and InternalFault.
+func (c *compilation) layer(id revisionID, is content) (*Layer, error) {
+	items, err := catalog.CompileWith(is.resources, c.content)
+	var layer *Layer
+	if err == nil {
+		layer = NewLayer(items)
+		err = c.add(layer, items, is)
+	}
 	if err != nil {
 		e := *reason.Of(err)
 		e.Doing = "compile revision " + id.revision + " of " + id.config + ": " + e.Doing
 		return nil, &e
 	}
-	layer := NewLayer(items)
-	// What the layer before has too is shared with it, and so costs nothing while both are kept.
 	if before := c.layers.shelf.latest(id.config); before != nil {
-		if layer.Trie, err = before.Trie.Apply(catalog.Difference(before.Trie, layer.Trie, catalog.Digest{})); err != nil {
+		if err := layer.share(before); err != nil {
 			return nil, err
-		}
-		for digest := range layer.bodies {
-			if same, ok := before.bodies[digest]; ok {
-				layer.bodies[digest] = same
-			}
 		}
 	}
 	for _, k := range c.keys {
@@ -191,6 +234,37 @@ func (c *compilation) layer(id revisionID, resources []declare.Resource) (*Layer
 	}
 	slices.SortFunc(layer.Keys, func(a, b KeyUse) int { return strings.Compare(a.ID, b.ID) })
 	return layer, nil
+}
+
+// add puts the bundle into the layer, if the revision names one.
+func (c *compilation) add(layer *Layer, items []catalog.Item, is content) error {
+	if is.bundle == nil {
+		return nil
+	}
+	if c.bundle == nil {
+		return &reason.Error{Code: reason.BundleMissing, Doing: "read bundle " + is.bundle.Digest, Hint: "put it there: tako bundle push DIR"}
+	}
+	for i := range items {
+		_, both, err := c.bundle.Trie.Get(items[i].Row().Key)
+		if err != nil {
+			return err
+		}
+		if both {
+			return &reason.Error{Code: reason.DuplicateClaim, Doing: "add bundle " + is.bundle.Digest,
+				Cause: fmt.Errorf("%s is claimed by %s and by an entry of the bundle", items[i].Claim, placeOf(is.resources, items[i].Claim)), Hint: "remove one of them"}
+		}
+	}
+	return layer.with(c.bundle)
+}
+
+// placeOf says which resource has a claim.
+func placeOf(resources []declare.Resource, claim string) string {
+	for i := range resources {
+		if resources[i].Claim().String() == claim {
+			return declare.ResourcePath(i) + " (" + resources[i].Title() + ")"
+		}
+	}
+	return "a resource"
 }
 
 // content is what a file takes from elsewhere.

@@ -6,6 +6,9 @@
 // give equal bytes on every server, and a root changes with a value and with nothing else. Values of Secrets are in memory while a
 // layer is compiled, and not after that; what their keys open is in the bodies.
 //
+// The entries of a bundle that a revision names are in its layer beside those: the trie in memory, the bodies on the disk, where each is read
+// when a host gets it.
+//
 // A compiled layer is good until an object that it names has another version. Run watches the metadata of Secrets and ConfigMaps,
 // forgets what is no longer good, and tells who subscribed which configs to ask for again. Of compiles: one caller at a time for
 // each revision, the others wait for what it finds.

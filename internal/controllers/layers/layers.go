@@ -36,18 +36,19 @@ type Objects interface {
 // Layers compiles and keeps layers. Use New. It is safe for concurrent use.
 type Layers struct {
 	objects Objects
+	bundles Bundles // nil where there are none
 	keys    *trust.Keys
 	shelf   *shelf
 	changes subscriptions
 	flights singleflight.Group
 }
 
-// New makes the layers of a cluster, and starts nothing. The error is InternalFault.
-func New(objects Objects, keys *trust.Keys) (*Layers, error) {
+// New makes the layers of a cluster, and starts nothing. Without bundles, each is missing. The error is InternalFault.
+func New(objects Objects, keys *trust.Keys, bundles Bundles) (*Layers, error) {
 	if objects == nil || keys == nil {
 		return nil, &reason.Error{Code: reason.InternalFault, Doing: "set up the layers", Cause: errors.New("no way to the objects, or no keys, are given")}
 	}
-	return &Layers{objects: objects, keys: keys, shelf: newShelf(), changes: subscriptions{all: map[*Changes]bool{}}}, nil
+	return &Layers{objects: objects, bundles: bundles, keys: keys, shelf: newShelf(), changes: subscriptions{all: map[*Changes]bool{}}}, nil
 }
 
 // Run watches what revisions name, until ctx is done.
@@ -62,7 +63,7 @@ func (l *Layers) Run(ctx context.Context) error {
 
 // Of is the layer that a revision of a config compiles to now; config is its ID, as catalog.ConfigName says. It may be called before
 // Run and at the same time as anything else, and is cheap when nothing has changed. Errors: LayerReference when a value that a file
-// takes its content from is not there or cannot be used, and BodyTooLarge; they stay until Changes tells of the config.
+// takes its content from is not there or cannot be used, BundleMissing, DuplicateClaim of the config and its bundle, and BodyTooLarge; they stay until Changes tells of the config.
 // RevisionUnusable when there is no such revision, or it is another than its name says. StoreUnreachable passes by itself.
 func (l *Layers) Of(ctx context.Context, config, revision string) (*Layer, error) {
 	id := revisionID{config, revision}

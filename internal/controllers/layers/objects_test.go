@@ -202,7 +202,7 @@ func newRig(t *testing.T) *rig {
 
 func rigOver(t *testing.T, o *objects, keys *trust.Keys) *rig {
 	t.Helper()
-	l, err := layers.New(o, keys)
+	l, err := layers.New(o, keys, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -32,7 +32,7 @@ type revisionID struct{ config, revision string }
 
 // reference names an object that a revision takes values from.
 type reference struct {
-	kind            string // kindSecret or kindConfigMap
+	kind            string // kindSecret, kindConfigMap or kindBundle
 	namespace, name string
 }
 
@@ -56,7 +56,7 @@ type shelf struct {
 	results map[revisionID]*result
 	configs map[string]*row
 	heard   map[reference]*heard
-	bytes   int64 // of layers that nobody uses
+	bytes   int64 // of memory, of layers that nobody uses
 }
 
 // row is the layers of one config.
@@ -193,7 +193,7 @@ func (s *shelf) askedLocked(config string, layer *Layer, now time.Time) *Layer {
 	}
 	r.kept[layer.Root] = &kept{layer, now}
 	if r.used[layer.Root] <= 0 {
-		s.bytes += layer.Bytes
+		s.bytes += layer.memory
 	}
 	return layer
 }
@@ -236,9 +236,9 @@ func (s *shelf) use(config string, root catalog.Digest, by int, now time.Time) {
 	after := r.used[root] > 0
 	if k := r.kept[root]; k != nil && before != after {
 		if after {
-			s.bytes -= k.layer.Bytes
+			s.bytes -= k.layer.memory
 		} else {
-			s.bytes += k.layer.Bytes
+			s.bytes += k.layer.memory
 			k.asked = now // from here on it is old
 		}
 	}
@@ -307,7 +307,7 @@ func (s *shelf) oldestLocked() (string, *kept) {
 // forget lets a layer go, with the results that it is in.
 func (s *shelf) forgetLocked(config string, k *kept) {
 	delete(s.configs[config].kept, k.layer.Root)
-	s.bytes -= k.layer.Bytes
+	s.bytes -= k.layer.memory
 	for id, r := range s.results {
 		if id.config == config && r.layer == k.layer {
 			s.dropLocked(id)
@@ -335,6 +335,16 @@ func (s *shelf) tellLocked(ref reference, version uint64) []string {
 		}
 	}
 	return news
+}
+
+// came notes that something is there that has no versions, and returns the configs for which that is news.
+func (s *shelf) came(ref reference) []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if h := s.heard[ref]; h != nil {
+		return s.tellLocked(ref, h.version+1)
+	}
+	return nil
 }
 
 // outdated reports whether something of a config was made of an older version. A compile that is not finished counts: it may have read

@@ -13,7 +13,7 @@ import (
 
 // layerNo is a layer that has nothing but a root and a size.
 func layerNo(i int, bytes int64) *Layer {
-	return &Layer{Root: catalog.Digest{byte(i >> 8), byte(i), 1}, Bytes: bytes}
+	return &Layer{Root: catalog.Digest{byte(i >> 8), byte(i), 1}, memory: bytes}
 }
 
 func TestLayersAreKept(t *testing.T) {
@@ -132,7 +132,7 @@ func check(t *rapid.T, s *shelf) {
 	for config, r := range s.configs {
 		for root, k := range r.kept {
 			if r.used[root] <= 0 {
-				bytes += k.layer.Bytes
+				bytes += k.layer.memory
 			}
 		}
 		if len(r.idle()) > keptMax {

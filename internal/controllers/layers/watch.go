@@ -7,13 +7,25 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/tools/cache"
+
+	"tako.dev/tako/internal/bundle"
+	"tako.dev/tako/internal/catalog"
 )
 
 // The kinds that values are taken from.
 const (
 	kindSecret    = "Secret"
 	kindConfigMap = "ConfigMap"
+	// kindBundle is none of the API: its objects are in the data directory of this server.
+	kindBundle = "bundle"
 )
+
+func bundleReference(digest string) reference { return reference{kind: kindBundle, name: digest} }
+
+// BundleCame tells that a bundle is here from now on. What has missed it is told anew.
+func (l *Layers) BundleCame(root catalog.Digest) {
+	l.changes.tell(l.shelf.came(bundleReference(bundle.Digest(root))))
+}
 
 // feed tells the shelf what a watch says. It is the store of a reflector, and stores nothing.
 type feed struct {

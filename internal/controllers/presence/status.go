@@ -61,6 +61,7 @@ func (r *Register) Decorate(n *v1alpha1.Node) {
 	}
 	s.Agent.Usage = usageOf(e.report.Usage)
 	s.Promises = promisesOf(&e.report.Counts, e.said.Presence)
+	s.Delivered = int64(min(e.report.Delivered, math.MaxInt64))
 }
 
 // withConditions puts the conditions of an entry in the place of those of their types.

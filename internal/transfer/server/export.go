@@ -77,19 +77,25 @@ func (s *Server) ExportLayer(ctx context.Context, node, uid string, root catalog
 	if !found {
 		return &reason.Error{Code: reason.RootUnknown, Doing: doing, Cause: errors.New("there is another one by now"), Hint: "do it again"}
 	}
-	var missing error
-	err = catalog.WriteRows(w, layer.Trie.Len(), rowsOf(layer, func() {
-		missing = &reason.Error{Code: reason.InternalFault, Doing: doing, Cause: errors.New("a body of it is missing")}
+	var unread error
+	err = catalog.WriteRows(w, layer.Trie.Len(), rowsOf(layer, func(err error) {
+		unread = &reason.Error{Code: reason.InternalFault, Doing: doing, Cause: err}
 	}))
-	return errors.Join(missing, err)
+	return errors.Join(unread, err)
 }
 
-func rowsOf(l Layer, missing func()) iter.Seq2[catalog.Digest, []byte] {
+// rowsOf are the rows of a layer; failed is told why they end early.
+func rowsOf(l Layer, failed func(error)) iter.Seq2[catalog.Digest, []byte] {
 	return func(yield func(catalog.Digest, []byte) bool) {
-		for row := range l.Trie.From(catalog.Digest{}) {
-			body, found := l.Body(row.Digest)
-			if !found {
-				missing()
+		for row, err := range l.Trie.From(catalog.Digest{}) {
+			body, found := []byte(nil), false
+			if err == nil {
+				if body, found = l.Body(row.Digest); !found {
+					err = errors.New("a body of it is missing")
+				}
+			}
+			if err != nil {
+				failed(err)
 				return
 			}
 			if !yield(row.Key, body) {

@@ -186,6 +186,8 @@ type Report struct {
 	Server string `cbor:"15,keyasint,omitempty"`
 	// Statements are those of operators that are applied to Enforced, and those that the host has refused: at most StatementsMax.
 	Statements []Statement `cbor:"16,keyasint,omitempty"`
+	// Delivered is how many values of data the host has, which are in no count.
+	Delivered uint64 `cbor:"17,keyasint,omitempty"`
 }
 
 // Statement is an operator's statement about a layer, as a host has it.
