@@ -1,14 +1,14 @@
 // Command bench measures what the agent and the control plane promise, with the real binaries, beside peers that are measured in
 // the same run.
 //
-//	go run ./bench                 everything, about twenty-five minutes on two cores
-//	go run ./bench -quick          the same with shorter windows and fewer rounds, about ten minutes
-//	go run ./bench -only repair    one row, or several with commas between; path is all whose names begin with path-, and so is source
+//	go run ./bench                 everything, about seventy minutes on two cores
+//	go run ./bench -quick          the same with shorter windows and fewer rounds, about fifteen minutes
+//	go run ./bench -only repair    one row, or several with commas between; path is all whose names begin with path-, and so are source, transfer
 //
 // It prints one table: what was measured, the bar, the verdict. A bar that is missed does not make it fail; only what could
 // not be measured does. README.md says how to read it. Everything runs in the goroutine of main but for the readers of the
-// row torn, the clients of the row api, the hosts of the row path-crowd, and in the source rows the forge and what watches the memory;
-// they end with their row.
+// row torn, the clients of the row api, the hosts of the row path-crowd, in the source rows the forge and what watches the memory, and in
+// the transfer rows what writes much at once; they end with their row. The hosts of those are a process of their own (package swarm).
 package main
 
 import (
@@ -21,10 +21,12 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"tako.dev/tako/bench/swarm"
 )
 
 // runMax bounds a whole run: several times what the slowest machine seen needs.
-const runMax = time.Hour
+const runMax = 3 * time.Hour
 
 // size is how much is measured.
 type size struct {
@@ -41,12 +43,17 @@ type size struct {
 	watchers int
 	changes  int           // that each watcher is told of
 	registry time.Duration // of the registry's benchmark
+
+	hosts   int   // simulated, of the transfer
+	fleets  []int // hosts, of the growth of the transfer
+	entries int   // of a layer, and of what the peers have
 }
 
 func full() size {
 	return size{
 		window: time.Minute, repairs: 250, rounds: 5, checks: 50, reads: 1_000_000, growth: []int{100, 1000, 10_000, 100_000},
 		rest: time.Minute, objects: 10_000, watchers: 1000, changes: 1000, registry: 10 * time.Second,
+		hosts: 10_000, fleets: []int{100, 1000, 10_000}, entries: 1_000_000,
 	}
 }
 
@@ -54,6 +61,7 @@ func quick() size {
 	return size{
 		quick: true, window: 20 * time.Second, repairs: 50, rounds: 3, checks: 10, reads: 100_000, growth: []int{100, 1000, 10_000},
 		rest: 10 * time.Second, objects: 2000, watchers: 1000, changes: 200, registry: 2 * time.Second,
+		hosts: 1000, fleets: []int{100, 300, 1000}, entries: 100_000,
 	}
 }
 
@@ -70,6 +78,8 @@ func rows() []row {
 		{"torn", measureTorn}, {"growth", measureGrowth}, {"peers", measurePeers}, {"api", measureAPI},
 		{"path-up", measureUp}, {"path-act", measureAct}, {"path-idle", measureHosts}, {"path-crowd", measureCrowd},
 		{"source-push", measurePush}, {"source-same", measureNothing}, {"source-many", measureMany},
+		{"transfer-idle", measureStanding}, {"transfer-again", measureAgain}, {"transfer-lost", measureLost}, {"transfer-change", measureChange},
+		{"transfer-burst", measureBurst}, {"transfer-bytes", measureBytes}, {"transfer-growth", measureFleets}, {"transfer-peers", measureRelist},
 	}
 }
 
@@ -83,12 +93,18 @@ type bench struct {
 	nofsync string // the binary of which fsync is compiled out
 	// packaged is the directory of both programs, as they lie beside each other where they are installed, once a row has built it.
 	packaged string
-	table    table
-	peers    peers
+	// populations are simulated hosts that have joined a server, by how many they are.
+	populations map[int]*population
+	table       table
+	peers       peers
 }
 
 func main() {
-	if err := run(); err != nil {
+	do := run
+	if len(os.Args) > 1 && os.Args[1] == swarm.Argument {
+		do = func() error { return swarm.Main(os.Args[2:]) } // it was started by a row
+	}
+	if err := do(); err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		os.Exit(1)
 	}
@@ -108,7 +124,7 @@ func run() error {
 	defer stop()
 	ctx, cancel := context.WithTimeout(ctx, runMax)
 	defer cancel()
-	b := &bench{size: full()}
+	b := &bench{size: full(), populations: map[int]*population{}}
 	if *short {
 		b.size = quick()
 	}

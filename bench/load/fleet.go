@@ -139,6 +139,20 @@ func (c *Client) Sum(ctx context.Context, metric string) (float64, error) {
 	return sum, nil
 }
 
+// Value is the value of one series of a metric, with its labels as the server writes them; 0 when there is none.
+func (c *Client) Value(ctx context.Context, series string) (float64, error) {
+	text, err := c.Get(ctx, "/metrics")
+	if err != nil {
+		return 0, err
+	}
+	for line := range strings.Lines(string(text)) {
+		if value, found := strings.CutPrefix(line, series+" "); found {
+			return strconv.ParseFloat(strings.TrimSpace(value), 64)
+		}
+	}
+	return 0, nil
+}
+
 // awaited waits for a line, and keeps all that was said.
 type awaited struct {
 	prefix string

@@ -9,6 +9,8 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
+	"net/url"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -54,7 +56,7 @@ type Hosts struct {
 func (s *Server) Join(ctx context.Context, count int) (*Hosts, error) {
 	ctx, cancel := context.WithTimeout(ctx, crowdMax)
 	defer cancel()
-	line, err := s.token(ctx, count)
+	line, err := s.Token(ctx, count)
 	if err != nil {
 		return nil, err
 	}
@@ -80,8 +82,8 @@ func (h *Hosts) Leave() {
 	h.tasks.Wait()
 }
 
-// token makes a token for so many hosts.
-func (s *Server) token(ctx context.Context, count int) (trust.JoinLine, error) {
+// Token makes a token for so many hosts, once for a server.
+func (s *Server) Token(ctx context.Context, count int) (trust.JoinLine, error) {
 	c := s.Client()
 	defer c.Leave()
 	uses := int32(count)
@@ -297,17 +299,8 @@ func (h *Hosts) Apply(ctx context.Context, method, name string, body []byte) (Ch
 	if err := c.do(ctx, http.MethodGet, "/readyz", nil); err != nil { // it is connected
 		return Change{}, err
 	}
-	path, target := ConfigsPath, ConfigsPath+"/"+name
-	if method != http.MethodPost {
-		path = target
-	}
 	start := time.Now()
-	resp, err := c.send(ctx, method, path, body)
-	if err != nil {
-		return Change{}, err
-	}
-	var config v1alpha1.NodeConfig
-	err = errors.Join(json.NewDecoder(resp.Body).Decode(&config), resp.Body.Close())
+	generation, err := c.Apply(ctx, method, name, body)
 	if err != nil {
 		return Change{}, err
 	}
@@ -316,27 +309,48 @@ func (h *Hosts) Apply(ctx context.Context, method, name string, body []byte) (Ch
 		return Change{}, err
 	}
 	took.Acted = time.Since(start)
-	generation := config.Generation
+	// While it is asked, the server has nothing else to do than to note what the hosts report.
+	err = c.Counted(ctx, name, generation, len(h.all))
+	took.Acknowledged = time.Since(start)
+	return took, err
+}
+
+// Apply makes one change of a config, with the method POST for the first one and PUT for others, and returns its generation.
+func (c *Client) Apply(ctx context.Context, method, name string, body []byte) (generation int64, err error) {
+	path := ConfigsPath
+	if method != http.MethodPost {
+		path += "/" + name
+	}
+	resp, err := c.send(ctx, method, path, body)
+	if err != nil {
+		return 0, err
+	}
+	var config v1alpha1.NodeConfig
+	err = errors.Join(json.NewDecoder(resp.Body).Decode(&config), resp.Body.Close())
+	return config.Generation, err
+}
+
+// Counted waits until the status of a config, as of a generation, counts so many nodes as done.
+func (c *Client) Counted(ctx context.Context, name string, generation int64, nodes int) error {
+	ctx, cancel := context.WithTimeout(ctx, crowdMax)
+	defer cancel()
 	for {
-		// While it is asked, the server has nothing else to do than to note what the hosts report.
-		text, err := c.Get(ctx, target)
+		text, err := c.Get(ctx, ConfigsPath+"/"+name)
 		if err != nil {
-			return Change{}, err
+			return err
 		}
-		config = v1alpha1.NodeConfig{}
+		var config v1alpha1.NodeConfig
 		if err := json.Unmarshal(text, &config); err != nil {
-			return Change{}, err
+			return err
 		}
 		s := &config.Status
-		if r := s.Rollout; s.ObservedGeneration == generation && r != nil && r.Target == s.Revision && int(r.Done) == len(h.all) {
-			break
+		if r := s.Rollout; s.ObservedGeneration == generation && r != nil && r.Target == s.Revision && int(r.Done) == nodes {
+			return nil
 		}
 		if err := wait(ctx, lookPause); err != nil {
-			return Change{}, fmt.Errorf("not all hosts are counted: %+v: %w", s.Rollout, err)
+			return fmt.Errorf("not all hosts are counted: %+v: %w", s.Rollout, err)
 		}
 	}
-	took.Acknowledged = time.Since(start)
-	return took, nil
 }
 
 // lookPause is between two looks at one config: fine against what is measured, and a hundredth of what the server can answer.
@@ -361,26 +375,37 @@ func (h *Hosts) awaitActs(ctx context.Context, before []uint64) error {
 }
 
 // Verify reads all Nodes: each must have applied what it is assigned.
-func (h *Hosts) Verify(ctx context.Context) error {
-	c := h.server.Client()
+func (h *Hosts) Verify(ctx context.Context) error { return h.server.Verify(ctx, len(h.all)) }
+
+// nodesPart is how many Nodes are read at once.
+const nodesPart = 500
+
+// Verify reads all Nodes, of which there must be so many: each must have applied what it is assigned.
+func (s *Server) Verify(ctx context.Context, nodes int) error {
+	c := s.Client()
 	defer c.Leave()
-	text, err := c.Get(ctx, nodesPath)
-	if err != nil {
-		return err
-	}
-	var list v1alpha1.NodeList
-	if err := json.Unmarshal(text, &list); err != nil {
-		return err
-	}
-	if len(list.Items) != len(h.all) {
-		return fmt.Errorf("there are %d nodes, want %d", len(list.Items), len(h.all))
-	}
-	for i := range list.Items {
-		n := &list.Items[i]
-		applied, assigned, v := n.Status.AppliedHead, n.Status.AssignedHead, n.Status.Verdict
-		if applied == nil || assigned == nil || v == nil || applied.Version != assigned.Version || v.Version != assigned.Version || v.Type != v1alpha1.VerdictApplied {
-			return fmt.Errorf("node %s: applied %+v, assigned %+v, verdict %+v", n.Name, applied, assigned, v)
+	seen := 0
+	for next, first := "", true; first || next != ""; first = false {
+		query := url.Values{"limit": {strconv.Itoa(nodesPart)}, "continue": {next}}
+		text, err := c.Get(ctx, nodesPath+"?"+query.Encode())
+		if err != nil {
+			return err
 		}
+		var list v1alpha1.NodeList
+		if err := json.Unmarshal(text, &list); err != nil {
+			return err
+		}
+		for i := range list.Items {
+			n := &list.Items[i]
+			applied, assigned, v := n.Status.AppliedHead, n.Status.AssignedHead, n.Status.Verdict
+			if applied == nil || assigned == nil || v == nil || applied.Version != assigned.Version || v.Version != assigned.Version || v.Type != v1alpha1.VerdictApplied {
+				return fmt.Errorf("node %s: applied %+v, assigned %+v, verdict %+v", n.Name, applied, assigned, v)
+			}
+		}
+		seen, next = seen+len(list.Items), list.Continue
+	}
+	if seen != nodes {
+		return fmt.Errorf("there are %d nodes, want %d", seen, nodes)
 	}
 	return nil
 }

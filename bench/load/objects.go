@@ -1,6 +1,7 @@
 package load
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 
@@ -44,6 +45,27 @@ func ConfigMaps(n int) ([][]byte, error) {
 			Data:       map[string]string{"content": content(i)},
 		}
 	})
+}
+
+// entry makes one ConfigMap, in JSON.
+func entry(name, text string) ([]byte, error) {
+	return json.Marshal(&core.ConfigMap{
+		TypeMeta:   metav1.TypeMeta{APIVersion: core.SchemeGroupVersion.String(), Kind: "ConfigMap"},
+		ObjectMeta: metav1.ObjectMeta{Name: name}, Data: map[string]string{"value": text},
+	})
+}
+
+// uid is that of an object.
+func (c *Client) uid(ctx context.Context, path string) (string, error) {
+	text, err := c.Get(ctx, path)
+	if err != nil {
+		return "", err
+	}
+	var o metav1.PartialObjectMetadata
+	if err := json.Unmarshal(text, &o); err != nil {
+		return "", err
+	}
+	return string(o.UID), nil
 }
 
 func objectName(i int) string { return fmt.Sprintf("bench-%05d", i) }

@@ -38,11 +38,11 @@ type Server struct {
 	trust *tls.Config
 }
 
-// Start starts a server, the program at a path, on a data directory, and waits until it answers. The caller ends it with Stop or
-// Kill; the end of the context stops it too.
-func Start(ctx context.Context, program, dir string) (*Server, error) {
+// Start starts a server, the program at a path, on a data directory, with further flags, and waits until it answers. The caller ends it
+// with Stop or Kill; the end of the context stops it too.
+func Start(ctx context.Context, program, dir string, flags ...string) (*Server, error) {
 	said := &saying{ready: make(chan announcement, 1)}
-	cmd := exec.CommandContext(ctx, program, "server", "--data-dir", dir, "--listen", "127.0.0.1:0")
+	cmd := exec.CommandContext(ctx, program, append([]string{"server", "--data-dir", dir, "--listen", "127.0.0.1:0"}, flags...)...)
 	cmd.Stdout, cmd.Stderr = said, said
 	// It is ended below, and waited for; the context only sees to it that it ends.
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }

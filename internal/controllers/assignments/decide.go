@@ -35,13 +35,19 @@ func (a *Assignments) round(ctx context.Context, w *world) time.Time {
 		a.options.Log.Error("assignments cannot be decided", "err", err)
 		w.again = true
 		w.retry(now)
-		w.thought = time.Since(now)
+		w.paced(now)
 		return w.wakeAt()
 	}
 	jobs := slices.Concat(a.assignmentJobs(ctx, w, now), a.releaseJobs(w), a.statusJobs(w, now))
-	w.thought = time.Since(now)
+	w.paced(now)
 	write(ctx, jobs)
 	return w.wakeAt()
+}
+
+// paced notes when the next decision may come, after one that began at a moment.
+func (w *world) paced(began time.Time) {
+	now := time.Now()
+	w.mayDecide = now.Add(max(burstWait, thinkingPause*now.Sub(began)))
 }
 
 // retry asks for a round soon.

@@ -3,7 +3,7 @@
 //
 //	Nodes, configs, Assignments (watches)  -+
 //	presence: who is there, what they say  -+-> one round, some 2 ms after the first of a burst:
-//	layers: what a revision compiles to    -+     and not before what the last decision took has passed once more
+//	layers: what a revision compiles to    -+     and not before what the last decision took has passed three times
 //
 //	for each config that something has touched:  rollout.Decide -> who may go on
 //	if that or what selects has changed:         assign.Decide  -> rows of each node, what is kept out

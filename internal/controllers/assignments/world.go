@@ -37,8 +37,8 @@ type world struct {
 	again     bool // assign.Decide is to be asked, whatever the rollouts say
 	released  bool // in the last decision something was let go on
 	retryAt   time.Time
-	unwritten bool          // there were more statuses to write than at once
-	thought   time.Duration // how long the last decision took
+	unwritten bool      // there were more statuses to write than at once
+	mayDecide time.Time // the next decision is not to come before
 }
 
 func newWorld(now time.Time) *world {

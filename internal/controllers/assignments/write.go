@@ -44,11 +44,8 @@ func write(ctx context.Context, jobs []job) {
 // assignmentJobs are the Assignments that differ from what they are to be, by name.
 func (a *Assignments) assignmentJobs(ctx context.Context, w *world, now time.Time) []job {
 	var jobs []job
-	for _, name := range slices.Sorted(maps.Keys(w.hosts)) {
+	for _, name := range w.dirtyHosts() {
 		h := w.hosts[name]
-		if !h.dirty || h.rows == nil {
-			continue // nothing was decided about it yet
-		}
 		p := planner{layers: a.options.Layers, host: h, configs: w.configs, now: now}
 		next, err := p.plan(ctx)
 		if err != nil {
@@ -69,6 +66,19 @@ func (a *Assignments) assignmentJobs(ctx context.Context, w *world, now time.Tim
 		jobs = append(jobs, a.assignmentJob(w, h, next))
 	}
 	return jobs
+}
+
+// dirtyHosts are the names of those whose Assignments are to be planned, in order. Before something was decided about one, there is nothing
+// to plan. Most rounds are about the reports of hosts, after which there is none, and must not cost an order of all names.
+func (w *world) dirtyHosts() []string {
+	var names []string
+	for name, h := range w.hosts {
+		if h.dirty && h.rows != nil {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
 }
 
 func (a *Assignments) assignmentJob(w *world, h *host, next *plan) job {
@@ -127,6 +137,9 @@ func (a *Assignments) keepHeads(w *world, names []string) {
 		if p == nil {
 			continue
 		}
+		if was, known := a.heads[p.Spec.NodeUID]; known && was.Version == int64(versionOf(p)) {
+			continue // it was written here, and is told again
+		}
 		list, err := layers.ListOf(p.Spec.Layers, ownRoot(p.Spec.Own))
 		if err != nil {
 			continue // nobody can sign it either
@@ -137,8 +150,6 @@ func (a *Assignments) keepHeads(w *world, names []string) {
 		}
 		head := v1alpha1.AppliedHead{Version: int64(versionOf(p)), Root: "sha256:" + to.String()}
 		switch was, known := a.heads[p.Spec.NodeUID]; {
-		case known && was.Version == head.Version:
-			head.Since = was.Since
 		case known && !w.enforces(name, was.Version):
 			head.Since = was.Since // it was behind before, and is still: however fast states come, that is one time
 		case known || len(p.Spec.Layers) == 0:

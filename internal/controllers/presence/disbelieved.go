@@ -10,6 +10,7 @@ import (
 
 	"tako.dev/tako/api/v1alpha1"
 	"tako.dev/tako/internal/catalog"
+	"tako.dev/tako/internal/fleet/node"
 	"tako.dev/tako/internal/transfer/wire"
 )
 
@@ -47,6 +48,12 @@ func (r *Register) metrics() []prometheus.Collector {
 			Help: "What the hosts that were heard have been sent and did not believe, since their agents were installed.",
 		}, func() float64 { return r.sum(of) }))
 	}
+	for _, is := range presences() {
+		all = append(all, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "tako_presence_nodes", ConstLabels: prometheus.Labels{"presence": is.String()},
+			Help: "Nodes, by whether their hosts are there.",
+		}, func() float64 { return r.count(is) }))
+	}
 	return append(all, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "tako_presence_behind_nodes", Help: "Hosts that were heard and do not enforce the newest state that there is for them.",
 	}, func() float64 { return float64(r.lag(time.Now()).hosts) }), prometheus.NewGaugeFunc(prometheus.GaugeOpts{
@@ -80,6 +87,23 @@ func (r *Register) lag(now time.Time) (all lag) {
 		}
 	}
 	return all
+}
+
+func presences() []node.Presence {
+	return []node.Presence{node.Unheard, node.Here, node.Silent, node.Gone}
+}
+
+// count is how many nodes there are of a presence.
+func (r *Register) count(is node.Presence) float64 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	n := 0
+	for _, e := range r.names {
+		if e.said.Presence == is {
+			n++
+		}
+	}
+	return float64(n)
 }
 
 func (r *Register) sum(of func(wire.Refused) uint64) float64 {

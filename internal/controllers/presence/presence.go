@@ -65,7 +65,7 @@ type Register struct {
 	wakes   wakes               // when to decide again
 	changes map[string]struct{} // names of nodes
 	told    []chan struct{}     // hold one each: who else is told of changes
-	stores  map[*entry]struct{} // that have something to store
+	saves   saves               // those that have something to store, and are not being stored
 }
 
 var _ server.Presence = (*Register)(nil)
@@ -84,7 +84,7 @@ func New(options Options) (*Register, error) {
 	}
 	return &Register{
 		options: options, began: time.Now(), nudge: make(chan struct{}, 1), changed: make(chan struct{}, 1),
-		nodes: map[types.UID]*entry{}, names: map[string]*entry{}, changes: map[string]struct{}{}, stores: map[*entry]struct{}{},
+		nodes: map[types.UID]*entry{}, names: map[string]*entry{}, changes: map[string]struct{}{},
 	}, nil
 }
 
@@ -118,6 +118,10 @@ type entry struct {
 type speaker struct {
 	key     string
 	through string // name of the relay that it has connected through last; empty: through none
+}
+
+func newEntry(uid types.UID, name string) *entry {
+	return &entry{uid: uid, name: name, place: -1, saving: saving{place: -1}}
 }
 
 // doubts are about a host, and of the host.
@@ -192,7 +196,7 @@ func (r *Register) note(who server.Identity, change func(*entry, time.Time)) {
 	defer r.mu.Unlock()
 	e := r.nodes[types.UID(who.UID)]
 	if e == nil {
-		e = &entry{uid: types.UID(who.UID), name: who.Name, place: -1}
+		e = newEntry(types.UID(who.UID), who.Name)
 		r.nodes[e.uid] = e
 		r.wakeLocked(e, now.Add(unknownMax))
 		signal(r.nudge) // for the time to forget it

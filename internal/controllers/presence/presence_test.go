@@ -496,8 +496,8 @@ func TestNodeGoes(t *testing.T) {
 		_ = feed{r.Register}.Delete(r.store.node("a"))
 		r.Heard(server.Identity{Name: "nobody", UID: "3"}, 4, report("z", 1, 1, 1))
 		after(2 * unknownMax)
-		if len(r.nodes)+len(r.names)+len(r.wakes)+len(r.stores) != 0 {
-			t.Errorf("left are %v, %v, %v, %v", r.nodes, r.names, r.wakes, r.stores)
+		if len(r.nodes)+len(r.names)+len(r.wakes)+len(r.saves) != 0 {
+			t.Errorf("left are %v, %v, %v, %v", r.nodes, r.names, r.wakes, r.saves)
 		}
 	})
 }

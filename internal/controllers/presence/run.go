@@ -133,8 +133,8 @@ func (r *Register) decideOneLocked(e *entry, now time.Time) []event {
 		r.changedLocked(e.name)
 	}
 	if e.said.Store {
-		e.saving.want(!sameConditions(was.Conditions, e.said.Conditions), len(was.Conditions) == 0, e.uid, now)
-		r.stores[e] = struct{}{}
+		e.saving.want(!sameConditions(was.Conditions, e.said.Conditions), len(was.Conditions) == 0, e.uid, len(r.names), now)
+		r.saveLocked(e)
 	}
 	events := append(eventsOf(e, was.Conditions), e.disbeliefLocked()...)
 	if len(events) > 0 && e.telling.wait(telling(), now) > 0 {
@@ -170,7 +170,8 @@ func tellsOther(old, report *wire.Report) bool {
 func (r *Register) forgetLocked(e *entry) {
 	r.wakeLocked(e, time.Time{})
 	delete(r.nodes, e.uid)
-	delete(r.stores, e)
+	e.saving.due = time.Time{}
+	r.saveLocked(e)
 	if r.names[e.name] == e {
 		delete(r.names, e.name)
 		r.changedLocked(e.name)
@@ -275,7 +276,7 @@ func (feed) Resync() error { return nil }
 func (r *Register) knowLocked(n *v1alpha1.Node) *entry {
 	e := r.nodes[n.UID]
 	if e == nil {
-		e = &entry{uid: n.UID, name: n.Name, place: -1}
+		e = newEntry(n.UID, n.Name)
 		r.nodes[n.UID] = e
 	}
 	if old := r.names[n.Name]; old != nil && old != e {

@@ -1,6 +1,7 @@
 package presence
 
 import (
+	"container/heap"
 	"context"
 	"hash/maphash"
 	"time"
@@ -19,6 +20,9 @@ const (
 	// hosts at once must not cost a write for each in the same second. A server that ends meanwhile knows a lower mark, which only
 	// means that a host which goes back by these few states is not suspected.
 	markDelay = 5 * time.Second
+	// markEach is how much longer they wait for each node that there is: a write takes about a millisecond of a processor, so that those of all
+	// nodes together take a third of one, while the hosts have that change to fetch and to report.
+	markEach = 3 * time.Millisecond
 	// conditionPause is the shortest between two writes of one Node: what changes faster is written together.
 	conditionPause = time.Second
 	// The pause after a failed write, doubled each time.
@@ -39,14 +43,71 @@ type saving struct {
 	stored  time.Time // the last time that a write went well
 	retries int
 	often   calm // writes
+	place   int  // in saves; -1: not in it
+	open    bool // it is being stored
+}
+
+// saves is a heap of entries by when they are to be stored: a report of one host must not cost a look at all others that have something to
+// store, which after a change of what all have is every host.
+type saves []*entry
+
+var _ heap.Interface = (*saves)(nil)
+
+// Len is how many there are.
+func (s saves) Len() int { return len(s) }
+
+// Less compares two.
+func (s saves) Less(i, j int) bool { return s[i].saving.due.Before(s[j].saving.due) }
+
+// Swap exchanges two.
+func (s saves) Swap(i, j int) {
+	s[i], s[j] = s[j], s[i]
+	s[i].saving.place, s[j].saving.place = i, j
+}
+
+// Push adds one at the end.
+func (s *saves) Push(x any) {
+	e := x.(*entry)
+	e.saving.place = len(*s)
+	*s = append(*s, e)
+}
+
+// Pop takes the last one.
+func (s *saves) Pop() any {
+	last := len(*s) - 1
+	e := (*s)[last]
+	(*s)[last] = nil
+	*s = (*s)[:last]
+	e.saving.place = -1
+	return e
+}
+
+// saveLocked puts an entry where its time says; what is being stored comes back with what became of it.
+func (r *Register) saveLocked(e *entry) {
+	s := &e.saving
+	waits := !s.due.IsZero() && !s.open
+	switch {
+	case waits && s.place >= 0:
+		heap.Fix(&r.saves, s.place)
+	case waits:
+		heap.Push(&r.saves, e)
+	case s.place >= 0:
+		heap.Remove(&r.saves, s.place)
+	}
 }
 
 // spread tells nodes apart, for waits that are not to end together. The seed is the process's.
 var spread = maphash.MakeSeed()
 
-// want says that something is to be stored: conditions soon, a mark alone later.
-func (s *saving) want(conditions, first bool, uid types.UID, now time.Time) {
-	at := now.Add(markDelay + time.Duration(maphash.String(spread, string(uid))%uint64(markDelay)))
+// markWait is how long a higher mark of one of so many nodes waits.
+func markWait(uid types.UID, nodes int) time.Duration {
+	least := max(markDelay, time.Duration(nodes)*markEach)
+	return least + time.Duration(maphash.String(spread, string(uid))%uint64(least))
+}
+
+// want says that something is to be stored: conditions soon, a mark alone later, of one of so many nodes.
+func (s *saving) want(conditions, first bool, uid types.UID, nodes int, now time.Time) {
+	at := now.Add(markWait(uid, nodes))
 	switch {
 	case conditions && first:
 		at = now.Add(firstDelay)
@@ -86,13 +147,14 @@ type result struct {
 func (r *Register) toStore(now time.Time) (batch []task, next time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for e := range r.stores {
-		switch {
-		case e.saving.due.After(now):
-			next = earlier(next, e.saving.due)
-		case len(batch) < batchMax:
-			batch = append(batch, task{e, e.saving.wanted})
-		}
+	for len(r.saves) > 0 && len(batch) < batchMax && !r.saves[0].saving.due.After(now) {
+		e := heap.Pop(&r.saves).(*entry)
+		e.saving.open = true
+		batch = append(batch, task{e, e.saving.wanted})
+	}
+	// What is due and has no room in this batch goes with the next one, which follows the results of this.
+	if len(r.saves) > 0 && r.saves[0].saving.due.After(now) {
+		next = r.saves[0].saving.due
 	}
 	return batch, next
 }
@@ -134,6 +196,10 @@ func (r *Register) wasStored(results []result, now time.Time) {
 	defer r.mu.Unlock()
 	for _, x := range results {
 		s := &x.entry.saving
+		s.open = false
+		if r.nodes[x.entry.uid] != x.entry {
+			continue // it was forgotten meanwhile
+		}
 		switch {
 		case x.err == nil || apierrors.IsNotFound(x.err):
 			s.retries, s.stored = 0, now
@@ -141,7 +207,6 @@ func (r *Register) wasStored(results []result, now time.Time) {
 			s.due = s.soonest(now)
 			if s.wanted == x.wanted {
 				s.due = time.Time{}
-				delete(r.stores, x.entry)
 			}
 		case apierrors.IsConflict(x.err):
 			s.due = now.Add(retryMin) // somebody was faster
@@ -150,5 +215,6 @@ func (r *Register) wasStored(results []result, now time.Time) {
 			s.retries++
 			r.options.Log.Warn("status of a node is not stored", "node", x.entry.name, "err", x.err)
 		}
+		r.saveLocked(x.entry)
 	}
 }

@@ -70,14 +70,16 @@ func (s *Server) Run(ctx context.Context, l net.Listener) error {
 		TLSConfig: s.tlsConfig(), ConnContext: withConn, ErrorLog: quiet(s.opts.Log),
 		HTTP2: &http.HTTP2Config{
 			MaxConcurrentStreams: streamsMax, MaxReceiveBufferPerConnection: receiveMax, MaxReceiveBufferPerStream: receiveMax,
-			WriteByteTimeout: s.opts.Times.Write,
+			MaxReadFrameSize: frameMax, WriteByteTimeout: s.opts.Times.Write,
 		},
 	}
 	sweeping, stopSweeping := context.WithCancel(context.WithoutCancel(ctx))
 	var all sync.WaitGroup
 	all.Go(func() { s.sweep(sweeping, gate) })
+	hands := newHandshakes(gate, h.TLSConfig, s.opts.Times.Handshake, s.opts.Log)
+	all.Go(hands.run)
 	served := make(chan error, 1)
-	all.Go(func() { served <- h.ServeTLS(gate, "", "") })
+	all.Go(func() { served <- h.Serve(hands) })
 	var err error
 	select {
 	case err = <-served:
@@ -99,11 +101,13 @@ const (
 	streamsMax = 16
 	// receiveMax is what a connection may have sent and nobody has read: the least that HTTP/2 allows.
 	receiveMax = 64 << 10
+	// frameMax is the longest frame: the least that HTTP/2 allows. A connection keeps the room for the longest one that it has read.
+	frameMax = 16 << 10
 )
 
 func (s *Server) tlsConfig() *tls.Config {
 	return &tls.Config{
-		MinVersion: tls.VersionTLS13,
+		MinVersion: tls.VersionTLS13, NextProtos: []string{alpn},
 		// The certificate of a host is verified by each call that needs one, since some do without.
 		ClientAuth: tls.RequestClientCert,
 		// Hosts connect seldom, and would show an old certificate with an old session.

@@ -1,0 +1,103 @@
+package server
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"log/slog"
+	"net"
+	"sync"
+	"time"
+)
+
+// alpn is the only protocol that is spoken here, as TLS names it.
+const alpn = "h2"
+
+// handshakes is a listener whose connections have shaken hands. Each does so in a goroutine that ends then: a handshake needs some 16 KiB of
+// stack, which the goroutine that serves a connection for as long as it lasts would keep until the collector has taken it back, half by half.
+type handshakes struct {
+	net.Listener
+	config *tls.Config
+	most   time.Duration
+	log    *slog.Logger
+
+	done   chan accepted
+	closed chan struct{}
+	close  sync.Once
+}
+
+// accepted is a connection, or why there is none.
+type accepted struct {
+	conn net.Conn
+	err  error
+}
+
+// newHandshakes starts nothing. A handshake may take so long at most.
+func newHandshakes(l net.Listener, config *tls.Config, most time.Duration, log *slog.Logger) *handshakes {
+	return &handshakes{Listener: l, config: config, most: most, log: log, done: make(chan accepted), closed: make(chan struct{})}
+}
+
+// run accepts until the listener is closed, and waits for the handshakes that it has begun.
+func (h *handshakes) run() {
+	ctx, cancel := context.WithCancel(context.Background())
+	var all sync.WaitGroup
+	defer all.Wait()
+	defer cancel()
+	for {
+		raw, err := h.Listener.Accept()
+		if err != nil {
+			h.hand(accepted{err: err}) // whoever accepts from here pauses, where it may be over in a moment
+			select {
+			case <-h.closed:
+				return
+			default:
+			}
+			if errors.Is(err, net.ErrClosed) {
+				return
+			}
+			continue
+		}
+		all.Go(func() { h.shake(ctx, raw) })
+	}
+}
+
+// shake shakes hands, and hands the connection over.
+func (h *handshakes) shake(ctx context.Context, raw net.Conn) {
+	ctx, cancel := context.WithTimeout(ctx, h.most)
+	defer cancel()
+	secure := tls.Server(raw, h.config)
+	err := secure.HandshakeContext(ctx)
+	if err == nil && h.hand(accepted{conn: secure}) {
+		return
+	}
+	_ = raw.Close() // why it came to nothing is known
+	if err != nil {
+		h.log.Debug("a handshake came to nothing", "from", raw.RemoteAddr().String(), "err", err)
+	}
+}
+
+// hand hands something to Accept; false when nobody accepts any more.
+func (h *handshakes) hand(a accepted) bool {
+	select {
+	case h.done <- a:
+		return true
+	case <-h.closed:
+		return false
+	}
+}
+
+// Accept returns the next connection whose handshake is done.
+func (h *handshakes) Accept() (net.Conn, error) {
+	select {
+	case a := <-h.done:
+		return a.conn, a.err
+	case <-h.closed:
+		return nil, net.ErrClosed
+	}
+}
+
+// Close stops to accept. Connections that were handed over stay.
+func (h *handshakes) Close() error {
+	h.close.Do(func() { close(h.closed) })
+	return h.Listener.Close()
+}
