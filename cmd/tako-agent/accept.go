@@ -15,6 +15,7 @@ import (
 
 	"tako.dev/tako/internal/agent"
 	"tako.dev/tako/internal/agent/bring"
+	"tako.dev/tako/internal/agent/local"
 	"tako.dev/tako/internal/present"
 	"tako.dev/tako/internal/reason"
 )
@@ -76,7 +77,7 @@ func spooled(state string, r io.Reader) (path string, err error) {
 
 // accept hands a path to the agent, and waits for what the host makes of it. Of a directory whose head is news, statements count once that is enforced.
 func (c *common) accept(ctx context.Context, state, path string) error {
-	b, err := agent.Accept(ctx, state, path)
+	b, err := local.Accept(ctx, state, path)
 	if err != nil {
 		return err
 	}
@@ -85,7 +86,7 @@ func (c *common) accept(ctx context.Context, state, path string) error {
 			return err
 		}
 		if b.News {
-			if b, err = agent.Accept(ctx, state, path); err != nil {
+			if b, err = local.Accept(ctx, state, path); err != nil {
 				return err
 			}
 		}
@@ -108,7 +109,7 @@ func (c *common) accept(ctx context.Context, state, path string) error {
 }
 
 // acceptedHead waits until the host enforces a head, or says why not.
-func (c *common) acceptedHead(ctx context.Context, state string, b *agent.Brought) error {
+func (c *common) acceptedHead(ctx context.Context, state string, b *bring.Brought) error {
 	r, err := until(ctx, state, func(r *agent.Report) bool {
 		return r.Cluster.Version >= b.Version && r.Cluster.Epoch >= b.Epoch || r.Cluster.Newest >= b.Version && slices.Contains([]string{"Rejected", "Withheld", "Quarantined"}, r.Cluster.Verdict)
 	})
@@ -167,7 +168,7 @@ func until(ctx context.Context, state string, as func(*agent.Report) bool) (*age
 	tick := time.NewTicker(acceptLook)
 	defer tick.Stop()
 	for {
-		r, running, err := agent.StatusOf(ctx, state, false)
+		r, running, err := local.StatusOf(ctx, state, false)
 		switch {
 		case err != nil:
 			return nil, err

@@ -9,7 +9,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"tako.dev/tako/internal/agent"
+	"tako.dev/tako/internal/agent/local"
+	"tako.dev/tako/internal/agent/store"
 	"tako.dev/tako/internal/present"
 	"tako.dev/tako/internal/reason"
 )
@@ -36,7 +37,7 @@ rise to it. The host keeps 7 days of it, and at most 16 MiB. It is read from the
 			if limit < 0 {
 				return &reason.Error{Code: reason.Usage, Doing: fmt.Sprintf("read --limit %d", limit), Hint: "it is a number from 1, or 0 for all"}
 			}
-			what := agent.Asked{Subject: strings.Join(args, ""), Limit: limit}
+			what := store.Asked{Subject: strings.Join(args, ""), Limit: limit}
 			var err error
 			now := time.Now()
 			if what.Since, err = moment("--since", since, now); err != nil {
@@ -71,18 +72,18 @@ func moment(flag, text string, now time.Time) (time.Time, error) {
 	return now.Add(-d), nil
 }
 
-func (c *common) history(what agent.Asked) error {
+func (c *common) history(what store.Asked) error {
 	state, err := c.stateDir()
 	if err != nil {
 		return err
 	}
-	list, err := agent.HistoryOf(state, what)
+	list, err := local.HistoryOf(state, what)
 	if err != nil {
 		return err
 	}
 	if c.json {
 		if list == nil {
-			list = []agent.Happening{} // a list, for programs
+			list = []store.Happening{} // a list, for programs
 		}
 		return json.NewEncoder(os.Stdout).Encode(list)
 	}
@@ -90,14 +91,14 @@ func (c *common) history(what agent.Asked) error {
 	return nil
 }
 
-func showHistory(list []agent.Happening, prefix string) {
+func showHistory(list []store.Happening, prefix string) {
 	for i := range list {
 		fmt.Println(prefix + happeningText(&list[i]))
 	}
 }
 
 // happeningText is one happening on one line.
-func happeningText(h *agent.Happening) string {
+func happeningText(h *store.Happening) string {
 	shown := present.Happening{
 		At: h.At, Title: h.Title, Outcome: h.Outcome, Detail: h.Detail, Changes: h.Changes, Message: h.Message, Writer: h.Writer, Cause: h.Cause,
 		Took: time.Duration(h.Took) * time.Microsecond,

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"tako.dev/tako/internal/agent"
+	"tako.dev/tako/internal/agent/local"
 	"tako.dev/tako/internal/present"
 	"tako.dev/tako/internal/reason"
 )
@@ -77,7 +78,7 @@ func (h *held) hold(ctx context.Context, args []string, x agent.Hold) error {
 	if err != nil {
 		return err
 	}
-	if err := agent.SetHold(ctx, state, x); err != nil {
+	if err := local.SetHold(ctx, state, x); err != nil {
 		return err
 	}
 	fmt.Printf("✔ Held  %s until %s\nnext: tako-agent resume %s%s\n", present.Quote(heldText(x)), x.Until.Local().Format("2006-01-02 15:04:05 -0700"), h.flagsText(args), h.rootFlag())
@@ -90,7 +91,7 @@ func (h *held) resume(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	ended, err := agent.EndHolds(ctx, state, x.Config, x.Claim)
+	ended, err := local.EndHolds(ctx, state, x.Config, x.Claim)
 	if err != nil {
 		return err
 	}
@@ -115,7 +116,7 @@ func (h *held) claimed(ctx context.Context, verb string, args []string, x *agent
 	case len(args) == 0:
 		return state, nil
 	}
-	a, _, err := agent.WhyOf(ctx, state, args[0])
+	a, _, err := local.WhyOf(ctx, state, args[0])
 	switch {
 	case err != nil && strings.HasPrefix(args[0], "/"):
 		x.Claim = "path:" + args[0]
@@ -191,7 +192,7 @@ func (c *common) goOn(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	r, err := agent.GoOn(ctx, state, strings.Join(args, ""))
+	r, err := local.GoOn(ctx, state, strings.Join(args, ""))
 	if err != nil {
 		return err
 	}

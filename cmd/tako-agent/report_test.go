@@ -9,6 +9,7 @@ import (
 
 	"tako.dev/tako/declare"
 	"tako.dev/tako/internal/agent"
+	"tako.dev/tako/internal/agent/store"
 	"tako.dev/tako/internal/reason"
 )
 
@@ -151,7 +152,7 @@ func TestOutputs(t *testing.T) {
 
 // A happening says what was done, how long it took, and why.
 func TestHappeningText(t *testing.T) {
-	h := &agent.Happening{Outcome: "repaired", Detail: "drift", Title: "file/a", Changes: []string{"mode 0600 -> 0644"}, Writer: "uid 7", Cause: "event", Took: 1503}
+	h := &store.Happening{Outcome: "repaired", Detail: "drift", Title: "file/a", Changes: []string{"mode 0600 -> 0644"}, Writer: "uid 7", Cause: "event", Took: 1503}
 	if got := happeningText(h); !strings.HasSuffix(got, "file/a: mode 0600 -> 0644; changed by uid 7  (1.5ms, cause: event)") {
 		t.Errorf("it says %s", got)
 	}

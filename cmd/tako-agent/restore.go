@@ -16,6 +16,7 @@ import (
 
 	"tako.dev/tako/declare"
 	"tako.dev/tako/internal/agent"
+	"tako.dev/tako/internal/agent/local"
 	"tako.dev/tako/internal/host/all"
 	"tako.dev/tako/internal/present"
 	"tako.dev/tako/internal/reason"
@@ -197,7 +198,7 @@ func (f *restoreFlags) hold(ctx context.Context, state, path string, h agent.Hol
 	s := stakeOf(ctx, state, path)
 	for i, claim := range s.claims {
 		h.Claim = claim
-		if err := agent.SetHold(ctx, state, h); err != nil {
+		if err := local.SetHold(ctx, state, h); err != nil {
 			s.claims = s.claims[:i]
 			return s, errors.Join(err, s.release(ctx, state))
 		}
@@ -208,7 +209,7 @@ func (f *restoreFlags) hold(ctx context.Context, state, path string, h agent.Hol
 func (s *stake) release(ctx context.Context, state string) error {
 	var errs []error
 	for _, claim := range s.claims {
-		_, err := agent.EndHolds(ctx, state, "", claim)
+		_, err := local.EndHolds(ctx, state, "", claim)
 		errs = append(errs, err)
 	}
 	return errors.Join(errs...)
@@ -218,7 +219,7 @@ func (s *stake) release(ctx context.Context, state string) error {
 func stakeOf(ctx context.Context, state, path string) stake {
 	own := declare.Claim{Kind: declare.ClaimPath, ID: path}.String()
 	s := stake{claims: []string{own}, subjects: []string{path}}
-	r, running, err := agent.StatusOf(ctx, state, true)
+	r, running, err := local.StatusOf(ctx, state, true)
 	if err != nil {
 		return s
 	}

@@ -6,7 +6,7 @@ import (
 	"path/filepath"
 	"testing"
 
-	"tako.dev/tako/internal/agent"
+	"tako.dev/tako/internal/agent/local"
 	"tako.dev/tako/internal/reason"
 )
 
@@ -82,7 +82,7 @@ spec:
 	holds("/etc/motd", "first\n")
 	holds("/etc/conf.d/x", "purged\n")
 	state := filepath.Join(root, "var/lib/tako")
-	a, _, err := agent.WhyOf(context.Background(), state, "file/motd")
+	a, _, err := local.WhyOf(context.Background(), state, "file/motd")
 	if err != nil || a.Resource.Problem == nil || a.Resource.Problem.Code != reason.ResourceHeld {
 		t.Errorf("why: %+v, %v", a, err)
 	}

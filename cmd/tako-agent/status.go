@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"tako.dev/tako/internal/agent"
+	"tako.dev/tako/internal/agent/local"
 	"tako.dev/tako/internal/present"
 	"tako.dev/tako/internal/reason"
 )
@@ -34,9 +35,9 @@ func newStatus(c *common) *cobra.Command {
 			running := true
 			switch check {
 			case "":
-				r, running, err = agent.StatusOf(cmd.Context(), state, all)
+				r, running, err = local.StatusOf(cmd.Context(), state, all)
 			case "shallow", "deep":
-				r, err = agent.CheckNow(cmd.Context(), state, check == "deep")
+				r, err = local.CheckNow(cmd.Context(), state, check == "deep")
 			default:
 				err = &reason.Error{Code: reason.Usage, Doing: "read --check " + check, Hint: "write shallow or deep"}
 			}

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"tako.dev/tako/internal/agent"
+	"tako.dev/tako/internal/agent/local"
 	"tako.dev/tako/internal/present"
 	"tako.dev/tako/internal/reason"
 )
@@ -63,7 +64,7 @@ func (c *common) why(ctx context.Context, subject string) error {
 	if err != nil {
 		return err
 	}
-	a, running, err := agent.WhyOf(ctx, state, subject)
+	a, running, err := local.WhyOf(ctx, state, subject)
 	if err != nil {
 		return err
 	}
@@ -73,7 +74,7 @@ func (c *common) why(ctx context.Context, subject string) error {
 	if err := c.showAnswer(a, subject, running); err != nil {
 		return err
 	}
-	if r, running, err := agent.StatusOf(ctx, state, false); err == nil {
+	if r, running, err := local.StatusOf(ctx, state, false); err == nil {
 		fmt.Print(cutOffText(r.Cluster, running, time.Now()))
 	}
 	return nil
@@ -88,7 +89,7 @@ func (c *common) graph(ctx context.Context, subject, form string) error {
 	if err != nil {
 		return err
 	}
-	g, running, err := agent.GraphOf(ctx, state, subject)
+	g, running, err := local.GraphOf(ctx, state, subject)
 	switch {
 	case err != nil:
 		return err

@@ -22,6 +22,7 @@ import (
 
 	"tako.dev/tako/e2e/host"
 	"tako.dev/tako/internal/agent"
+	"tako.dev/tako/internal/agent/store"
 	"tako.dev/tako/internal/reason"
 )
 
@@ -167,13 +168,13 @@ func (s *site) why(t *testing.T, subject string) *agent.Answer {
 }
 
 // history is what happened to a resource, or to all for "", newest first.
-func (s *site) history(t *testing.T, subject string) []agent.Happening {
+func (s *site) history(t *testing.T, subject string) []store.Happening {
 	t.Helper()
 	args := []string{"history", "--json", "--limit", "1000"}
 	if subject != "" {
 		args = append(args, subject)
 	}
-	var list []agent.Happening
+	var list []store.Happening
 	if err := s.query(t, &list, args...); err != nil {
 		t.Fatal(err)
 	}

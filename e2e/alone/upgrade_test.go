@@ -14,6 +14,7 @@ import (
 
 	"tako.dev/tako/e2e/host"
 	"tako.dev/tako/internal/agent"
+	"tako.dev/tako/internal/agent/store"
 	"tako.dev/tako/internal/reason"
 )
 
@@ -122,7 +123,7 @@ func TestUpgrade(t *testing.T) {
 		t.Error("the upgrade has restarted a service that the agent manages")
 	}
 	told := s.history(t, "agent/program")
-	if !slices.ContainsFunc(told, func(h agent.Happening) bool { return h.Outcome == reason.Repaired.String() && len(h.Changes) == 1 }) {
+	if !slices.ContainsFunc(told, func(h store.Happening) bool { return h.Outcome == reason.Repaired.String() && len(h.Changes) == 1 }) {
 		t.Errorf("the history says of it %+v", told)
 	}
 

@@ -18,6 +18,7 @@ import (
 
 	"tako.dev/tako/declare"
 	"tako.dev/tako/internal/agent"
+	"tako.dev/tako/internal/agent/store"
 	"tako.dev/tako/internal/casetest"
 	"tako.dev/tako/internal/reason"
 )
@@ -230,10 +231,10 @@ func (s *sandbox) tryReport() (*agent.Report, error) {
 }
 
 // history is what happened, newest first.
-func (s *sandbox) history(of ...string) []agent.Happening {
+func (s *sandbox) history(of ...string) []store.Happening {
 	s.Helper()
 	out := s.run(append([]string{"history", "--json"}, of...)...)
-	var list []agent.Happening
+	var list []store.Happening
 	if err := json.Unmarshal([]byte(out.stdout), &list); err != nil {
 		s.Fatalf("history: %v: %v", err, out)
 	}

@@ -10,6 +10,7 @@ import (
 
 	"tako.dev/tako/declare"
 	"tako.dev/tako/internal/agent/held"
+	"tako.dev/tako/internal/agent/local"
 	"tako.dev/tako/internal/casetest"
 	"tako.dev/tako/internal/catalog"
 	"tako.dev/tako/internal/reason"
@@ -46,7 +47,7 @@ func (s *site) accept(path string) (*Brought, error) {
 	s.t.Helper()
 	ctx, cancel := context.WithTimeout(s.t.Context(), time.Minute)
 	defer cancel()
-	return Accept(ctx, s.opts.StateDir, path)
+	return local.Accept(ctx, s.opts.StateDir, path)
 }
 
 func statementIn(r *Report, number uint64, state StatementState) bool {

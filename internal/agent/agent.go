@@ -9,6 +9,7 @@ import (
 	"tako.dev/tako/declare"
 	"tako.dev/tako/internal/agent/ground"
 	"tako.dev/tako/internal/agent/load"
+	"tako.dev/tako/internal/agent/local"
 	"tako.dev/tako/internal/agent/socket"
 	"tako.dev/tako/internal/agent/store"
 	"tako.dev/tako/internal/agent/subscribe"
@@ -162,7 +163,7 @@ func (l *loop) start(ctx context.Context, sources *sync.WaitGroup) {
 		return l.opts.Facts.Watch(ctx, func() { l.post(ctx, func() { l.observe(ctx) }) })
 	})
 	run("answer questions", func(ctx context.Context) error {
-		return socket.Listen(ctx, l.opts.StateDir, func(asked context.Context, q request) (reply, error) { return l.answer(asked, ctx, q) })
+		return socket.Listen(ctx, l.opts.StateDir, func(asked context.Context, q local.Request) (local.Reply, error) { return l.answer(asked, ctx, q) })
 	})
 	run("audit", l.audit)
 	run("forget old content", l.forgetDaily)

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"tako.dev/tako/declare"
+	"tako.dev/tako/internal/agent/local"
 	"tako.dev/tako/internal/agent/store"
 	"tako.dev/tako/internal/disk"
 	"tako.dev/tako/internal/host"
@@ -134,7 +135,7 @@ func (s *site) until(what string, is func(*Report) bool) *Report {
 	s.t.Helper()
 	deadline := time.After(time.Minute)
 	for {
-		r, running, err := StatusOf(s.t.Context(), s.opts.StateDir, true)
+		r, running, err := local.StatusOf(s.t.Context(), s.opts.StateDir, true)
 		if err == nil && running && is(r) {
 			return r
 		}
@@ -168,11 +169,11 @@ func TestOneRun(t *testing.T) {
 		t.Errorf("did %s", got)
 	}
 	// Three files were written and one service was refreshed.
-	r, running, err := StatusOf(t.Context(), s.opts.StateDir, false)
+	r, running, err := local.StatusOf(t.Context(), s.opts.StateDir, false)
 	if err != nil || running || !r.Converged || !r.Settled || r.Counts[reason.Repaired] != 3 || r.Totals.Change != 4 || r.Node != "web-1" {
 		t.Errorf("report %+v, running %v, %v", r, running, err)
 	}
-	h, err := HistoryOf(s.opts.StateDir, Asked{Subject: "c"})
+	h, err := local.HistoryOf(s.opts.StateDir, store.Asked{Subject: "c"})
 	if err != nil || len(h) != 1 || h[0].Code != reason.RepairedChange.String() || !slices.Equal(h[0].Changes, []string{"content theirs -> text of c"}) {
 		t.Errorf("history of c: %+v, %v", h, err)
 	}
@@ -183,7 +184,7 @@ func TestOneRun(t *testing.T) {
 	}
 	s.edit("a", "theirs")
 	must(t, s.converge())
-	h, err = HistoryOf(s.opts.StateDir, Asked{Subject: "a", Limit: 1})
+	h, err = local.HistoryOf(s.opts.StateDir, store.Asked{Subject: "a", Limit: 1})
 	if err != nil || len(h) != 1 || h[0].Code != reason.RepairedDrift.String() {
 		t.Errorf("what had been converged and was edited is not called drift: %+v, %v", h, err)
 	}
@@ -198,7 +199,7 @@ func TestFailureIsToldAndTriedAgain(t *testing.T) {
 	if !reason.Is(err, reason.NotConverged) || !strings.Contains(err.Error(), "file/a") {
 		t.Errorf("verdict %v", err)
 	}
-	r, _, err := StatusOf(t.Context(), s.opts.StateDir, false)
+	r, _, err := local.StatusOf(t.Context(), s.opts.StateDir, false)
 	must(t, err)
 	a, b := resource(r, "file/a"), resource(r, "file/b")
 	if a.Outcome != reason.Failed || a.Problem.Code != reason.DiskFull || a.Problem.Hint != full.Hint || a.Attempts == 0 || r.Resources[0].Title != "file/a" {
@@ -209,7 +210,7 @@ func TestFailureIsToldAndTriedAgain(t *testing.T) {
 	}
 	s.holds("c", "text of c")
 	s.holds("b", "")
-	why, running, err := WhyOf(t.Context(), s.opts.StateDir, "/a")
+	why, running, err := local.WhyOf(t.Context(), s.opts.StateDir, "/a")
 	if err != nil || running || why.Resource.Problem == nil || why.Resource.Problem.Code != reason.DiskFull || len(why.History) == 0 {
 		t.Errorf("why, from the disk: %+v, running %v, %v", why, running, err)
 	}
@@ -232,7 +233,7 @@ func TestWhatLeavesIsUndone(t *testing.T) {
 	s.holds("deleted", "")
 	s.holds("restored", "before")
 	s.holds("stubborn", "text of stubborn")
-	r, _, err := StatusOf(t.Context(), s.opts.StateDir, false)
+	r, _, err := local.StatusOf(t.Context(), s.opts.StateDir, false)
 	must(t, err)
 	if left := resource(r, "file/stubborn"); left.Removal != "delete" || left.Outcome != reason.Failed || len(r.Resources) != 2 {
 		t.Errorf("listed %+v", r.Resources)
@@ -268,7 +269,7 @@ func TestOwedRefreshSurvivesTheProcess(t *testing.T) {
 	if err := s.converge(); err == nil {
 		t.Fatal("converged although a refresh failed")
 	}
-	r, _, err := StatusOf(t.Context(), s.opts.StateDir, false)
+	r, _, err := local.StatusOf(t.Context(), s.opts.StateDir, false)
 	must(t, err)
 	if b := resource(r, "service/b.service"); !slices.Equal(b.Owes, []string{"file/a"}) {
 		t.Errorf("b owes %v", b.Owes)
@@ -348,17 +349,17 @@ func TestQuestionsToARunningAgent(t *testing.T) {
 	s.files.fail("apply /a", &reason.Error{Code: reason.DiskFull, Doing: "write /a"})
 	s.watch()
 	s.until("failed", func(r *Report) bool { return r.Counts[reason.Failed] == 1 && r.Counts[reason.Blocked] == 2 })
-	a, running, err := WhyOf(t.Context(), s.opts.StateDir, "c")
+	a, running, err := local.WhyOf(t.Context(), s.opts.StateDir, "c")
 	if err != nil || !running || len(a.Because) != 2 || a.Because[1].Title != "file/a" || a.Because[1].Problem.Code != reason.DiskFull {
 		t.Errorf("why c: %+v, running %v, %v", a, running, err)
 	}
 	if len(a.Requires) != 1 || a.Requires[0].Title != "file/b" || !a.Watched {
 		t.Errorf("what c comes after: %+v, watched %v", a.Requires, a.Watched)
 	}
-	if a, _, err = WhyOf(t.Context(), s.opts.StateDir, "file/off"); err != nil || a.Resource.Outcome != reason.NotApplicable || a.Resource.Problem.Code != reason.WhenFalse || a.Watched {
+	if a, _, err = local.WhyOf(t.Context(), s.opts.StateDir, "file/off"); err != nil || a.Resource.Outcome != reason.NotApplicable || a.Resource.Problem.Code != reason.WhenFalse || a.Watched {
 		t.Errorf("why off: %+v, %v", a, err)
 	}
-	if _, _, err = WhyOf(t.Context(), s.opts.StateDir, "nothing"); !reason.Is(err, reason.ResourceUnknown) {
+	if _, _, err = local.WhyOf(t.Context(), s.opts.StateDir, "nothing"); !reason.Is(err, reason.ResourceUnknown) {
 		t.Errorf("why nothing: %v", err)
 	}
 	if _, err := New(s.opts); !reason.Is(err, reason.AnotherAgent) {
@@ -368,7 +369,7 @@ func TestQuestionsToARunningAgent(t *testing.T) {
 	s.edit("a", "theirs") // a cure is tried at an event, or the back-off would have to end
 	s.until("cured", func(r *Report) bool { return r.Converged && r.Settled })
 	checks := s.until("converged", func(r *Report) bool { return r.Converged }).Totals.Checks
-	if r, err := CheckNow(t.Context(), s.opts.StateDir, true); err != nil || !r.Settled || r.Totals.Checks < checks+3 {
+	if r, err := local.CheckNow(t.Context(), s.opts.StateDir, true); err != nil || !r.Settled || r.Totals.Checks < checks+3 {
 		t.Errorf("check: %+v, %v", r, err)
 	}
 }
@@ -381,7 +382,7 @@ func TestTypeThatPanics(t *testing.T) {
 	if err := s.converge(); !reason.Is(err, reason.NotConverged) {
 		t.Errorf("verdict %v", err)
 	}
-	r, _, err := StatusOf(t.Context(), s.opts.StateDir, false)
+	r, _, err := local.StatusOf(t.Context(), s.opts.StateDir, false)
 	must(t, err)
 	if a := resource(r, "file/a"); a.Outcome != reason.Failed || a.Problem.Code != reason.InternalFault || !strings.Contains(a.Problem.Message, "out of paper") {
 		t.Errorf("a: %+v", a)
@@ -484,7 +485,7 @@ func TestOldContentThatIsNeededIsNamed(t *testing.T) {
 	round()
 	s.holds("a", "before a")
 	s.holds("b", "before b")
-	if r, _, err := StatusOf(t.Context(), s.opts.StateDir, false); err != nil || !r.Converged || len(r.Degraded) != 1 || r.Degraded[0].Code != reason.StateUnwritable {
+	if r, _, err := local.StatusOf(t.Context(), s.opts.StateDir, false); err != nil || !r.Converged || len(r.Degraded) != 1 || r.Degraded[0].Code != reason.StateUnwritable {
 		t.Errorf("report %+v, %v", r, err)
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"tako.dev/tako/internal/agent/left"
+	"tako.dev/tako/internal/agent/local"
 	"tako.dev/tako/internal/agent/report"
 	"tako.dev/tako/internal/agent/store"
 	"tako.dev/tako/internal/converge"
@@ -131,7 +132,7 @@ func TestReportOfAnotherVersionOrDamaged(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			dir := filepath.Join(t.TempDir(), "state")
 			c.prepare(t, dir)
-			r, running, err := StatusOf(t.Context(), dir, false)
+			r, running, err := local.StatusOf(t.Context(), dir, false)
 			if running || c.code == 0 && (err != nil || r.Node != c.node) || c.code != 0 && !reason.Is(err, c.code) {
 				t.Errorf("report %+v, %v; want %q, %v", r, err, c.node, c.code)
 			}

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"tako.dev/tako/internal/agent/local"
 	"tako.dev/tako/internal/disk/disktest"
 	"tako.dev/tako/internal/reason"
 )
@@ -35,7 +36,7 @@ func TestDamagedStateIsRebuilt(t *testing.T) {
 				s.edit("a", "theirs")
 				must(t, s.converge())
 				s.holds("a", "text of a")
-				r, _, err := StatusOf(t.Context(), s.opts.StateDir, false)
+				r, _, err := local.StatusOf(t.Context(), s.opts.StateDir, false)
 				must(t, err)
 				if !r.Converged || !slices.ContainsFunc(r.Degraded, func(p Problem) bool { return p.Code == reason.StateCorrupt }) {
 					t.Errorf("after the damage: %+v", r)
@@ -44,7 +45,7 @@ func TestDamagedStateIsRebuilt(t *testing.T) {
 					t.Errorf("set aside: %v, %v", aside, err)
 				}
 				must(t, s.converge())
-				if r, _, err := StatusOf(t.Context(), s.opts.StateDir, false); err != nil || !r.Converged || len(r.Degraded) != 0 {
+				if r, _, err := local.StatusOf(t.Context(), s.opts.StateDir, false); err != nil || !r.Converged || len(r.Degraded) != 0 {
 					t.Errorf("a run later: %+v, %v", r, err)
 				}
 			})

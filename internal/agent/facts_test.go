@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"tako.dev/tako/declare"
+	"tako.dev/tako/internal/agent/local"
 	"tako.dev/tako/internal/reason"
 	"tako.dev/tako/internal/transfer/wire"
 )
@@ -111,7 +112,7 @@ func TestRefusedFactsAreTold(t *testing.T) {
 	facts.refuse(unsafe)
 	s.until("one is mended", told(reason.OwnFactsUnsafe))
 	stop()
-	if r, running, err := StatusOf(t.Context(), s.opts.StateDir, false); err != nil || running || !told(reason.OwnFactsUnsafe)(r) {
+	if r, running, err := local.StatusOf(t.Context(), s.opts.StateDir, false); err != nil || running || !told(reason.OwnFactsUnsafe)(r) {
 		t.Errorf("without an agent: %+v, %v, %v", r, running, err)
 	}
 	if mu.Lock(); !slices.Equal(shown, []string{bad.Error(), unsafe.Error()}) {

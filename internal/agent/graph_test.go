@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 
+	"tako.dev/tako/internal/agent/local"
+	"tako.dev/tako/internal/agent/store"
 	"tako.dev/tako/internal/present"
 	"tako.dev/tako/internal/reason"
 	"tako.dev/tako/internal/relations"
@@ -16,14 +18,14 @@ import (
 // TestGraphIsTold: an agent that runs tells of the order that it keeps, and without one the disk tells the same.
 func TestGraphIsTold(t *testing.T) {
 	s := newSite(t)
-	if _, _, err := GraphOf(t.Context(), s.opts.StateDir, ""); !reason.Is(err, reason.AgentNotRunning) {
+	if _, _, err := local.GraphOf(t.Context(), s.opts.StateDir, ""); !reason.Is(err, reason.AgentNotRunning) {
 		t.Errorf("of a host that nobody keeps: %v", err)
 	}
 	s.declare("a", "b.service|require: [a]", "c|notify: [b.service]", "d")
 	s.files.fail("apply /c", &reason.Error{Code: reason.DiskFull, Doing: "write /c"})
 	stop := s.watch()
 	s.until("c has failed", func(r *Report) bool { return r.Settled && resource(r, "file/c").Outcome == reason.Failed })
-	live, running, err := GraphOf(t.Context(), s.opts.StateDir, "")
+	live, running, err := local.GraphOf(t.Context(), s.opts.StateDir, "")
 	if err != nil || !running || live.Node != "web-1" || live.Unrelated != 1 || len(live.Resources) != 3 {
 		t.Fatalf("it tells %+v (running %v), %v", live, running, err)
 	}
@@ -35,19 +37,19 @@ func TestGraphIsTold(t *testing.T) {
 	if text := live.Tree(present.Style{}); !strings.Contains(text, "file/c  ✗ Failed") {
 		t.Errorf("the tree is\n%s", text)
 	}
-	about, _, err := GraphOf(t.Context(), s.opts.StateDir, "c")
+	about, _, err := local.GraphOf(t.Context(), s.opts.StateDir, "c")
 	if err != nil || !slices.Equal(about.About, []string{"path:/c"}) || len(about.Resources) != 2 {
 		t.Errorf("about c it tells %+v, %v", about, err)
 	}
-	if _, _, err := GraphOf(t.Context(), s.opts.StateDir, "nowhere"); !reason.Is(err, reason.ResourceUnknown) {
+	if _, _, err := local.GraphOf(t.Context(), s.opts.StateDir, "nowhere"); !reason.Is(err, reason.ResourceUnknown) {
 		t.Errorf("about what is not there: %v", err)
 	}
 	stop()
-	left, running, err := GraphOf(t.Context(), s.opts.StateDir, "")
+	left, running, err := local.GraphOf(t.Context(), s.opts.StateDir, "")
 	if err != nil || running || !reflect.DeepEqual(left, live) {
 		t.Errorf("the disk tells (running %v)\n%+v\nwant\n%+v, %v", running, left, live, err)
 	}
-	if _, _, err := GraphOf(t.Context(), s.opts.StateDir, "nowhere"); !reason.Is(err, reason.ResourceUnknown) {
+	if _, _, err := local.GraphOf(t.Context(), s.opts.StateDir, "nowhere"); !reason.Is(err, reason.ResourceUnknown) {
 		t.Errorf("about what is not there, by the disk: %v", err)
 	}
 }
@@ -85,7 +87,7 @@ func TestEndIsTold(t *testing.T) {
 			t.Errorf("%s took %v because of %q", l.Resource.Title, l.Took, l.Cause)
 		}
 	}
-	h, err := HistoryOf(s.opts.StateDir, Asked{Subject: "a"})
+	h, err := local.HistoryOf(s.opts.StateDir, store.Asked{Subject: "a"})
 	if err != nil || len(h) != 1 || h[0].Took <= 0 || h[0].Cause != "declaration" {
 		t.Errorf("the history of a is %+v, %v", h, err)
 	}

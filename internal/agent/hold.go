@@ -2,48 +2,15 @@ package agent
 
 import (
 	"context"
-	"errors"
 	"slices"
 	"time"
 
 	"tako.dev/tako/internal/agent/core"
 	"tako.dev/tako/internal/agent/hold"
-	"tako.dev/tako/internal/agent/socket"
-	"tako.dev/tako/internal/agent/store"
+	"tako.dev/tako/internal/agent/local"
 	"tako.dev/tako/internal/catalog"
 	"tako.dev/tako/internal/converge"
-	"tako.dev/tako/internal/reason"
 )
-
-// SetHold keeps something of this host as it is, from when it returns until the hold ends, in the place of the hold of the same config and
-// claim. It is the host's own: no server knows of it before it is reported. An agent need not run. The error is HoldInvalid, or that of the
-// state directory.
-func SetHold(ctx context.Context, stateDir string, h Hold) error {
-	_, err := socket.Ask[reply](ctx, stateDir, request{Do: "hold", Hold: &h})
-	if !reason.Is(err, reason.AgentNotRunning) {
-		return err
-	}
-	st, err := store.Open(stateDir, time.Now())
-	if err != nil {
-		return err
-	}
-	return errors.Join(hold.Set(st, h), st.Close())
-}
-
-// EndHolds ends the host's own hold of a config and a claim before its time, or, where both are empty, all of them. It returns those that
-// have not ended by themselves.
-func EndHolds(ctx context.Context, stateDir, config, claim string) ([]Hold, error) {
-	r, err := socket.Ask[reply](ctx, stateDir, request{Do: "resume", Hold: &Hold{Config: config, Claim: claim}})
-	if !reason.Is(err, reason.AgentNotRunning) {
-		return r.Holds, err
-	}
-	st, err := store.Open(stateDir, time.Now())
-	if err != nil {
-		return nil, err
-	}
-	ended, err := hold.End(st, Hold{Config: config, Claim: claim})
-	return ended, errors.Join(err, st.Close())
-}
 
 // holds are all that keep something of this host as it is: its own, and those of its cluster.
 func (l *loop) holds() []catalog.Hold {
@@ -55,7 +22,7 @@ func (l *loop) holds() []catalog.Hold {
 }
 
 // changeHolds sets or ends a hold of the host, and lets it count.
-func (l *loop) changeHolds(ctx context.Context, q request) (ended []Hold, err error) {
+func (l *loop) changeHolds(ctx context.Context, q local.Request) (ended []Hold, err error) {
 	if q.Hold == nil {
 		q.Hold = &Hold{}
 	}

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"tako.dev/tako/internal/agent/local"
 	"tako.dev/tako/internal/converge"
 	"tako.dev/tako/internal/host"
 	"tako.dev/tako/internal/reason"
@@ -41,7 +42,7 @@ func TestHoldOfWhatIsDue(t *testing.T) {
 	s.watch()
 	<-q.began
 	for _, claim := range []string{"path:/b", "path:/gone"} {
-		must(t, SetHold(t.Context(), s.opts.StateDir, Hold{Claim: claim, Reason: "mine for now", Owner: "ann", Until: time.Now().Add(time.Hour)}))
+		must(t, local.SetHold(t.Context(), s.opts.StateDir, Hold{Claim: claim, Reason: "mine for now", Owner: "ann", Until: time.Now().Add(time.Hour)}))
 	}
 	close(q.goOn)
 	s.until("the others are held", func(r *Report) bool {
@@ -50,7 +51,7 @@ func TestHoldOfWhatIsDue(t *testing.T) {
 	s.holds("a", "text of a")
 	s.holds("b", "")
 	s.holds("gone", "text of gone")
-	if _, err := EndHolds(t.Context(), s.opts.StateDir, "", ""); err != nil {
+	if _, err := local.EndHolds(t.Context(), s.opts.StateDir, "", ""); err != nil {
 		t.Error(err)
 	}
 	s.until("they are let go", func(r *Report) bool { return r.Converged && r.Settled })

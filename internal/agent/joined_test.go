@@ -17,6 +17,7 @@ import (
 
 	"tako.dev/tako/declare"
 	"tako.dev/tako/internal/agent/held"
+	"tako.dev/tako/internal/agent/store"
 	"tako.dev/tako/internal/agent/usage"
 	"tako.dev/tako/internal/catalog"
 	"tako.dev/tako/internal/reason"
@@ -496,7 +497,7 @@ func TestQuestions(t *testing.T) {
 	s, c := joinedSite(t)
 	s.watch()
 	c.settles(c.assign(nil, c.config("NodeConfig/web", 5, fileOf("a"))), wire.Applied)
-	var h Happening
+	var h store.Happening
 	if err := json.Unmarshal([]byte(c.ask(wire.Question{What: wire.AskHistory, Subject: "/a", Lines: 1})), &h); err != nil || h.Title != "file/a" {
 		t.Errorf("history: %+v, %v", h, err)
 	}

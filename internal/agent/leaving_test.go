@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"tako.dev/tako/declare"
+	"tako.dev/tako/internal/agent/local"
 	"tako.dev/tako/internal/host"
 	"tako.dev/tako/internal/reason"
 )
@@ -40,7 +41,7 @@ func TestFileGoesAfterItsOwner(t *testing.T) {
 	must(t, os.WriteFile(s.path("etc/etc/group"), []byte("root:x:0:\n"), 0o644))
 	s.write(srv)
 	if err := s.converge(); err != nil {
-		r, _, _ := StatusOf(t.Context(), s.opts.StateDir, false)
+		r, _, _ := local.StatusOf(t.Context(), s.opts.StateDir, false)
 		for _, res := range r.Resources {
 			t.Errorf("%s: %v %+v", res.Title, res.Outcome, res.Problem)
 		}

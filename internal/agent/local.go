@@ -5,32 +5,14 @@ import (
 	"fmt"
 	"time"
 
+	"tako.dev/tako/internal/agent/local"
 	"tako.dev/tako/internal/converge"
 	"tako.dev/tako/internal/reason"
 	"tako.dev/tako/internal/relations"
 )
 
-// request is a question to a running agent.
-type request struct {
-	Do      string `json:"do"` // status, why, check, graph, hold, resume, now, accept
-	All     bool   `json:"all,omitempty"`
-	Subject string `json:"subject,omitempty"`
-	Deep    bool   `json:"deep,omitempty"`
-	Hold    *Hold  `json:"hold,omitempty"`
-	Path    string `json:"path,omitempty"` // of accept: absolute
-}
-
-// reply is its answer: one of the fields.
-type reply struct {
-	Report  *Report          `json:"report,omitempty"`
-	Answer  *Answer          `json:"answer,omitempty"`
-	Graph   *relations.Graph `json:"graph,omitempty"`
-	Holds   []Hold           `json:"holds,omitempty"`
-	Brought *Brought         `json:"brought,omitempty"`
-}
-
 // answer answers one question, from any goroutine. What it sets going goes on for as long as lasting does, which is the agent's own.
-func (l *loop) answer(ctx, lasting context.Context, q request) (r reply, err error) {
+func (l *loop) answer(ctx, lasting context.Context, q local.Request) (r local.Reply, err error) {
 	switch q.Do {
 	case "check":
 		depth := converge.Shallow

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"tako.dev/tako/declare"
+	"tako.dev/tako/internal/agent/local"
 	"tako.dev/tako/internal/casetest"
 	"tako.dev/tako/internal/content"
 	"tako.dev/tako/internal/disk"
@@ -110,7 +111,7 @@ func TestAgentCase31_PurgeThroughTheAgent(t *testing.T) {
 			if slices.Equal(got, names) {
 				return "", true
 			}
-			r, _, err := StatusOf(t.Context(), s.opts.StateDir, true)
+			r, _, err := local.StatusOf(t.Context(), s.opts.StateDir, true)
 			text := fmt.Sprint(got, err)
 			for _, res := range r.Resources {
 				text += fmt.Sprintf("\n%s %s %+v", res.Title, res.Outcome, res.Problem)
@@ -132,15 +133,15 @@ func TestAgentCase31_PurgeThroughTheAgent(t *testing.T) {
 	is("what is not declared any more", "a", "kept.bak")
 	s.plant(`purge: true, ignore: ["*.bak"]`, "a", "z")
 	is("what is declared anew", "a", "kept.bak", "z")
-	must(t, SetHold(t.Context(), s.opts.StateDir, Hold{Claim: "path:/srv/tree/held", Reason: "test", Owner: "test", Until: time.Now().Add(time.Hour)}))
+	must(t, local.SetHold(t.Context(), s.opts.StateDir, Hold{Claim: "path:/srv/tree/held", Reason: "test", Owner: "test", Until: time.Now().Add(time.Hour)}))
 	s.put("held", "free")
 	is("what is held", "a", "held", "kept.bak", "z")
-	_, err = EndHolds(t.Context(), s.opts.StateDir, "", "path:/srv/tree/held")
+	_, err = local.EndHolds(t.Context(), s.opts.StateDir, "", "path:/srv/tree/held")
 	c.NoError(err, "end the hold")
 	is("what is not held any more", "a", "kept.bak", "z")
 	var r *Report
 	c.Eventually(8*time.Second, "quiet", func() (string, bool) {
-		r, _, err = StatusOf(t.Context(), s.opts.StateDir, true)
+		r, _, err = local.StatusOf(t.Context(), s.opts.StateDir, true)
 		return fmt.Sprintf("%+v, %v", r, err), err == nil && r.Settled && r.Converged
 	})
 	c.Equal(r.Totals.Missed, uint64(0), "missed")

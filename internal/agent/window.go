@@ -4,17 +4,9 @@ import (
 	"context"
 
 	"tako.dev/tako/internal/agent/report"
-	"tako.dev/tako/internal/agent/socket"
 	"tako.dev/tako/internal/converge"
 	"tako.dev/tako/internal/host"
 )
-
-// GoOn lets the running agent do now what waits for a window: of one resource, or, with no subject, all, and what follows from it. It
-// returns the report when nothing is due any more.
-func GoOn(ctx context.Context, stateDir, subject string) (*Report, error) {
-	a, err := socket.Ask[reply](ctx, stateDir, request{Do: "now", Subject: subject})
-	return a.Report, err
-}
 
 func (l *loop) goOn(ctx context.Context, subject string) error {
 	var ids []converge.ID

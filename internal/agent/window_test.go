@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"tako.dev/tako/internal/agent/local"
 	"tako.dev/tako/internal/casetest"
 	"tako.dev/tako/internal/reason"
 )
@@ -33,7 +34,7 @@ func TestAgentCase14_RestartWaitsForItsWindow(t *testing.T) {
 	r := s.until("deferred", func(r *Report) bool { return r.Settled && resource(r, "service/b.service").Detail == reason.Window })
 	b := resource(r, "service/b.service")
 	c.Check(!r.Converged && b.RetryAt.Equal(tomorrow) && slices.Equal(b.Owes, []string{"file/a"}) && b.Problem.Code == reason.WindowShut, "deferred: %+v", b)
-	a, _, err := WhyOf(t.Context(), s.opts.StateDir, "b.service")
+	a, _, err := local.WhyOf(t.Context(), s.opts.StateDir, "b.service")
 	if err != nil || !strings.Contains(a.Resource.Problem.Message, "it opens at ") {
 		t.Errorf("why: %+v, %v", a, err)
 	}
@@ -57,15 +58,15 @@ func TestFrozenConfig(t *testing.T) {
 	s.watch()
 	s.until("deferred", func(r *Report) bool { return r.Settled && r.Counts[reason.Deferred] == 2 })
 	s.holds("a", "")
-	if _, err := GoOn(t.Context(), s.opts.StateDir, "nothing"); !reason.Is(err, reason.ResourceUnknown) {
+	if _, err := local.GoOn(t.Context(), s.opts.StateDir, "nothing"); !reason.Is(err, reason.ResourceUnknown) {
 		t.Errorf("go on with nothing: %v", err)
 	}
-	if r, err := GoOn(t.Context(), s.opts.StateDir, "file/a"); err != nil || resource(r, "service/c.service").Detail != reason.Window {
+	if r, err := local.GoOn(t.Context(), s.opts.StateDir, "file/a"); err != nil || resource(r, "service/c.service").Detail != reason.Window {
 		t.Errorf("go on: %+v, %v", r, err)
 	}
 	s.holds("a", "text of a")
 	s.holds("c.service", "")
-	if r, err := GoOn(t.Context(), s.opts.StateDir, ""); err != nil || !r.Converged {
+	if r, err := local.GoOn(t.Context(), s.opts.StateDir, ""); err != nil || !r.Converged {
 		t.Errorf("go on with all: %+v, %v", r, err)
 	}
 	s.edit("a", "theirs")
@@ -101,7 +102,7 @@ func TestWindowInAZoneThatIsNotThere(t *testing.T) {
 	if err := s.converge(); !reason.Is(err, reason.NotConverged) {
 		t.Errorf("%v", err)
 	}
-	r, _, err := StatusOf(t.Context(), s.opts.StateDir, true)
+	r, _, err := local.StatusOf(t.Context(), s.opts.StateDir, true)
 	must(t, err)
 	if b := resource(r, "service/b.service"); b.Outcome != reason.Failed || b.Problem.Code != reason.WindowZone {
 		t.Errorf("%+v", b)
@@ -116,7 +117,7 @@ func TestOwnHold(t *testing.T) {
 	s.declare("a|notify: [b.service]", "b.service", "c")
 	must(t, s.converge())
 	h := Hold{Claim: "path:/a", Reason: "mine for now", Owner: "ann", Until: time.Now().Add(time.Hour)}
-	must(t, SetHold(t.Context(), s.opts.StateDir, h)) // nobody runs
+	must(t, local.SetHold(t.Context(), s.opts.StateDir, h)) // nobody runs
 	stop := s.watch()
 	s.edit("a", "theirs")
 	s.edit("c", "theirs")
@@ -127,7 +128,7 @@ func TestOwnHold(t *testing.T) {
 		t.Errorf("%+v, holds %+v", a, r.Holds)
 	}
 	s.holds("a", "theirs")
-	ended, err := EndHolds(t.Context(), s.opts.StateDir, "", h.Claim)
+	ended, err := local.EndHolds(t.Context(), s.opts.StateDir, "", h.Claim)
 	if err != nil || len(ended) != 1 || ended[0].Owner != "ann" {
 		t.Errorf("ended %+v, %v", ended, err)
 	}
@@ -135,7 +136,7 @@ func TestOwnHold(t *testing.T) {
 	s.holds("a", "text of a")
 
 	h.Claim, h.Config, h.Until = "", "NodeConfig/web", time.Now().Add(4*time.Second)
-	must(t, SetHold(t.Context(), s.opts.StateDir, h))
+	must(t, local.SetHold(t.Context(), s.opts.StateDir, h))
 	s.edit("a", "theirs")
 	s.until("held by config", func(r *Report) bool { return resource(r, "file/a").Detail == reason.Held })
 	stop()
@@ -153,7 +154,7 @@ func TestHoldsThatAreNone(t *testing.T) {
 	} {
 		h := good
 		spoil(&h)
-		if err := SetHold(t.Context(), s.opts.StateDir, h); !reason.Is(err, reason.HoldInvalid) {
+		if err := local.SetHold(t.Context(), s.opts.StateDir, h); !reason.Is(err, reason.HoldInvalid) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

@@ -196,7 +196,7 @@ func ofScenarios() []Mutant {
 			`if r.running && !r.anyState && s.ActiveState == "deactivating" {`, "if false {",
 			alone, "Scenario3"},
 		{"the check command is not asked", "internal/host/file/apply.go",
-			"	spec.Content = strings.NewReader(text)\n	if j.check != nil {", "	spec.Content = strings.NewReader(text)\n	if false {",
+			"	spec.Content = strings.NewReader(text)\n	if j.rare().check != nil {", "	spec.Content = strings.NewReader(text)\n	if false {",
 			alone, "Scenario4"},
 		{"what a killed run left is not swept", "internal/agent/adopt.go",
 			"	l.sweep(ctx)\n", "	_ = l.sweep\n",

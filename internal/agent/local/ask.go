@@ -1,26 +1,21 @@
-package agent
+package local
 
 import (
 	"cmp"
 	"context"
 
 	"tako.dev/tako/internal/agent/left"
+	"tako.dev/tako/internal/agent/report"
 	"tako.dev/tako/internal/agent/socket"
 	"tako.dev/tako/internal/agent/store"
 	"tako.dev/tako/internal/reason"
 	"tako.dev/tako/internal/relations"
 )
 
-// Happening is one entry of the history.
-type Happening = store.Happening
-
-// Asked says which of them are wanted.
-type Asked = store.Asked
-
 // StatusOf returns the report of the agent that runs on a state directory, or, where none runs, the last report that one
 // left there; running tells which.
-func StatusOf(ctx context.Context, stateDir string, all bool) (r *Report, running bool, err error) {
-	a, err := socket.Ask[reply](ctx, stateDir, request{Do: "status", All: all})
+func StatusOf(ctx context.Context, stateDir string, all bool) (r *report.Report, running bool, err error) {
+	a, err := socket.Ask[Reply](ctx, stateDir, Request{Do: "status", All: all})
 	if err == nil {
 		return a.Report, true, nil
 	}
@@ -38,14 +33,14 @@ func StatusOf(ctx context.Context, stateDir string, all bool) (r *Report, runnin
 }
 
 // CheckNow makes the running agent look at everything, deeply or not, repair what it finds, and report when it is done.
-func CheckNow(ctx context.Context, stateDir string, deep bool) (*Report, error) {
-	a, err := socket.Ask[reply](ctx, stateDir, request{Do: "check", Deep: deep})
+func CheckNow(ctx context.Context, stateDir string, deep bool) (*report.Report, error) {
+	a, err := socket.Ask[Reply](ctx, stateDir, Request{Do: "check", Deep: deep})
 	return a.Report, err
 }
 
 // WhyOf explains one resource, as far as a running agent or what one has left on disk knows it.
-func WhyOf(ctx context.Context, stateDir, subject string) (a *Answer, running bool, err error) {
-	r, err := socket.Ask[reply](ctx, stateDir, request{Do: "why", Subject: subject})
+func WhyOf(ctx context.Context, stateDir, subject string) (a *report.Answer, running bool, err error) {
+	r, err := socket.Ask[Reply](ctx, stateDir, Request{Do: "why", Subject: subject})
 	if err == nil {
 		return r.Answer, true, nil
 	}
@@ -63,7 +58,7 @@ func WhyOf(ctx context.Context, stateDir, subject string) (a *Answer, running bo
 }
 
 // HistoryOf returns what happened on the host, newest first.
-func HistoryOf(stateDir string, what Asked) ([]Happening, error) {
+func HistoryOf(stateDir string, what store.Asked) ([]store.Happening, error) {
 	st, err := store.Inspect(stateDir)
 	if err != nil {
 		return nil, err
@@ -75,7 +70,7 @@ func HistoryOf(stateDir string, what Asked) ([]Happening, error) {
 // GraphOf tells of the order of the resources, of all or of those around a subject, as far as a running agent or what one has left on
 // disk knows it.
 func GraphOf(ctx context.Context, stateDir, subject string) (g *relations.Graph, running bool, err error) {
-	r, err := socket.Ask[reply](ctx, stateDir, request{Do: "graph", Subject: subject})
+	r, err := socket.Ask[Reply](ctx, stateDir, Request{Do: "graph", Subject: subject})
 	if err == nil || !reason.Is(err, reason.AgentNotRunning) {
 		return r.Graph, err == nil, err
 	}
