@@ -68,7 +68,7 @@ func importTable() []row {
 		{pattern: "internal/transfer/core", may: plain("catalog", "trust", "transfer/wire")},
 		{pattern: "internal/transfer/place", may: plain("catalog", "command", "trust", "transfer/wire")},
 		{pattern: "internal/transfer/client", may: plain("catalog", "content", "trust", "disk", "transfer/core", "transfer/place", "transfer/wire")},
-		{pattern: "internal/transfer/server", may: plain("catalog", "content", "trust", "transfer/wire")},
+		{pattern: "internal/transfer/server", may: plain("catalog", "content", "trust", "transfer/core", "transfer/wire")},
 		{pattern: "internal/transfer/relay", may: plain("catalog", "content", "trust", "transfer/client", "transfer/core", "transfer/relay/core", "transfer/server", "transfer/wire")},
 		{pattern: "internal/transfer/relay/core", may: plain("catalog", "transfer/wire")},
 		{pattern: "internal/agent", may: slices.Concat(agent, []string{"internal/agent/*"})},

@@ -3,7 +3,7 @@
 //	files -> entries: of each where it stands, its key and its digest -> trie -> digest of the bundle
 //	trie of the bundle that was pushed before -> what differs -> pieces -> server
 //
-// Memory is some 200 bytes for each entry, whatever their values are. It owns no goroutine.
+// Memory is at most some 500 bytes for each entry, whatever their values are. It owns no goroutine.
 package bundles
 
 import (
