@@ -13,6 +13,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 
 	"k8s.io/apiserver/pkg/authentication/user"
@@ -31,11 +32,39 @@ import (
 // site is somebody who pushes to a server whose bundles are the real ones.
 type site struct {
 	*testing.T
-	store  *stored.Store
-	url    string
-	before func(w http.ResponseWriter, r *http.Request) bool // true: it has answered
+	store *stored.Store
+	url   string
+
+	mu     sync.Mutex // guards what follows: a call that was broken off may still be served
+	before intruder
 	calls  int
 	moved  int64 // bytes of all requests
+}
+
+// intruder answers a call, which has a number, in the place of the server if it returns true.
+type intruder func(w http.ResponseWriter, r *http.Request, call int) bool
+
+// set begins to count anew, with another one who comes before the server; nil is nobody.
+func (s *site) set(before intruder) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.before, s.calls, s.moved = before, 0, 0
+}
+
+// counted is how many calls there were, and the bytes of all requests.
+func (s *site) counted() (calls int, moved int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.calls, s.moved
+}
+
+// called counts a call.
+func (s *site) called(r *http.Request) (intruder, int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.calls++
+	s.moved += max(r.ContentLength, 0)
+	return s.before, s.calls
 }
 
 func newSite(t *testing.T) *site {
@@ -50,9 +79,7 @@ func newSite(t *testing.T) *site {
 	})
 	handler := store.Handler(may, http.NotFoundHandler())
 	listening := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		s.calls++
-		s.moved += max(r.ContentLength, 0)
-		if s.before != nil && s.before(w, r) {
+		if before, call := s.called(r); before != nil && before(w, r, call) {
 			return
 		}
 		handler.ServeHTTP(w, r.WithContext(request.WithUser(r.Context(), &user.DefaultInfo{Name: "ann"})))
@@ -158,15 +185,16 @@ func TestPush(t *testing.T) {
 	if got := s.value(first.Digest, "k/77"); got != strings.Repeat("v", 100) {
 		t.Errorf("%q", got)
 	}
-	s.calls, s.moved = 0, 0
-	if again := s.push(file); again.Digest != first.Digest || again.Moved != (moved{}) || s.calls != 1 {
-		t.Errorf("the same again: %+v in %d calls", again, s.calls)
+	s.set(nil)
+	again := s.push(file)
+	if calls, _ := s.counted(); again.Digest != first.Digest || again.Moved != (moved{}) || calls != 1 {
+		t.Errorf("the same again: %+v in %d calls", again, calls)
 	}
 	write(t, filepath.Dir(file), "k.jsonl", strings.Replace(lines(n, strings.Repeat("v", 100)), `"k/77", "value": "v`, `"k/77", "value": "w`, 1))
-	s.calls, s.moved = 0, 0
+	s.set(nil)
 	second := s.push(file)
-	if second.Digest == first.Digest || second.Moved.Changes != 1 || second.Moved.Bytes > 400 || s.moved > 3000 || s.calls > 12 {
-		t.Errorf("one change: %+v, %d bytes in %d calls", second, s.moved, s.calls)
+	if calls, moved := s.counted(); second.Digest == first.Digest || second.Moved.Changes != 1 || second.Moved.Bytes > 400 || moved > 3000 || calls > 12 {
+		t.Errorf("one change: %+v, %d bytes in %d calls", second, moved, calls)
 	}
 	if got := s.value(second.Digest, "k/77"); got != "w"+strings.Repeat("v", 99) {
 		t.Errorf("%q", got)
@@ -221,7 +249,7 @@ spec:
 // TestMistakes: each is told with its place, and nobody is asked.
 func TestMistakes(t *testing.T) {
 	s := newSite(t)
-	s.before = func(http.ResponseWriter, *http.Request) bool { t.Error("the server is asked"); return false }
+	s.set(func(http.ResponseWriter, *http.Request, int) bool { t.Error("the server is asked"); return false })
 	dir := t.TempDir()
 	config := func(resources string) string {
 		return "apiVersion: tako.dev/v1alpha1\nkind: NodeConfig\nmetadata: {name: a}\nspec:\n  resources:\n" + resources
@@ -269,14 +297,14 @@ func TestBrokenLine(t *testing.T) {
 	file := write(t, t.TempDir(), "k.jsonl", lines(60_000, strings.Repeat("v", 100))) // five pieces
 	for _, fails := range []int{1, 4} {
 		s := newSite(t)
-		s.before = func(w http.ResponseWriter, _ *http.Request) bool {
-			if s.calls == fails {
+		s.set(func(_ http.ResponseWriter, _ *http.Request, call int) bool {
+			if call == fails {
 				panic(http.ErrAbortHandler)
 			}
 			return false
-		}
+		})
 		_, _ = s.run("push", file) // the library may have made the call again
-		s.before = nil
+		s.set(nil)
 		if p := s.push(file); p.Entries != 60_000 || fails > 3 && p.Moved.Bytes > p.Bytes+60_000*4+100-pieceMax {
 			t.Errorf("after call %d: %+v", fails, p)
 		}
@@ -287,26 +315,26 @@ func TestBrokenLine(t *testing.T) {
 func TestBusy(t *testing.T) {
 	s := newSite(t)
 	file := write(t, t.TempDir(), "k.jsonl", lines(10, "v"))
-	s.before = func(w http.ResponseWriter, r *http.Request) bool {
-		if s.calls != 3 {
+	s.set(func(w http.ResponseWriter, r *http.Request, call int) bool {
+		if call != 3 {
 			return false
 		}
 		w.Header().Set("Content-Type", "application/json")
 		w.WriteHeader(http.StatusServiceUnavailable)
 		_, _ = io.WriteString(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","code":503,"message":"busy","details":{"causes":[{"reason":"`+reason.TransferBusy.String()+`","message":"busy"}]}}`)
 		return true
-	}
+	})
 	if p := s.push(file); p.Entries != 10 {
 		t.Errorf("%+v", p)
 	}
-	s.calls = 0
-	s.before = func(w http.ResponseWriter, _ *http.Request) bool {
+	s.set(func(w http.ResponseWriter, _ *http.Request, _ int) bool {
 		w.Header().Set("Content-Type", "application/json")
 		_, _ = io.WriteString(w, `{"here": false, "offset": 7}`)
 		return true
-	}
-	if _, err := s.run("push", write(t, t.TempDir(), "l.jsonl", lines(11, "v"))); err == nil || s.calls > 20 {
-		t.Errorf("%v after %d calls", err, s.calls)
+	})
+	_, err := s.run("push", write(t, t.TempDir(), "l.jsonl", lines(11, "v")))
+	if calls, _ := s.counted(); err == nil || calls > 20 {
+		t.Errorf("%v after %d calls", err, calls)
 	}
 }
 
@@ -320,7 +348,7 @@ func TestBaseIsGone(t *testing.T) {
 		t.Fatal(err)
 	}
 	gone := false
-	s.before = func(_ http.ResponseWriter, r *http.Request) bool {
+	s.set(func(_ http.ResponseWriter, r *http.Request, _ int) bool {
 		if r.Method == http.MethodPatch && !gone {
 			gone = true
 			if err := s.store.Remove(root); err != nil {
@@ -328,7 +356,7 @@ func TestBaseIsGone(t *testing.T) {
 			}
 		}
 		return false
-	}
+	})
 	second := s.push(write(t, dir, "b.jsonl", lines(1001, "v")))
 	if !gone || second.Moved.Changes != 1001 {
 		t.Errorf("%+v", second)

@@ -56,7 +56,7 @@ func (s *Shell) newSignLayer() *cobra.Command {
 		Short: "Sign a config's resources as an order, which hosts take from hand to hand",
 		Example: `  tako sign layer -f motd.yaml --key operator-key -o motd.order
   tako sign layer NodeConfig/prod/web -f site.yaml --key operator-key -o /media/stick
-  ssh web-7 tako-agent accept - < motd.order`,
+  tako sign layer -f motd.yaml --key operator-key -o motd.order && ssh web-7 tako-agent accept - < motd.order`,
 		Long: `An order replaces what a config declares, on each host that has that config already, until what the servers declare has caught up:
 for when no server answers. It needs a key that the trust documents give the role operator (tako trust set-key), and the trust documents
 themselves: what "tako trust show" prints, by default trust.json beside the key.
