@@ -59,7 +59,7 @@ func TestRelay(t *testing.T) {
 	if out := f.tako(t, "why", "node/behind-1"); !strings.Contains(out, "through relay edge-1") {
 		t.Errorf("why does not say so:\n%s", out)
 	}
-	if out := f.tako(t, "history", "node/behind-1"); !strings.Contains(out, "/etc/motd") {
+	if out := f.tako(t, "history", "node/behind-1"); !strings.Contains(out, "file/motd") {
 		t.Errorf("its history is\n%s", out)
 	}
 

@@ -76,7 +76,8 @@ func (s *Server) Run(ctx context.Context, l net.Listener) error {
 	sweeping, stopSweeping := context.WithCancel(context.WithoutCancel(ctx))
 	var all sync.WaitGroup
 	all.Go(func() { s.sweep(sweeping, gate) })
-	hands := newHandshakes(gate, h.TLSConfig, s.opts.Times.Handshake, s.opts.Log)
+	// Not the configuration of h, which Serve adds to while hands are shaken.
+	hands := newHandshakes(gate, s.tlsConfig(), s.opts.Times.Handshake, s.opts.Log)
 	all.Go(hands.run)
 	served := make(chan error, 1)
 	all.Go(func() { served <- h.Serve(hands) })
