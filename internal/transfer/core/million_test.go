@@ -185,9 +185,6 @@ func TestTransferCase12_DeleteOneOfAMillion(t *testing.T) {
 
 // TestMuchDiffersByHash: a layer that has little in common with what is held comes as a snapshot, however the host has begun.
 func TestMuchDiffersByHash(t *testing.T) {
-	if testing.Short() {
-		t.Skip("60,000 rows")
-	}
 	w := calm(t, 20)
 	w.server.part = 5_000
 	w.server.publish(filled(web, descentRowsMax+10_000, "many"))
