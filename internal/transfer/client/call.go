@@ -143,6 +143,8 @@ func frames[M any](ctx context.Context, s *server, path string, body io.Reader, 
 		return err
 	}
 	defer closeBody(answer)
+	// A call whose message is still being sent does not see that its context has ended: net/http waits for what it is to send.
+	defer context.AfterFunc(ctx, func() { _ = answer.Body.Close() })()
 	opened()
 	watchdog.beat()
 	coming := &beating{r: answer.Body, watchdog: watchdog}

@@ -80,7 +80,7 @@ func TestTransferCase44_RelayFlaps(t *testing.T) {
 		syncs := counted(t, r.metrics, "tako_transfer_calls_total", wire.PathSync)
 		version := uint64(1)
 		moved := false
-		for range 24 { // two minutes
+		for range 24 { // four minutes
 			flapping.stop()
 			pass(5 * time.Second)
 			moved = moved || s.watches("edge-2") == 1

@@ -151,6 +151,30 @@ func TestRelayAway(t *testing.T) {
 	})
 }
 
+// TestStopsAtOnce: neither a relay that is to end nor one whose server has gone silent waits for anything, though its own half of the stream stays open.
+func TestStopsAtOnce(t *testing.T) {
+	play(t, func(s *scene) {
+		never := server.Between{Min: 24 * time.Hour, Max: 24 * time.Hour}
+		silent := s.serve("server-1:6444", func(o *server.Options) { o.Times.Heartbeat, o.Times.Watch = never, never })
+		other := s.serve("server-2:6444", nil)
+		s.publish(t, "one")
+		r := s.relay("edge-1:6444", "", nil, "server-1:6444", "server-2:6444")
+		streams := func(at *running) float64 {
+			return counted(t, at.metrics, "tako_transfer_calls_total", wire.PathRelay)
+		}
+		open := func() float64 { return counted(t, r.metrics, "tako_relay_connected") }
+		s.eventually(10*time.Second, "the relay is connected", func() bool { return open() == 1 })
+		if s.eventually(silenceMax+time.Minute, "the relay has left the server that says nothing", func() bool { return streams(silent) == 1 }); streams(other) != 0 {
+			t.Error("the stream to the other server has ended")
+		}
+		s.eventually(10*time.Second, "the relay is connected to the other server", func() bool { return open() == 1 })
+		began := time.Now()
+		if r.stop(); time.Since(began) > time.Second {
+			t.Errorf("the relay took %s to end", time.Since(began))
+		}
+	})
+}
+
 // TestShowsForeignHead: who is connected to a relay gets what its own head names, from the cache too, and nothing else.
 func TestShowsForeignHead(t *testing.T) {
 	play(t, func(s *scene) {
