@@ -137,17 +137,25 @@ func (h *Host) setLink(t testing.TB, state string) {
 	}
 }
 
-// Journal returns what a unit of the host has logged, or the end of the whole journal for "".
+// Journal returns what a unit of the host has logged, or the end of the whole journal for "". It returns the error where there is none.
 func (h *Host) Journal(ctx context.Context, unit string) string {
+	text, err := h.journal(ctx, unit)
+	if err != nil {
+		return err.Error()
+	}
+	return text
+}
+
+func (h *Host) journal(ctx context.Context, unit string) (string, error) {
 	args := []string{"journalctl", "--no-pager", "--lines=" + strconv.Itoa(dumpLines)}
 	if unit != "" {
 		args = append(args, "--unit="+unit)
 	}
 	result, err := h.Run(ctx, args...)
 	if err != nil {
-		return err.Error()
+		return "", err
 	}
-	return result.Stdout + result.Stderr
+	return result.Stdout + result.Stderr, nil
 }
 
 // start starts the machine on the lab's thread: its parent death signal and its network come from there.
@@ -260,10 +268,14 @@ func isNamespaceInit(status string) bool {
 	return false
 }
 
-// dump writes console and journal into the log of a failed test.
+// dump writes the end of the journal into the log of a failed test, and where there is none what the host has printed.
 func (h *Host) dump(ctx context.Context, t testing.TB) {
-	t.Logf("host %s: console:\n%s", h.name, h.console())
-	t.Logf("host %s: journal:\n%s", h.name, h.Journal(ctx, ""))
+	journal, err := h.journal(ctx, "")
+	if err != nil {
+		t.Logf("host %s: no journal: %v; its console:\n%s", h.name, err, h.console())
+		return
+	}
+	t.Logf("host %s: journal:\n%s", h.name, journal)
 }
 
 func (h *Host) consolePath() string { return filepath.Join(h.dir, "console.log") }

@@ -40,7 +40,7 @@ func TestStagesAddUp(t *testing.T) {
 		"\n4 passed, 1 failed, 2 skipped\n",
 		"  tako.dev/tako/tools/testsum/testdata/sample TestSkips: sample_test.go:12: needs a moon\n",
 		"  tako.dev/tako/tools/testsum/testdata/sample TestParent/skips: sample_test.go:22: needs a sun\n",
-		"  tako.dev/tako/tools/testsum/testdata/sample TestFails/b\n",
+		"  tako.dev/tako/tools/testsum/testdata/sample TestFails/b: sample_test.go:27: this went wrong\n",
 	} {
 		if !strings.Contains(out, line) {
 			t.Errorf("the total lacks %q:\n%s", line, out)

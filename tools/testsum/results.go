@@ -25,7 +25,7 @@ type Result struct {
 	Package string
 	Test    string // empty where the package itself failed: it did not build, or its process died
 	Outcome Outcome
-	Reason  string // of a skip: what the test said
+	Reason  string // of a skip or a failure: what the test said
 }
 
 func (r Result) name() string { return strings.TrimSpace(r.Package + " " + r.Test) }

@@ -129,11 +129,19 @@ func (p *packageRun) print(w io.Writer, e event) {
 		}
 		return
 	}
+	// What a test says that failed by itself comes before what its parent shows of hosts and journals.
+	var because, implied []string
 	for _, name := range slices.Sorted(maps.Keys(p.tests)) {
-		if t := p.tests[name]; t.outcome == Failed || !t.ended {
-			fmt.Fprint(w, strings.Join(t.output, ""))
+		t := p.tests[name]
+		switch {
+		case t.outcome != Failed && t.ended:
+		case p.implied(name, Failed):
+			implied = append(implied, t.output...)
+		default:
+			because = append(because, t.output...)
 		}
 	}
+	fmt.Fprint(w, strings.Join(because, ""), strings.Join(implied, ""))
 	fmt.Fprint(w, strings.Join(p.output, ""))
 	fmt.Fprintf(w, "FAIL %s %.1fs\n", e.Package, e.Elapsed)
 }
@@ -160,7 +168,7 @@ func (p *packageRun) results(pkg string) []Result {
 			continue
 		}
 		r := Result{Package: pkg, Test: name, Outcome: outcome}
-		if outcome == Skipped {
+		if outcome != Passed {
 			r.Reason = reason(t.output)
 		}
 		results = append(results, r)
@@ -183,7 +191,10 @@ func (p *packageRun) implied(name string, outcome Outcome) bool {
 	return outcome == Passed && subTests || outcome == Failed && subFailed
 }
 
-// reason is what a skipped test said: its output without the lines that go test adds.
+// reasonMax is how many bytes of a reason are kept: a test that failed may have printed a journal.
+const reasonMax = 600
+
+// reason is what a test said that was skipped or failed: the beginning of its output, without the lines that go test adds.
 func reason(output []string) string {
 	var words []string
 	for _, line := range output {
@@ -192,5 +203,9 @@ func reason(output []string) string {
 			words = append(words, line)
 		}
 	}
-	return strings.Join(words, " ")
+	text := strings.Join(words, " ")
+	if len(text) > reasonMax {
+		text = strings.ToValidUTF8(text[:reasonMax], "") + " ..."
+	}
+	return text
 }
