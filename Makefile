@@ -51,9 +51,10 @@ check: ## format, vet, staticcheck, tidy, generated files
 	$(testsum) -stage tidy go test -json -run '^TestTree$$' ./internal/tidy || status=1; \
 	exit $$status
 
+# The agent's cases are left to `cases`: they are mostly processes, which start slowly with -race.
 unit: ## unit tests, with -race where there is a C compiler
 	@test -n "$(race)" || echo "unit: no C compiler: WITHOUT -race"
-	@$(testsum) -stage unit go test -json $(race) -short -timeout 10m -skip '^TestTree$$' ./...
+	@$(testsum) -stage unit go test -json $(race) -short -timeout 10m -skip '^TestTree$$|^TestAgentCase' ./...
 
 cases: ## the cases, in full; writes cases.json
 	@rm -rf .scratch/cases && mkdir -p .scratch/cases
