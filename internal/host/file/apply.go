@@ -69,8 +69,8 @@ func (j *job) finish(sig disk.Signature, changed bool, err error) {
 	j.result.Changed = j.result.Changed || changed
 	j.result.Note = strings.Join(j.notes, "; ")
 	if err == nil {
-		// Its own change is the last one in this tick of the clock, so it is not settled.
-		j.remember(sig, j.kind() == unix.S_IFDIR)
+		// Its own change is the last one in this tick of the clock, and somebody else may have changed it again before it was looked at.
+		j.remember(sig, false)
 	}
 }
 

@@ -12,6 +12,8 @@
 //		an agent starts, as one does after a crash, and converges
 //		what is seen is as after, and no temporary file is left in Dirs
 //
+// Meddled has somebody else change something at each of the calls instead, and shows that the next look sees what is not as declared.
+//
 // LooksOnly takes the same rows to show that no check, at any depth, makes a system call that changes something.
 //
 // A helper is the test binary once more, under strace. It works on one thread, so that the same work makes the same calls each time and

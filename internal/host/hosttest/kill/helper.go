@@ -55,6 +55,7 @@ type deed string
 const (
 	check  deed = "check" // at every depth
 	apply  deed = "apply"
+	redo   deed = "redo" // apply, and look whether there is something to do again
 	remove deed = "remove"
 )
 
@@ -106,7 +107,7 @@ func (o *order) carryOut(ctx context.Context, of hosttest.TypeOf) error {
 		for _, r := range slices.Backward(rs) {
 			err = errors.Join(err, typ.Remove(ctx, r, declare.OnRemoveDelete, nil))
 		}
-	case apply:
+	case apply, redo:
 		var plans []host.Plan
 		for _, p := range typ.Check(ctx, rs, host.Deep) {
 			if err = errors.Join(err, p.Err); !p.Empty() {
@@ -119,6 +120,20 @@ func (o *order) carryOut(ctx context.Context, of hosttest.TypeOf) error {
 		begin()
 		for _, res := range typ.Apply(ctx, plans) {
 			err = errors.Join(err, res.Err)
+		}
+		if o.Deed == redo && err == nil {
+			begin()
+			err = undone(typ.Check(ctx, rs, host.Shallow))
+		}
+	}
+	return err
+}
+
+// undone is an error where there is still something to do.
+func undone(plans []host.Plan) (err error) {
+	for _, p := range plans {
+		if err = errors.Join(err, p.Err); !p.Empty() {
+			err = errors.Join(err, &reason.Error{Code: reason.ConcurrentEdit, Doing: "look at it again"})
 		}
 	}
 	return err
@@ -160,12 +175,16 @@ func run(t testing.TB, o order, alone bool, options ...string) ended {
 	cmd.Env = append(os.Environ(), orderVariable+"="+string(text), "GOMAXPROCS=1", "GOGC=off")
 	var out, said bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &said
-	e := ended{err: cmd.Run(), code: strings.TrimSpace(out.String())}
-	// strace ends the way that what it traced has ended.
-	if exit := (*exec.ExitError)(nil); errors.As(e.err, &exit) {
+	return end(cmd.Run(), out.String(), said.String())
+}
+
+// end is how a helper has ended, of which strace says how it has ended itself: it ends the way that what it traced has.
+func end(err error, out, said string) ended {
+	e := ended{err: err, code: strings.TrimSpace(out)}
+	if exit := (*exec.ExitError)(nil); errors.As(err, &exit) {
 		status, ok := exit.Sys().(syscall.WaitStatus)
 		e.killed = ok && status.Signaled() && status.Signal() == syscall.SIGKILL
-		e.err = fmt.Errorf("%w: %s", e.err, strings.TrimSpace(said.String()))
+		e.err = fmt.Errorf("%w: %s", err, strings.TrimSpace(said))
 	}
 	return e
 }
