@@ -20,6 +20,10 @@ func serverCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "server",
 		Short: "Run the control plane",
+		Long: `server runs the control plane: the API for people and programs, its store, the controllers, and the port that hosts come to.
+
+With --etcd-servers several of them are one control plane, of which one leads and any other takes over when that dies. Another one
+needs a data directory of its own with a copy of the first one's machine-secret in it, and --listen or --name where the others reach it.`,
 		Example: `  tako server --data-dir /var/lib/tako/server
   tako server --data-dir /tmp/tako --listen 127.0.0.1:0
   tako server --etcd-servers https://10.0.0.1:2379,https://10.0.0.2:2379 --etcd-ca ca.pem --etcd-cert tako.pem --etcd-key tako-key.pem`,
@@ -53,7 +57,7 @@ func serverCommand() *cobra.Command {
 	f.StringVar(&o.TransferListen, "transfer-listen", "", "where hosts are served, HOST:PORT; default: the port after that of --listen; port 0 takes a free one")
 	f.StringSliceVar(&o.Names, "name", nil, "further name or address that clients and hosts know the server by; hosts are told the first")
 	f.StringSliceVar(&o.SourceDirs, "source-dir", nil, "directory of this machine below which Sources may take repositories (file://); default: none")
-	f.StringSliceVar(&o.Etcd.Endpoints, "etcd-servers", nil, "an etcd cluster that others run; default: one in the data directory")
+	f.StringSliceVar(&o.Etcd.Endpoints, "etcd-servers", nil, "an etcd cluster that others run; which several servers may share; default: one in the data directory")
 	f.StringVar(&o.Etcd.CAFile, "etcd-ca", "", "file with the CA of that cluster, PEM")
 	f.StringVar(&o.Etcd.CertFile, "etcd-cert", "", "file with this server's certificate for that cluster, PEM")
 	f.StringVar(&o.Etcd.KeyFile, "etcd-key", "", "file with the key of that certificate, PEM")

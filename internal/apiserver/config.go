@@ -30,9 +30,7 @@ import (
 	"tako.dev/tako/internal/apiserver/audit"
 	"tako.dev/tako/internal/apiserver/auth"
 	"tako.dev/tako/internal/apiserver/body"
-	"tako.dev/tako/internal/apiserver/bundles"
 	"tako.dev/tako/internal/apiserver/misfit"
-	"tako.dev/tako/internal/apiserver/objects"
 	"tako.dev/tako/internal/apiserver/openapi"
 	"tako.dev/tako/internal/apiserver/registry"
 )
@@ -101,12 +99,14 @@ func (s *Server) config(p parts, scheme *registry.Scheme, backend *registry.Back
 }
 
 // handlers are what a request goes through.
-func (s *Server) handlers(api http.Handler, c *server.Config, watches *auth.Watches, shelf *objects.Shelf, lists *bundles.Store) http.Handler {
+func (s *Server) handlers(api http.Handler, c *server.Config, watches *auth.Watches, p parts) http.Handler {
 	// By now the library has added an authenticator of its own, for the server itself, which only says a name.
 	with := *c
 	itself := auth.Own(c.Authentication.Authenticator, c.LoopbackClientConfig.BearerToken, registry.Itself())
 	with.Authentication.Authenticator = auth.Logged(itself, s.opts.Log)
-	return s.hooks.handler(auth.WithWords(server.DefaultBuildHandlerChain(shelf.Handler(lists.Handler(c.Authorization.Authorizer, watches.Handler(strict(body.UTF8(body.Base64(misfit.Handler(api))))))), &with)))
+	inner := watches.Handler(p.several.within(strict(body.UTF8(body.Base64(misfit.Handler(api))))))
+	inner = p.shelf.Handler(p.bundles.Handler(c.Authorization.Authorizer, inner))
+	return s.hooks.handler(p.several.forges(s.hooks.take), p.several.around(auth.WithWords(server.DefaultBuildHandlerChain(inner, &with))))
 }
 
 // strict refuses fields that our kinds do not have, unless the client has asked for something else: the library would take the

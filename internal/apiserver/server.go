@@ -17,12 +17,14 @@ import (
 	rbac "k8s.io/api/rbac/v1"
 	admissionchain "k8s.io/apiserver/pkg/admission"
 	"k8s.io/apiserver/pkg/server"
+	restclient "k8s.io/client-go/rest"
 
 	"tako.dev/tako/api/v1alpha1"
 	"tako.dev/tako/internal/apiserver/admission"
 	"tako.dev/tako/internal/apiserver/audit"
 	"tako.dev/tako/internal/apiserver/auth"
 	"tako.dev/tako/internal/apiserver/bundles"
+	"tako.dev/tako/internal/apiserver/election"
 	"tako.dev/tako/internal/apiserver/etcd"
 	"tako.dev/tako/internal/apiserver/objects"
 	"tako.dev/tako/internal/apiserver/registry"
@@ -99,7 +101,11 @@ func (s *Server) Run(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	a, err := s.assemble(parts{shelf: kept, bundles: lists, dir: dir, client: store.client, member: store.member, keys: keys, documents: documents, certificate: own, listener: listener, hosts: hosts, audit: log})
+	p := parts{shelf: kept, bundles: lists, dir: dir, client: store.client, member: store.member, keys: keys, documents: documents, certificate: own, listener: listener, hosts: hosts, audit: log}
+	if p.several, err = s.newSeveral(p); err != nil {
+		return err
+	}
+	a, err := s.assemble(p)
 	if err != nil {
 		return err
 	}
@@ -144,7 +150,6 @@ func (s *Server) serve(ctx context.Context, a *assembly, dir *state.Dir, store *
 	own.AddListener(admin)
 	all.Go(func() { admin.Run(ctx) })
 	all.Go(func() { s.announce(ctx, a, admin) })
-	all.Go(func() { s.control(ctx, a) })
 	stopped := make(chan error, 1)
 	go func() {
 		err := a.server.PrepareRun().RunWithContext(ctx)
@@ -200,6 +205,8 @@ func (s *Server) openStore(ctx context.Context, dir *state.Dir) (*store, error) 
 	if st.member != nil {
 		st.member.Attach(client)
 		takoMetrics{}.MustRegister(st.member.Metrics()...)
+	} else {
+		client.KV = election.Fence(client.KV) // others have a way to it, too
 	}
 	return st, nil
 }
@@ -226,6 +233,7 @@ type parts struct {
 	audit       *audit.Log
 	shelf       *objects.Shelf
 	bundles     *bundles.Store
+	several     *several // nil: this is the only server
 }
 
 // assembly is a server that is ready to run.
@@ -235,7 +243,10 @@ type assembly struct {
 	background  []func(context.Context)
 	controllers *controllers.Controllers
 	transfer    *transfer
-	url         string
+	local       *registry.Local
+	// controllersConfig reaches the API for who works only while this server leads.
+	controllersConfig *restclient.Config
+	url               string
 }
 
 // assemble puts the server together.
@@ -266,7 +277,7 @@ func (s *Server) assemble(p parts) (*assembly, error) {
 	}
 	watches := auth.NewWatches(config.Authorization.Authorizer, roles.Changes)
 	config.BuildHandlerChainFunc = func(api http.Handler, c *server.Config) http.Handler {
-		return s.handlers(api, c, watches, p.shelf, p.bundles)
+		return s.handlers(api, c, watches, p)
 	}
 	config.AdmissionControl = admissionchain.NewChainHandler(
 		admission.NewLifecycle(objects.Store(core.Resource("namespaces"))), admission.NewRights(roles, config.Authorization.Authorizer),
@@ -282,7 +293,8 @@ func (s *Server) assemble(p parts) (*assembly, error) {
 		return nil, err
 	}
 	local := registry.NewLocal(objects, config.AdmissionControl)
-	work, err := controllers.New(controllers.Options{Config: config.LoopbackClientConfig, Objects: local, Events: bounds, Log: s.partsLog, Metrics: takoMetrics{}})
+	leading := p.several.leading(config.LoopbackClientConfig)
+	work, err := controllers.New(controllers.Options{Config: leading, Objects: p.several.objects(local), Events: bounds, Log: s.partsLog, Metrics: takoMetrics{}})
 	if err != nil {
 		backend.Close()
 		return nil, err
@@ -292,10 +304,12 @@ func (s *Server) assemble(p parts) (*assembly, error) {
 		backend.Close()
 		return nil, err
 	}
-	return &assembly{
-		server: generic, backend: backend, background: append(hosts.background(s, p), known.Run, roles.Run, watches.Run, s.runSources(p, local, config.LoopbackClientConfig, hosts), s.collectObjects(p, local, config.LoopbackClientConfig), s.runBundles(p, local, config.LoopbackClientConfig)), controllers: work, transfer: hosts,
-		url: "https://" + config.ExternalAddress,
-	}, nil
+	a := &assembly{
+		server: generic, backend: backend, background: append(hosts.background(s, p), known.Run, roles.Run, watches.Run, s.collectObjects(p, local, config.LoopbackClientConfig), s.runBundles(p, local, config.LoopbackClientConfig)), controllers: work, transfer: hosts,
+		local: local, controllersConfig: leading, url: "https://" + config.ExternalAddress,
+	}
+	a.background = append(a.background, p.several.background(hosts, s, func(ctx context.Context) { s.lead(ctx, p, a) })...)
+	return a, nil
 }
 
 // chain makes the server of our kinds, which hands what it does not know to that of the kinds that others define.

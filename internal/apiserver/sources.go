@@ -16,7 +16,7 @@ import (
 const sourcesName = "sources"
 
 // newSources makes what keeps Sources applied.
-func (s *Server) newSources(p parts, local *registry.Local, loopback *restclient.Config, t *transfer) (*sources.Sources, error) {
+func (s *Server) newSources(p parts, local *registry.Local, loopback *restclient.Config, t *transfer, now *term) (*sources.Sources, error) {
 	repositories, err := git.New(git.Options{Dir: p.dir.Join(sourcesName), LocalDirs: s.opts.SourceDirs, Log: s.partsLog})
 	if err != nil {
 		return nil, err
@@ -27,13 +27,13 @@ func (s *Server) newSources(p parts, local *registry.Local, loopback *restclient
 			return nil, err
 		}
 	}
-	return sources.New(sources.Options{Objects: local, Git: repositories, Renderer: render.New(options), Recorder: t.recorder, Hosts: t.presence, Config: loopback, Log: s.partsLog, Metrics: takoMetrics{}})
+	return sources.New(sources.Options{Objects: p.several.objects(local), Git: repositories, Renderer: render.New(options), Recorder: t.recorder, Hosts: now.presence, Config: loopback, Log: s.partsLog, Metrics: takoMetrics{}})
 }
 
-// runSources keeps Sources applied while the server runs. A server without the git program has everything else.
-func (s *Server) runSources(p parts, local *registry.Local, loopback *restclient.Config, t *transfer) func(context.Context) {
+// runSources keeps Sources applied while the server leads. A server without the git program has everything else.
+func (s *Server) runSources(p parts, local *registry.Local, loopback *restclient.Config, t *transfer, now *term) func(context.Context) {
 	return func(ctx context.Context) {
-		kept, err := s.newSources(p, local, loopback, t)
+		kept, err := s.newSources(p, local, loopback, t, now)
 		if err == nil {
 			err = s.hooks.prepare(takoMetrics{})
 		}

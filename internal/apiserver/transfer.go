@@ -9,6 +9,8 @@ import (
 	"net"
 	"net/netip"
 	"strconv"
+	"sync"
+	"sync/atomic"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 	core "k8s.io/api/core/v1"
@@ -19,6 +21,7 @@ import (
 	"tako.dev/tako/api/v1alpha1"
 	"tako.dev/tako/internal/apiserver/auth"
 	"tako.dev/tako/internal/apiserver/enroll"
+	"tako.dev/tako/internal/apiserver/follower"
 	"tako.dev/tako/internal/apiserver/registry"
 	"tako.dev/tako/internal/catalog"
 	"tako.dev/tako/internal/controllers/assignments"
@@ -35,18 +38,25 @@ import (
 //	layers (what a revision compiles to) -> assignments (who gets which) -> heads (signed) -> server -> hosts
 //	hosts -> server -> presence (who is there, and how) -> assignments, and the Nodes that people read
 type transfer struct {
-	listener    net.Listener
-	address     string // of the listener, as hosts reach it
-	loopback    *restclient.Config
-	members     *enroll.Members
-	layers      *layers.Layers
-	changes     *layers.Changes
-	heads       *heads.Heads
-	recorder    *recorder.Recorder
+	listener net.Listener
+	address  string // of the listener, as hosts reach it
+	loopback *restclient.Config
+	members  *enroll.Members
+	layers   *layers.Layers
+	changes  *layers.Changes
+	heads    *heads.Heads
+	recorder *recorder.Recorder
+	server   *transferserver.Server
+	failed   chan error // has room for one: hosts cannot be served any more
+	// begin makes what this server has as the leader; term is that, nil while it does not lead.
+	begin func() (*term, error)
+	term  atomic.Pointer[term]
+}
+
+// term is what a server has as the leader, from the beginning of that to its end: who follows has heard nobody.
+type term struct {
 	presence    *presence.Register
 	assignments *assignments.Assignments
-	server      *transferserver.Server
-	failed      chan error // has room for one: hosts cannot be served any more
 }
 
 // newTransfer puts it together. It reads and writes objects without the way through the API.
@@ -58,7 +68,7 @@ func (s *Server) newTransfer(p parts, objects *registry.Registry, local *registr
 	}
 	t.recorder = recorder.New(events, s.partsLog)
 	audited := hostAudit{p.audit.Backend()}
-	var err1, err2, err3, err4, err5, err6 error
+	var err1, err2, err3, err5 error
 	t.members, err1 = enroll.New(enroll.Options{
 		Objects: local, Tokens: tokens, Keys: p.keys, Chain: p.documents.Newest, Address: func() string { return t.address }, Audit: audited, Log: s.partsLog,
 	})
@@ -72,20 +82,18 @@ func (s *Server) newTransfer(p parts, objects *registry.Registry, local *registr
 		Objects: local, Layers: t.layers, Keys: p.keys, Chain: p.documents.Read, Revision: func(ctx context.Context) (uint64, error) { return revision(ctx, p.client.Client) },
 		Suspected: t.suspect, Log: s.partsLog, Metrics: takoMetrics{},
 	})
-	t.presence, err4 = presence.New(presence.Options{
-		Objects: local, Recorder: t.recorder, Log: s.partsLog, Metrics: takoMetrics{},
-		// Each of the two knows the other. Nothing is asked before both run.
-		Assigned: func(uid types.UID) (v1alpha1.AppliedHead, bool) { return t.assignments.AssignedHead(uid) },
-	})
-	t.assignments, err5 = assignments.New(assignments.Options{
-		Objects: local, Layers: t.layers, Changes: t.changes, Presence: t.presence, Recorder: t.recorder,
-		Epoch: func() uint64 { return p.documents.Newest().Current().Epoch }, Log: s.partsLog,
-	})
-	if err := errors.Join(err3, err4, err5); err != nil {
+	t.begin = func() (*term, error) { return s.newTerm(t, p, local) }
+	own, err4 := t.begin()
+	if err := errors.Join(err3, err4); err != nil {
 		return nil, err
 	}
-	t.server, err6 = transferserver.New(transferserver.Options{
-		Cluster: p.keys.Cluster(), Catalogs: judging{t.heads, t.presence}, Members: t.members, Presence: t.presence, Audit: audited, Objects: p.shelf,
+	if p.several == nil { // it leads from the beginning to the end
+		t.term.Store(own)
+		t.begin = func() (*term, error) { return own, nil }
+	}
+	hears := p.several.hears(own.presence)
+	t.server, err5 = transferserver.New(transferserver.Options{
+		Cluster: p.keys.Cluster(), Catalogs: judging{t.heads, hears}, Members: t.members, Presence: hears, Audit: audited, Objects: p.shelf, Servers: p.several.addresses, Serving: p.several.watchOver(t.heads.Fresh),
 		Certificate: func() (*tls.Certificate, error) { return p.certificate.forTLS() },
 		Authorities: func() *x509.CertPool {
 			pool := p.documents.Newest().Pool()
@@ -94,32 +102,44 @@ func (s *Server) newTransfer(p parts, objects *registry.Registry, local *registr
 		},
 		Metrics: takoMetrics{}, Log: s.partsLog,
 	})
-	if err6 != nil {
-		return nil, err6
+	if err5 != nil {
+		return nil, err5
 	}
 	tokens.TellLines(t.members.JoinLine)
 	objects.SetAsker(t.server)
 	objects.SetExporter(t.server)
-	objects.SetDecorator(t.presence.Decorate)
+	objects.SetDecorator(func(n *v1alpha1.Node) {
+		if now := t.term.Load(); now != nil {
+			now.presence.Decorate(n)
+		}
+	})
 	return t, nil
+}
+
+// newTerm makes what a server has as the leader.
+func (s *Server) newTerm(t *transfer, p parts, local *registry.Local) (*term, error) {
+	n, leading := &term{}, p.several.objects(local)
+	var err1, err2 error
+	n.presence, err1 = presence.New(presence.Options{
+		Objects: leading, Recorder: t.recorder, Log: s.partsLog, Metrics: takoMetrics{},
+		// Each of the two knows the other. Nothing is asked before both run.
+		Assigned: func(uid types.UID) (v1alpha1.AppliedHead, bool) { return n.assignments.AssignedHead(uid) },
+	})
+	n.assignments, err2 = assignments.New(assignments.Options{
+		Objects: leading, Layers: t.layers, Changes: t.changes, Presence: n.presence, Recorder: t.recorder,
+		Epoch: func() uint64 { return p.documents.Newest().Current().Epoch }, Log: s.partsLog,
+	})
+	return n, errors.Join(err1, err2)
 }
 
 // background is what runs while the server does.
 func (t *transfer) background(s *Server, p parts) []func(context.Context) {
-	reported := func(what string, run func(context.Context) error) func(context.Context) {
-		return func(ctx context.Context) {
-			if err := run(ctx); err != nil && ctx.Err() == nil {
-				s.opts.Log.Error("a part of the server has stopped", "component", what, "err", err)
-			}
-		}
-	}
+	reported := s.reported
 	return []func(context.Context){
 		t.members.Run,
 		p.documents.Run,
 		reported("layers", t.layers.Run),
 		reported("heads", t.heads.Run),
-		reported("presence", t.presence.Run),
-		reported("assignments", t.assignments.Run),
 		reported("recorder", func(ctx context.Context) error {
 			if !waitReady(ctx, t.loopback) {
 				return nil
@@ -129,16 +149,48 @@ func (t *transfer) background(s *Server, p parts) []func(context.Context) {
 		func(ctx context.Context) {
 			s.opts.Log.Info("hosts are served", "address", t.address)
 			if err := t.server.Run(ctx, t.listener); err != nil {
-				t.failed <- err
+				t.fail(err)
 			}
 		},
+	}
+}
+
+// reported runs a part of the server, and tells when that ends by itself.
+func (s *Server) reported(what string, run func(context.Context) error) func(context.Context) {
+	return func(ctx context.Context) {
+		if err := run(ctx); err != nil && ctx.Err() == nil {
+			s.opts.Log.Error("a part of the server has stopped", "component", what, "err", err)
+		}
+	}
+}
+
+// lead does what one server of all does, until the context ends.
+func (s *Server) lead(ctx context.Context, p parts, a *assembly) {
+	t := a.transfer
+	now, err := t.begin()
+	if err != nil {
+		t.fail(err)
+		return
+	}
+	if p.several != nil {
+		t.term.Store(now)
+		defer t.term.Store(nil)
+		defer p.several.reports.Lead(now.presence)()
+	}
+	var all sync.WaitGroup
+	defer all.Wait()
+	for _, run := range []func(context.Context){
+		s.reported("presence", now.presence.Run), s.reported("assignments", now.assignments.Run),
+		func(ctx context.Context) { s.control(ctx, a) }, s.runSources(p, a.local, a.controllersConfig, t, now),
+	} {
+		all.Go(func() { run(ctx) })
 	}
 }
 
 // judging keeps with a node whether the store knows what its host has accepted.
 type judging struct {
 	*heads.Heads
-	presence *presence.Register
+	presence follower.Register
 }
 
 // Shown is told of the highest state that a host has accepted.
@@ -188,11 +240,16 @@ func (s *Server) listenHosts() (net.Listener, error) {
 // transferAddress is where hosts reach the server: what it listens on; when that is every address, the first name that it was given, or
 // else the first address of the machine that others can reach.
 func (s *Server) transferAddress(listening net.Addr) string {
+	return s.reachable(s.opts.TransferListen, listening)
+}
+
+// reachable is where others reach a listener, of what was asked for and what it listens on.
+func (s *Server) reachable(asked string, listening net.Addr) string {
 	_, port, err := net.SplitHostPort(listening.String())
 	if err != nil {
 		return listening.String()
 	}
-	host, _, err := net.SplitHostPort(s.opts.TransferListen)
+	host, _, err := net.SplitHostPort(asked)
 	if ip, parseErr := netip.ParseAddr(host); err == nil && host != "" && (parseErr != nil || !ip.IsUnspecified()) {
 		return net.JoinHostPort(host, port)
 	}

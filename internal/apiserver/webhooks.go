@@ -67,16 +67,18 @@ type webhooks struct {
 
 // prepare makes what taking calls needs.
 func (h *webhooks) prepare(metrics prometheus.Registerer) error {
+	if h.turns != nil {
+		return nil // this server leads once more
+	}
 	h.turns = newTurns()
 	h.answers = prometheus.NewCounterVec(prometheus.CounterOpts{Name: "tako_source_calls_total", Help: "Calls of forges for sources, by the status of the answer: 202 is one that is signed."}, []string{"code"})
 	return metrics.Register(h.answers)
 }
 
-// handler takes the calls of forges out of what goes to next.
-func (h *webhooks) handler(next http.Handler) http.Handler {
+// handler takes the calls of forges out of what goes to next, and has take answer them.
+func (h *webhooks) handler(take http.HandlerFunc, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		rest, is := strings.CutPrefix(r.URL.Path, webhookPrefix)
-		if !is {
+		if !strings.HasPrefix(r.URL.Path, webhookPrefix) {
 			next.ServeHTTP(w, r)
 			return
 		}
@@ -85,11 +87,12 @@ func (h *webhooks) handler(next http.Handler) http.Handler {
 			http.Error(w, methodWords, http.StatusMethodNotAllowed)
 			return
 		}
-		h.take(w, r, rest)
+		take(w, r)
 	})
 }
 
-func (h *webhooks) take(w http.ResponseWriter, r *http.Request, rest string) {
+func (h *webhooks) take(w http.ResponseWriter, r *http.Request) {
+	rest := strings.TrimPrefix(r.URL.Path, webhookPrefix)
 	kept := h.sources.Load()
 	if kept == nil {
 		w.Header().Set("Retry-After", "1")

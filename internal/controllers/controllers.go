@@ -261,7 +261,9 @@ func (c *Controllers) manager(ctx context.Context) (manager.Manager, error) {
 		// Names of controllers are unique in a process for the library's own metrics, which nobody reads here.
 		Controller: config.Controller{SkipNameValidation: &skip, MaxConcurrentReconciles: c.options.Workers, ReconciliationTimeout: callMax},
 		Client:     client.Options{FieldOwner: owner},
-		NewCache:   stoppableBy(ctx),
+		// What the caller says in his context, such as that he leads, goes along with each write. When it ends the manager ends what runs, in its order.
+		BaseContext: func() context.Context { return context.WithoutCancel(ctx) },
+		NewCache:    stoppableBy(ctx),
 		Cache: cache.Options{NewInformer: c.informer, DefaultTransform: cache.TransformStripManagedFields(), ByObject: map[client.Object]cache.ByObject{
 			&v1alpha1.NodeConfig{}:        {Transform: withoutSpec},
 			&v1alpha1.ClusterNodeConfig{}: {Transform: withoutSpec},

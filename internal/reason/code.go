@@ -239,6 +239,8 @@ const (
 	ServerBehind      Code = 1074
 	BundleMissing     Code = 1075
 	BundleRefused     Code = 1076
+	LeadLost          Code = 1077
+	NoLeader          Code = 1078
 
 	ServerUnreachable Code = 1101
 	NotAuthenticated  Code = 1102
@@ -504,6 +506,8 @@ var table = []Entry{
 	{ServerBehind, "server has not seen yet what another one has signed", Unknown, "", WaitThen, ExitUnreachable, 409},
 	{BundleMissing, "bundle is not on this server", Unknown, "", Never, ExitNotFound, 404},
 	{BundleRefused, "bundle cannot be accepted", Unknown, "", Never, ExitFailed, 422},
+	{LeadLost, "server does not lead any more", Unknown, "", BackOff, ExitUnreachable, 503},
+	{NoLeader, "no server leads at the moment", Unknown, "", WaitThen, ExitUnreachable, 503},
 
 	{ServerUnreachable, "server does not answer", Unknown, "", BackOff, ExitUnreachable, 503},
 	{NotAuthenticated, "server does not know who asks", Unknown, "", Never, ExitNotAllowed, 401},

@@ -11,6 +11,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 
@@ -49,6 +50,8 @@ type node struct {
 	UID     string          `json:"uid"`
 	Pin     string          `json:"pin"` // hash of trust document 1
 	Servers []string        `json:"servers"`
+	// Learned are further ones that servers have told of, the last that was told last.
+	Learned []string `json:"learned,omitempty"`
 }
 
 // Keys are those of a host: they never leave it.
@@ -153,14 +156,17 @@ func loadKeys(dir string) (k Keys, err error) {
 type Identity struct {
 	dir  string
 	keys Keys
-	node node
+	node node // Learned is guarded by mu
 
 	mu          sync.Mutex // guards what follows
 	certificate *tls.Certificate
 	chain       *trust.Chain
 }
 
-var _ client.Identity = (*Identity)(nil)
+var (
+	_ client.Identity = (*Identity)(nil)
+	_ client.Learner  = (*Identity)(nil)
+)
 
 // LoadIdentity reads who the host is. built is when this program was built; see trust.Chain. The errors are NotJoined where it has not
 // joined, KeyFileDamaged, KeyFileUnsafe, TrustRefused and CertificateRefused.
@@ -278,7 +284,48 @@ func (id *Identity) Node() catalog.Node {
 }
 
 // Servers is part of client.Identity.
-func (id *Identity) Servers() []string { return id.node.Servers }
+func (id *Identity) Servers() []string {
+	id.mu.Lock()
+	defer id.mu.Unlock()
+	return slices.Concat(id.node.Servers, id.node.Learned)
+}
+
+// Learn is part of client.Learner. What is no address is left out.
+func (id *Identity) Learn(addresses []string) (changed bool, err error) {
+	id.mu.Lock()
+	defer id.mu.Unlock()
+	n := id.node
+	n.Learned = learned(n.Servers, n.Learned, addresses)
+	if slices.Equal(n.Learned, id.node.Learned) {
+		return false, nil
+	}
+	text, err := n.encode()
+	if err != nil {
+		return false, err
+	}
+	if err := trust.WritePrivate(filepath.Join(id.dir, nodeName), text); err != nil {
+		return false, err
+	}
+	id.node.Learned = n.Learned
+	return true, nil
+}
+
+// learned is what a host knows of servers beside those that it has joined with: what it knew, in its order, and what is new. Where that is too
+// much, those go that are not told of any more, the oldest first.
+func learned(joined, before, told []string) []string {
+	all := slices.Clone(before)
+	told = told[:min(len(told), wire.ServersMax)]
+	for _, address := range told {
+		if trust.CheckAddress(address) == nil && !slices.Contains(joined, address) && !slices.Contains(all, address) {
+			all = append(all, address)
+		}
+	}
+	for over := len(all) - wire.ServersMax; over > 0; over-- {
+		gone := slices.IndexFunc(all, func(address string) bool { return !slices.Contains(told, address) })
+		all = slices.Delete(all, gone, gone+1)
+	}
+	return all
+}
 
 // Sealing is the key that the keys to this host's secrets are sealed to.
 func (id *Identity) Sealing() *trust.SealingKey { return id.keys.Sealing }
@@ -355,7 +402,7 @@ func Readdress(ctx context.Context, stateDir string, addresses []string, built t
 		return catalog.Node{}, err
 	}
 	n := id.node
-	n.Servers = addresses
+	n.Servers, n.Learned = addresses, nil // whoever says where they are knows better
 	text, err := n.encode()
 	if err != nil {
 		return catalog.Node{}, err

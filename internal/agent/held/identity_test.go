@@ -3,6 +3,7 @@ package held
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
@@ -88,6 +89,42 @@ func TestJoinAndLoad(t *testing.T) {
 		return err
 	}); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestLearn: a host keeps the addresses of servers that it is told of, behind those that it has joined with, and lets those go first that nobody
+// tells of any more.
+func TestLearn(t *testing.T) {
+	dir := t.TempDir()
+	a := newAuthority(t)
+	keys, err := Prepare(dir)
+	must(t, err)
+	m := a.membership(t, keys)
+	id, err := Join(dir, m, time.Time{})
+	must(t, err)
+	for _, step := range []struct {
+		told, want []string
+	}{
+		{[]string{m.Servers[0], "10.0.0.1:6444", "no address", "10.0.0.2:6444"}, []string{"10.0.0.1:6444", "10.0.0.2:6444"}},
+		{[]string{"10.0.0.3:6444", "10.0.0.1:6444"}, []string{"10.0.0.1:6444", "10.0.0.2:6444", "10.0.0.3:6444"}}, // the second one is away
+		{[]string{"a:1", "a:2", "a:3", "a:4", "a:5", "a:6", "a:7", "10.0.0.3:6444", "a:8"},
+			[]string{"10.0.0.3:6444", "a:1", "a:2", "a:3", "a:4", "a:5", "a:6", "a:7"}},
+	} {
+		before := id.Servers()
+		want := append(slices.Clone(m.Servers), step.want...)
+		changed, err := id.Learn(step.told)
+		must(t, err)
+		if got := id.Servers(); !slices.Equal(got, want) || changed == slices.Equal(got, before) {
+			t.Errorf("told of %v it knows %v, want %v (changed: %t)", step.told, got, want, changed)
+		}
+		if changed, err = id.Learn(step.told); err != nil || changed {
+			t.Errorf("told the same once more: %t, %v", changed, err)
+		}
+		again, err := LoadIdentity(dir, time.Time{})
+		must(t, err)
+		if !slices.Equal(again.Servers(), want) {
+			t.Errorf("after a restart it knows %v, want %v", again.Servers(), want)
+		}
 	}
 }
 

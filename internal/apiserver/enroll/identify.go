@@ -24,6 +24,9 @@ func (m *Members) Identify(cert *x509.Certificate) (server.Identity, error) {
 	if trust.IsRelay(cert) {
 		return m.identifyRelay(cert)
 	}
+	if trust.IsPeer(cert) {
+		return m.identifyServer(cert)
+	}
 	shown, err := trust.ParseNode(cert)
 	if err != nil {
 		return server.Identity{}, err
@@ -40,6 +43,18 @@ func (m *Members) Identify(cert *x509.Certificate) (server.Identity, error) {
 		return who, unknown(who)
 	}
 	return who, m.ask(who)
+}
+
+// identifyServer says of which server a certificate is. Whoever has one has the authority of the cluster, which all servers have.
+func (m *Members) identifyServer(cert *x509.Certificate) (server.Identity, error) {
+	shown, err := trust.ParsePeer(cert)
+	if err != nil {
+		return server.Identity{}, err
+	}
+	if shown.Cluster != m.opts.Keys.Cluster() {
+		return server.Identity{}, &reason.Error{Code: reason.CertificateRefused, Doing: "identify server " + shown.Name, Cause: errors.New("the certificate is of cluster " + string(shown.Cluster))}
+	}
+	return server.Identity{Name: shown.Name, UID: shown.Name, Key: shown.Key, Relay: true, Server: shown.Name}, nil
 }
 
 // ask finds out in the store whether a host is a node, and remembers it when that can never be so again.

@@ -51,8 +51,11 @@ func (f *freshness) extend(until, now time.Time) bool {
 	return !before
 }
 
+// Fresh says whether the view is proven fresh, so that new heads may be signed.
+func (h *Heads) Fresh(now time.Time) bool { return h.fresh.is(now) }
+
 func (h *Heads) freshValue() float64 {
-	if h.fresh.is(time.Now()) {
+	if h.Fresh(time.Now()) {
 		return 1
 	}
 	return 0

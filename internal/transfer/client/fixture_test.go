@@ -86,10 +86,26 @@ func (id *identity) Node() catalog.Node {
 }
 
 func (id *identity) Servers() []string {
+	id.mu.Lock()
+	defer id.mu.Unlock()
 	if len(id.servers) > 0 {
 		return id.servers
 	}
 	return []string{"tako.test:6444"}
+}
+
+// Learn is part of client.Learner.
+func (id *identity) Learn(addresses []string) (changed bool, err error) {
+	before := id.Servers()
+	id.mu.Lock()
+	defer id.mu.Unlock()
+	id.servers = before
+	for _, address := range addresses {
+		if !slices.Contains(before, address) {
+			id.servers, changed = append(slices.Clip(id.servers), address), true
+		}
+	}
+	return changed, nil
 }
 
 func (id *identity) Certificate() (*tls.Certificate, error) {

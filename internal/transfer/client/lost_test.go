@@ -1,9 +1,13 @@
 package client_test
 
 import (
+	"context"
 	"encoding/base64"
+	"errors"
+	"net"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -71,6 +75,39 @@ func TestTransferCase26_OtherSources(t *testing.T) {
 		lines := strings.Count(s.log.String(), "leave a server whose head has expired")
 		c.Check(lines >= 2 && lines <= 5, "%d lines about it, one an hour", lines)
 		c.Equal(s.host.versions(), []uint64{7, 8}, "what the host was handed")
+	})
+}
+
+// TestLearnedServers: a host that has joined with one server is told of another one, and when the first one is gone for good it watches and fetches
+// at that.
+func TestLearnedServers(t *testing.T) {
+	play(t, func(t *testing.T, s *scene) {
+		const first, second = "tako.test:6444", "other.test:6444"
+		var dead atomic.Bool
+		s.dialing = func(ctx context.Context, network, address string) (net.Conn, error) {
+			if address == first && dead.Load() {
+				return nil, errors.New("connection refused")
+			}
+			return s.dial(ctx, network, address)
+		}
+		s.set(func() { s.others = []string{second, first} })
+		s.publish(7, "one")
+		s.start()
+		pass(5 * time.Second)
+		if got := s.identity.Servers(); !slices.Equal(got, []string{first, second}) {
+			t.Errorf("it knows %v", got)
+		}
+		dead.Store(true)
+		s.set(func() { s.cut = true })
+		s.publish(8, "two")
+		pass(100 * time.Millisecond)
+		s.set(func() { s.cut = false })
+		s.hangUp()
+		pass(30 * time.Second)
+		s.wantVersions(7, 8)
+		s.publish(9, "three")
+		pass(time.Second)
+		s.wantVersions(7, 8, 9)
 	})
 }
 

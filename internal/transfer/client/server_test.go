@@ -56,6 +56,7 @@ type behaviour struct {
 	frozen map[string][]byte // the head that is repeated, by the address that was called
 	refuse *reason.Error     // of watches
 	ask    *wire.Question    // to be asked with the next head
+	others []string          // servers that watches tell of
 }
 
 // seen is what the host has done.
@@ -307,6 +308,12 @@ func (s *server) watch(w http.ResponseWriter, r *http.Request) error {
 	defer beat.Stop()
 	if n := s.cluster.chain.Current().Number; n > q.Report.Trust {
 		frame(wire.Frame{Trust: n})
+	}
+	s.mu.Lock()
+	others := s.others
+	s.mu.Unlock()
+	if len(others) > 0 {
+		frame(wire.Frame{Servers: others})
 	}
 	for first := true; ; first = false {
 		s.mu.Lock()

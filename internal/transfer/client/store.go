@@ -120,3 +120,11 @@ type Identity interface {
 	// the key, the node or by an authority of Trust, and those of the disk.
 	Renewed(certificate []byte) error
 }
+
+// Learner is an Identity that comes to know of further servers.
+type Learner interface {
+	// Learn makes the addresses of servers durable that a server has told of, at most wire.ServersMax, and has Servers return them behind those
+	// that the host has joined with. What was told before and is not told any more stays while there is room: a server that is away is told of by
+	// nobody. It reports whether Servers returns something else now. The errors are those of the disk.
+	Learn(addresses []string) (changed bool, err error)
+}

@@ -40,6 +40,7 @@ func (c *Client) watch(ctx context.Context, random *rand.Rand) {
 	with := core.NewSticky(c.lines.count())
 	for ctx.Err() == nil {
 		began := time.Now()
+		with.Resize(c.lines.count())
 		pause, err := c.watchOnce(ctx, c.lines.at(with.Current()))
 		if time.Since(began) >= watchLong {
 			backoff.Reset()
@@ -142,12 +143,33 @@ func (c *Client) frame(ctx context.Context, s *server, f *wire.Frame) {
 	if f.Trust > c.opts.Identity.Trust().Current().Number {
 		poke(c.trust)
 	}
+	if len(f.Servers) > 0 {
+		c.learn(ctx, f.Servers)
+	}
 	if f.Head != nil {
 		c.send(ctx, core.HeadCame{Signed: f.Head})
 		poke(c.reports.lazy) // a head that is known already is a question whether the host is there
 	}
 	if f.Question != nil {
 		c.question(ctx, s, *f.Question)
+	}
+}
+
+// learn has the host know of all servers, so that it finds another one when the one that it is with is gone. They need no signature: who answers at
+// an address shows a certificate of the cluster, and what he says is believed for its signatures.
+func (c *Client) learn(ctx context.Context, addresses []string) {
+	who, can := c.opts.Identity.(Learner)
+	if !can {
+		return
+	}
+	changed, err := who.Learn(addresses)
+	if err != nil {
+		c.opts.Log.Warn("keep the addresses of servers", "err", err)
+	}
+	if changed {
+		c.opts.Log.Info("this host knows of other servers", "servers", c.opts.Identity.Servers())
+		c.lines.renew(c.opts.Identity)
+		c.send(ctx, core.SourcesKnown{Count: c.lines.count()})
 	}
 }
 

@@ -60,6 +60,9 @@ type Ticked struct{}
 // Reread says that what is held has been damaged: all of it is verified anew, and what is not as it should be is fetched again.
 type Reread struct{}
 
+// SourcesKnown says how many sources there are to ask now, at least one, of which the first are those that there were.
+type SourcesKnown struct{ Count int }
+
 func (Began) event()         {}
 func (Trusted) event()       {}
 func (HeadCame) event()      {}
@@ -71,6 +74,7 @@ func (Failed) event()        {}
 func (Judged) event()        {}
 func (Ticked) event()        {}
 func (Reread) event()        {}
+func (SourcesKnown) event()  {}
 
 // Effect is what is to be done, in the order in which Step returns it. Of one Step at most the last effect is answered with an event.
 // Effects that store something, and Activate, are answered before any other event is fed; when one of those that are not the last

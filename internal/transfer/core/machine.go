@@ -158,6 +158,8 @@ func (m *Machine) Step(now time.Time, e Event) []Effect {
 		}
 	case Reread:
 		m.reread()
+	case SourcesKnown:
+		m.sources.resize(e.Count)
 	case Ticked:
 	}
 	m.unanswered()

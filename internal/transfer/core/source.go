@@ -34,3 +34,13 @@ func (s *sources) blame(now time.Time) {
 	s.blamed[s.current] = now.Add(blamedFor)
 	s.next(now)
 }
+
+// resize has it know of so many.
+func (s *sources) resize(count int) {
+	for len(s.blamed) < count {
+		s.blamed = append(s.blamed, time.Time{})
+	}
+	if s.blamed = s.blamed[:count]; s.current >= count {
+		s.current = 0
+	}
+}

@@ -16,6 +16,16 @@ type Sticky struct {
 // NewSticky begins with the first of so many, at least one.
 func NewSticky(count int) *Sticky { return &Sticky{failed: make([]time.Time, count)} }
 
+// Resize has it know of so many, at least one, of which the first are those that it knows.
+func (s *Sticky) Resize(count int) {
+	for len(s.failed) < count {
+		s.failed = append(s.failed, time.Time{})
+	}
+	if s.failed = s.failed[:count]; s.current >= count {
+		s.current = 0
+	}
+}
+
 // Current is which one to be with.
 func (s *Sticky) Current() int { return s.current }
 

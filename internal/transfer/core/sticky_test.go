@@ -32,6 +32,22 @@ func TestStickyStays(t *testing.T) {
 	}
 }
 
+// TestStickyLearns: one that it comes to know of is turned to after a failure, and it stays where it is until then.
+func TestStickyLearns(t *testing.T) {
+	now := time.Unix(0, 0)
+	s := NewSticky(1)
+	s.Failed(now)
+	if s.Resize(3); s.Current() != 0 {
+		t.Errorf("it is with %d", s.Current())
+	}
+	if s.Failed(now); s.Current() != 1 {
+		t.Errorf("after a failure it is with %d", s.Current())
+	}
+	if s.Resize(1); s.Current() != 0 {
+		t.Errorf("of one it is with %d", s.Current())
+	}
+}
+
 // TestStickyForAll: whatever fails and when, it goes to none that has failed within two minutes while there is another one; and it leaves
 // what has just failed where there is another one at all.
 func TestStickyForAll(t *testing.T) {

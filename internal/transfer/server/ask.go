@@ -222,10 +222,12 @@ func (d *desk) pace(w *watch, n int, now time.Time) time.Duration {
 	return max(0, time.Duration((w.rate.used-r.burst)/r.second*float64(time.Second)))
 }
 
-// mayAnswer says whether the caller may answer what a host was asked: the host itself, or the relay that the question has gone through.
+// mayAnswer says whether the caller may answer what a host was asked: the host itself, or the relay or server that the question has gone
+// through.
 func (q *request) mayAnswer(asked Identity) bool {
 	if q.who.Relay {
-		return asked.Through == q.who.Name && asked.UID == q.URL.Query().Get(wire.ParamNode)
+		by := asked.Server == "" && asked.Through == q.who.Name && q.who.Server == "" || asked.Server != "" && asked.Server == q.who.Server
+		return by && asked.UID == q.URL.Query().Get(wire.ParamNode)
 	}
 	return asked == q.who
 }

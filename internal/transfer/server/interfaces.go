@@ -20,6 +20,8 @@ type Identity struct {
 	Relay bool
 	// Through is the name of the relay that a host is connected through; empty: through none.
 	Through string
+	// Server is the name of the server that a host, or its relay, is connected to; empty: to this one. Of a server that calls it is its own.
+	Server string
 }
 
 // relayCaller begins what a relay is called among callers: no node has a name with a stroke.
@@ -35,7 +37,10 @@ func (i Identity) caller() string {
 
 // words are who it is, for people.
 func (i Identity) words() string {
-	if i.Relay {
+	switch {
+	case i.Relay && i.Server != "":
+		return "server " + i.Name
+	case i.Relay:
 		return "relay " + i.Name
 	}
 	return "node " + i.Name

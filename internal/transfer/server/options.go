@@ -25,6 +25,11 @@ type Options struct {
 	Presence Presence
 	Audit    Audit
 	Objects  Objects // default: there are none
+	// Servers are the addresses of all servers, which hosts are told; it answers from memory. Default: hosts know them by themselves.
+	Servers func() []string
+	// Serving is why hosts and relays are better with another server, which ends their watches within a heartbeat, and refuses others; nil: they are not.
+	// It answers from memory. Default: they never are.
+	Serving func() error
 	// Certificate is the server's own, the newest at each call.
 	Certificate func() (*tls.Certificate, error)
 	// Authorities are those that may have issued the certificates of hosts, at each call.
@@ -158,6 +163,12 @@ func (o Options) withDefaults() Options {
 	}
 	if o.Content == nil && o.Catalogs != nil {
 		o.Content = &memory{catalogs: o.Catalogs, objects: o.Objects, index: newIndex(o.Limits.IndexRows)}
+	}
+	if o.Servers == nil {
+		o.Servers = func() []string { return nil }
+	}
+	if o.Serving == nil {
+		o.Serving = func() error { return nil }
 	}
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)

@@ -45,6 +45,7 @@ type session struct {
 type relayed struct {
 	number      uint64 // the relay's
 	certificate []byte
+	vouched     *wire.Vouched // in the place of it, by a server
 	seen        chan struct{} // holds one: there is something in the inbox
 	leave       context.CancelFunc
 
@@ -66,6 +67,9 @@ func (s *Server) relay(q *request) error {
 	if err := speaks(q, first.Protocol); err != nil {
 		return err
 	}
+	if err := s.opts.Serving(); err != nil {
+		return err
+	}
 	q.w.Header().Set("Content-Type", contentType)
 	q.w.WriteHeader(http.StatusOK)
 	if http.NewResponseController(q.w).Flush() != nil {
@@ -73,7 +77,7 @@ func (s *Server) relay(q *request) error {
 	}
 	s.metrics.relays.Inc()
 	defer s.metrics.relays.Dec()
-	s.opts.Log.Info("a relay is connected", "relay", q.who.Name, "from", q.conn.from)
+	s.opts.Log.Info("the stream of a relay or server has begun", "of", q.who.words(), "from", q.conn.from)
 	x := &session{server: s, q: q, nudge: make(chan struct{}, 1), agents: map[uint64]*relayed{}, news: map[*relayed]bool{}}
 	ctx, cancel := context.WithCancel(q.Context())
 	defer x.all.Wait()
@@ -81,7 +85,7 @@ func (s *Server) relay(q *request) error {
 	x.all.Go(func() {
 		defer cancel()
 		if err := x.read(ctx, first); ctx.Err() == nil {
-			s.opts.Log.Info("the stream of a relay has ended", "relay", q.who.Name, "err", err)
+			s.opts.Log.Info("the stream of a relay or server has ended", "of", q.who.words(), "err", err)
 		}
 	})
 	x.write(ctx)
@@ -146,12 +150,15 @@ func (x *session) take(ctx context.Context, m *wire.RelayedAgent) error {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	a := x.agents[m.Number]
+	if m.Who != nil && x.q.who.Server == "" {
+		return malformed("read "+wire.PathRelay, errors.New("a relay has no word for a host but its certificate"))
+	}
 	if a == nil {
-		if len(m.Certificate) == 0 {
+		if !m.First() {
 			return nil
 		}
-		a = &relayed{number: m.Number, certificate: m.Certificate, seen: make(chan struct{}, 1), out: wire.RelayedNews{Number: m.Number}}
-		if len(x.agents) >= x.server.opts.Limits.RelayAgents {
+		a = &relayed{number: m.Number, certificate: m.Certificate, vouched: m.Who, seen: make(chan struct{}, 1), out: wire.RelayedNews{Number: m.Number}}
+		if x.q.who.Server == "" && len(x.agents) >= x.server.opts.Limits.RelayAgents {
 			x.tellLocked(a, func(n *wire.RelayedNews) {
 				n.Problem = problem(&reason.Error{Code: reason.TransferBusy, Doing: "serve a host through relay " + x.q.who.Name, Cause: fmt.Errorf("%d are connected through it", len(x.agents)), After: time.Minute})
 			})
@@ -161,7 +168,7 @@ func (x *session) take(ctx context.Context, m *wire.RelayedAgent) error {
 		attended, a.leave = context.WithCancel(ctx)
 		x.agents[m.Number] = a
 		x.all.Go(func() { x.attend(attended, a) })
-	} else if len(m.Certificate) > 0 {
+	} else if m.First() {
 		return malformed("read "+wire.PathRelay, fmt.Errorf("agent %d is begun twice", m.Number))
 	}
 	a.takeLocked(m)
@@ -202,7 +209,7 @@ func (x *session) attend(ctx context.Context, a *relayed) {
 // serve serves one agent. The error is why it is not, or not any more.
 func (x *session) serve(ctx context.Context, a *relayed) error {
 	s := x.server
-	who, seen, err := s.relayed(x.q.who, a.certificate, certificate, time.Now())
+	who, seen, err := x.identify(a)
 	if err != nil {
 		x.audit(who, err)
 		return err
@@ -219,13 +226,21 @@ func (x *session) serve(ctx context.Context, a *relayed) error {
 	x.mu.Unlock()
 	t := attendant{x: x, a: a, who: who, number: number}
 	have := t.hear() // the first word about an agent has a report
-	if err := s.opts.Heads.Shown(ctx, who, have.Have); err != nil {
-		return err
+	if err := s.opts.Heads.Shown(ctx, who, have.Have); err != nil && who.Server == "" {
+		return err // a server has looked into that itself, and knows whether to serve the host
 	}
 	t.watch = s.desk.open(who, number)
 	defer s.desk.close(t.watch)
 	x.tell(a, func(n *wire.RelayedNews) { n.Taken = true })
 	return t.run(ctx)
+}
+
+// identify says who an agent is.
+func (x *session) identify(a *relayed) (Identity, *shown, error) {
+	if v := a.vouched; v != nil {
+		return Identity{Name: v.Name, UID: v.UID, Key: v.Key, Through: v.Through, Server: x.q.who.Server}, nil, nil
+	}
+	return x.server.relayed(x.q.who, a.certificate, certificate, time.Now())
 }
 
 // audit writes down whom a relay has brought that is not let in.
@@ -258,6 +273,9 @@ func (t *attendant) run(ctx context.Context) error {
 		if err != nil {
 			return cmp.Or(s.may(t.who, t.a.shown, time.Now()), err)
 		}
+		if t.who.Server != "" {
+			head = nil // its server signs the same
+		}
 		questions := s.desk.take(t.watch)
 		if len(head) > 0 && !bytes.Equal(head, t.head) || len(questions) > 0 {
 			t.head = head
@@ -281,6 +299,9 @@ func (t *attendant) run(ctx context.Context) error {
 
 // may is nil as long as a host is a node and its certificate is valid, as far as that can be found out.
 func (s *Server) may(who Identity, seen *shown, now time.Time) error {
+	if seen == nil {
+		return nil // that is for the server that vouches for it
+	}
 	if err := timely(who, seen, certificate, now); err != nil {
 		return err
 	}
@@ -403,6 +424,9 @@ func (x *session) write(ctx context.Context) {
 		case <-sweep.C:
 			x.sweep(time.Now())
 		case <-beat.C:
+			if s.opts.Serving() != nil {
+				return
+			}
 			beat.Reset(t.Heartbeat.draw())
 			if highest := x.trust(trusted); highest > trusted {
 				said.Trust, trusted = highest, highest

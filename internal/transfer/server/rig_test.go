@@ -221,6 +221,9 @@ func (w *world) Renew(_ context.Context, who Identity, _ wire.RenewRequest) (wir
 func (w *world) Identify(cert *x509.Certificate) (Identity, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if name := cert.Subject.CommonName; strings.HasPrefix(name, "server-") {
+		return Identity{Name: name, UID: name, Relay: true, Server: name}, nil
+	}
 	if strings.HasPrefix(cert.Subject.CommonName, "relay-") {
 		return Identity{Name: cert.Subject.CommonName, UID: "uid-of-" + cert.Subject.CommonName, Relay: true}, nil
 	}

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"tako.dev/tako/internal/reason"
+	"tako.dev/tako/internal/transfer/handshake"
 	"tako.dev/tako/internal/transfer/wire"
 )
 
@@ -77,8 +78,8 @@ func (s *Server) Run(ctx context.Context, l net.Listener) error {
 	var all sync.WaitGroup
 	all.Go(func() { s.sweep(sweeping, gate) })
 	// Not the configuration of h, which Serve adds to while hands are shaken.
-	hands := newHandshakes(gate, s.tlsConfig(), s.opts.Times.Handshake, s.opts.Log)
-	all.Go(hands.run)
+	hands := handshake.New(gate, s.tlsConfig(), s.opts.Times.Handshake, s.opts.Log)
+	all.Go(hands.Run)
 	served := make(chan error, 1)
 	all.Go(func() { served <- h.Serve(hands) })
 	var err error
@@ -95,6 +96,9 @@ func (s *Server) Run(ctx context.Context, l net.Listener) error {
 	}
 	return nil
 }
+
+// alpn is the only protocol that is spoken here, as TLS names it.
+const alpn = "h2"
 
 // Bounds of a connection. Only tako-agent and relays speak to it: a few calls at once, with few and short headers.
 const (

@@ -3,6 +3,7 @@ package server
 import (
 	"bytes"
 	"net/http"
+	"slices"
 	"time"
 
 	"tako.dev/tako/internal/transfer/wire"
@@ -20,6 +21,9 @@ func (s *Server) watch(q *request) error {
 	}
 	if err := r.Report.Validate(); err != nil {
 		return malformed("read "+q.URL.Path, err)
+	}
+	if err := s.opts.Serving(); err != nil {
+		return err
 	}
 	// The report is handed over, and is not touched afterwards.
 	have, trusted := r.Report.Have, r.Report.Trust
@@ -57,6 +61,7 @@ type feed struct {
 	watch   *watch
 	head    []byte // the last one that was sent
 	trusted uint64 // the highest number of trust documents that the host knows of
+	servers []string
 }
 
 // run feeds the host until the watch ends, in whatever way.
@@ -76,6 +81,9 @@ func (f *feed) run() {
 		case <-changed:
 		case <-f.watch.asked:
 		case <-beat.C:
+			if f.server.opts.Serving() != nil {
+				return
+			}
 			repeat = true
 			beat.Reset(t.Heartbeat.draw())
 		case <-end.C:
@@ -99,6 +107,12 @@ func (f *feed) news(repeat bool) (changed <-chan struct{}, ok bool) {
 			return nil, false
 		}
 		f.trusted = highest
+	}
+	if all := s.opts.Servers(); len(all) > 1 && !slices.Equal(all, f.servers) {
+		if !f.frame(wire.Frame{Servers: all}) {
+			return nil, false
+		}
+		f.servers = all
 	}
 	head, changed, err := s.opts.Heads.Head(who)
 	if err != nil {

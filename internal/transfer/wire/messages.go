@@ -75,6 +75,8 @@ type Frame struct {
 	Again *uint32 `cbor:"3,keyasint,omitempty"`
 	// Trust is the highest number of the trust documents, where it is higher than the last one that was told.
 	Trust uint64 `cbor:"4,keyasint,omitempty"`
+	// Servers are the addresses of all servers, HOST:PORT, where there are others than the one that tells; at most ServersMax.
+	Servers []string `cbor:"5,keyasint,omitempty"`
 }
 
 // What a question may be about.
@@ -315,6 +317,8 @@ type Refused struct {
 
 // Bounds of messages.
 const (
+	// ServersMax is how many addresses of servers a host is told, and keeps beside those that it has joined with.
+	ServersMax  = 8
 	ProblemsMax = 10
 	// StatementsMax is how many statements of operators one host tells of, and keeps.
 	StatementsMax = 64

@@ -19,14 +19,27 @@ type RelayUp struct {
 type RelayedAgent struct {
 	// Number is that of the agent's watch at the relay. They ascend, and none is used twice in the life of a relay.
 	Number uint64 `cbor:"1,keyasint"`
-	// Certificate is what the agent has shown, DER. It is in the first word about the agent, together with Report, and in no other one.
+	// Certificate is what the agent has shown, DER. It is in the first word about the agent, together with Report, and in no other one. A
+	// server that passes on what it hears has verified that itself, and says Who instead.
 	Certificate []byte  `cbor:"2,keyasint,omitempty"`
 	Report      *Report `cbor:"3,keyasint,omitempty"` // the newest, when it is another one
 	// Asked says that a heartbeat has gone to the agent since its last report.
 	Asked bool `cbor:"4,keyasint,omitempty"`
 	// Left says that it is not here any more, and how it went: that is the last word about it.
-	Left Leaving `cbor:"5,keyasint,omitempty"`
+	Left Leaving  `cbor:"5,keyasint,omitempty"`
+	Who  *Vouched `cbor:"6,keyasint,omitempty"`
 }
+
+// Vouched is who an agent is, as a server says that has identified it. It is believed of servers alone.
+type Vouched struct {
+	Name    string `cbor:"1,keyasint"` // of the Node
+	UID     string `cbor:"2,keyasint"`
+	Key     string `cbor:"3,keyasint"`           // "sha256:" and hex of the SPKI of its certificate
+	Through string `cbor:"4,keyasint,omitempty"` // name of the relay that it is connected through
+}
+
+// First says that it is the first word about an agent over this stream.
+func (a *RelayedAgent) First() bool { return len(a.Certificate) > 0 || a.Who != nil }
 
 // Leaving is how an agent has left its relay.
 type Leaving uint8
@@ -88,8 +101,14 @@ func (m *RelayUp) Validate() error {
 		if b.err == nil && a.Left > Lost {
 			b.err = fmt.Errorf("an agent has left in way %d, which is not known here", a.Left)
 		}
-		if b.err == nil && len(a.Certificate) > 0 && a.Report == nil {
+		if b.err == nil && a.First() && a.Report == nil {
 			b.err = fmt.Errorf("the first word about agent %d has no report", a.Number)
+		}
+		if w := a.Who; w != nil {
+			b.text("name of a node", w.Name, nameMax)
+			b.text("UID of a node", w.UID, nameMax)
+			b.text("key of a node", w.Key, nameMax)
+			b.text("name of a relay", w.Through, nameMax)
 		}
 		if b.err == nil && a.Report != nil {
 			b.err = a.Report.Validate()

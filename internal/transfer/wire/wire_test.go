@@ -29,7 +29,7 @@ func full() map[string]any {
 		"RenewRequest": &RenewRequest{Protocol, []byte{1}, []byte{2}},
 		"Credentials":  &Credentials{Protocol, []byte{1}, "web-1", "uid", []byte{2}},
 		"WatchRequest": &WatchRequest{Protocol, report},
-		"Frame":        &Frame{[]byte{1}, &Question{1, AskLogs, "nginx.service", 2, 3, 4, 5}, &ms, 5},
+		"Frame":        &Frame{[]byte{1}, &Question{1, AskLogs, "nginx.service", 2, 3, 4, 5}, &ms, 5, []string{"a:6444"}},
 		"SyncRequest":  &SyncRequest{[]byte{1}, "default/web", catalog.Digest{1}, catalog.Digest{2}, catalog.Digest{3}},
 		"SyncPart":     &SyncPart{SyncDelta, []Change{{catalog.Digest{1}, true, nil}, {catalog.Digest{2}, false, []byte("body")}}, true},
 		"NodesRequest": &NodesRequest{[]byte{1}, CatalogLayer, []catalog.Digest{{1}, {2}}},
@@ -37,7 +37,7 @@ func full() map[string]any {
 		"Report":       &report,
 		"StatusReply":  &StatusReply{1, true},
 		"Problem":      &Problem{"TK1041", "words", "more", 3},
-		"RelayUp":      &RelayUp{Protocol, []RelayedAgent{{1, []byte{1}, &report, true, Lost}}},
+		"RelayUp":      &RelayUp{Protocol, []RelayedAgent{{1, []byte{1}, &report, true, Lost, &Vouched{"web-1", "uid", "sha256:1", "edge"}}}},
 		"RelayDown":    &RelayDown{1, &ms, 2, []RelayedNews{{3, true, []byte{4}, []Question{{1, AskLogs, "nginx.service", 2, 3, 4, 5}}, &StatusReply{1, true}, &Problem{"TK1041", "words", "more", 3}}}},
 	}
 }

@@ -36,7 +36,8 @@ type Roster struct {
 type agent struct {
 	number      uint64
 	node        *Node
-	certificate []byte
+	certificate []byte        // what it has shown; or, where a server vouches for it:
+	who         *wire.Vouched // who it is
 
 	report *wire.Report // the newest; nil: none yet
 	host   *wire.Host   // what changes seldom, of the newest report that had it
@@ -83,13 +84,23 @@ func (r *Roster) Node(uid string) *Node { return r.nodes[uid] }
 
 // Opened notes the watch of an agent, which has shown a certificate.
 func (r *Roster) Opened(number uint64, name, uid string, certificate []byte) {
+	r.agents[number] = &agent{number: number, node: r.open(name, uid), certificate: certificate}
+}
+
+// Vouched notes the watch of an agent that a server has identified.
+func (r *Roster) Vouched(number uint64, who wire.Vouched) {
+	r.agents[number] = &agent{number: number, node: r.open(who.Name, who.UID), who: &who}
+}
+
+// open counts a watch of a node.
+func (r *Roster) open(name, uid string) *Node {
 	n := r.nodes[uid]
 	if n == nil {
 		n = &Node{Name: name, UID: uid}
 		r.nodes[uid] = n
 	}
 	n.watches++
-	r.agents[number] = &agent{number: number, node: n, certificate: certificate}
+	return n
 }
 
 // Heard notes a report, and returns what the server has said to the one before.
@@ -249,7 +260,7 @@ func (a *agent) due(soon, report time.Time) time.Time {
 func (a *agent) say() wire.RelayedAgent {
 	said := wire.RelayedAgent{Number: a.number, Asked: a.asked, Left: a.left}
 	if !a.told {
-		said.Certificate = a.certificate
+		said.Certificate, said.Who = a.certificate, a.who
 	}
 	if a.fresh || !a.told {
 		report := *a.report // what was heard is shared

@@ -1,4 +1,7 @@
-package server
+// Package handshake is a listener of TLS whose handshakes cost no memory afterwards.
+//
+// Run owns a goroutine for each handshake that is under way.
+package handshake
 
 import (
 	"context"
@@ -10,12 +13,9 @@ import (
 	"time"
 )
 
-// alpn is the only protocol that is spoken here, as TLS names it.
-const alpn = "h2"
-
-// handshakes is a listener whose connections have shaken hands. Each does so in a goroutine that ends then: a handshake needs some 16 KiB of
+// Listener is a listener whose connections have shaken hands. Each does so in a goroutine that ends then: a handshake needs some 16 KiB of
 // stack, which the goroutine that serves a connection for as long as it lasts would keep until the collector has taken it back, half by half.
-type handshakes struct {
+type Listener struct {
 	net.Listener
 	config *tls.Config
 	most   time.Duration
@@ -32,13 +32,13 @@ type accepted struct {
 	err  error
 }
 
-// newHandshakes starts nothing. A handshake may take so long at most.
-func newHandshakes(l net.Listener, config *tls.Config, most time.Duration, log *slog.Logger) *handshakes {
-	return &handshakes{Listener: l, config: config, most: most, log: log, done: make(chan accepted), closed: make(chan struct{})}
+// New starts nothing. A handshake may take so long at most.
+func New(l net.Listener, config *tls.Config, most time.Duration, log *slog.Logger) *Listener {
+	return &Listener{Listener: l, config: config, most: most, log: log, done: make(chan accepted), closed: make(chan struct{})}
 }
 
-// run accepts until the listener is closed, and waits for the handshakes that it has begun.
-func (h *handshakes) run() {
+// Run accepts until the listener is closed, and waits for the handshakes that it has begun.
+func (h *Listener) Run() {
 	ctx, cancel := context.WithCancel(context.Background())
 	var all sync.WaitGroup
 	defer all.Wait()
@@ -62,7 +62,7 @@ func (h *handshakes) run() {
 }
 
 // shake shakes hands, and hands the connection over.
-func (h *handshakes) shake(ctx context.Context, raw net.Conn) {
+func (h *Listener) shake(ctx context.Context, raw net.Conn) {
 	ctx, cancel := context.WithTimeout(ctx, h.most)
 	defer cancel()
 	secure := tls.Server(raw, h.config)
@@ -77,7 +77,7 @@ func (h *handshakes) shake(ctx context.Context, raw net.Conn) {
 }
 
 // hand hands something to Accept; false when nobody accepts any more.
-func (h *handshakes) hand(a accepted) bool {
+func (h *Listener) hand(a accepted) bool {
 	select {
 	case h.done <- a:
 		return true
@@ -87,7 +87,7 @@ func (h *handshakes) hand(a accepted) bool {
 }
 
 // Accept returns the next connection whose handshake is done.
-func (h *handshakes) Accept() (net.Conn, error) {
+func (h *Listener) Accept() (net.Conn, error) {
 	select {
 	case a := <-h.done:
 		return a.conn, a.err
@@ -97,7 +97,7 @@ func (h *handshakes) Accept() (net.Conn, error) {
 }
 
 // Close stops to accept. Connections that were handed over stay.
-func (h *handshakes) Close() error {
+func (h *Listener) Close() error {
 	h.close.Do(func() { close(h.closed) })
 	return h.Listener.Close()
 }
