@@ -39,7 +39,7 @@ const (
 
 // measureAPI measures the control plane. A part that cannot be measured does not keep the others from it.
 func measureAPI(ctx context.Context, b *bench) error {
-	before := busy()
+	before := load.Average()
 	b.tako = filepath.Join(b.scratch, "tako")
 	if err := compile(ctx, b.tako, "", "./cmd/tako"); err != nil {
 		return err
@@ -53,7 +53,7 @@ func measureAPI(ctx context.Context, b *bench) error {
 			break
 		}
 	}
-	b.table.add("API: load of the machine before, after", before+", "+busy(), "stated", noVerdict)
+	b.table.add("API: load of the machine before, after", before+", "+load.Average(), "stated", noVerdict)
 	return errors.Join(errs...)
 }
 

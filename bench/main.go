@@ -22,6 +22,7 @@ import (
 	"syscall"
 	"time"
 
+	"tako.dev/tako/bench/load"
 	"tako.dev/tako/bench/swarm"
 )
 
@@ -79,7 +80,7 @@ func rows() []row {
 		{"path-up", measureUp}, {"path-act", measureAct}, {"path-idle", measureHosts}, {"path-crowd", measureCrowd},
 		{"source-push", measurePush}, {"source-same", measureNothing}, {"source-many", measureMany},
 		{"transfer-idle", measureStanding}, {"transfer-again", measureAgain}, {"transfer-lost", measureLost}, {"transfer-change", measureChange},
-		{"transfer-burst", measureBurst}, {"transfer-bytes", measureBytes}, {"transfer-growth", measureFleets}, {"transfer-peers", measureRelist},
+		{"transfer-burst", measureBurst}, {"transfer-bytes", measureBytes}, {"transfer-data", measureData}, {"transfer-growth", measureFleets}, {"transfer-peers", measureRelist},
 	}
 }
 
@@ -128,7 +129,7 @@ func run() error {
 	if *short {
 		b.size = quick()
 	}
-	if b.scratch, err = scratchDir(*dir); err != nil {
+	if b.scratch, err = load.ScratchDir(*dir); err != nil {
 		return err
 	}
 	defer os.RemoveAll(b.scratch)
@@ -151,7 +152,7 @@ func (b *bench) measure(ctx context.Context, wanted []row) error {
 		}
 	}
 	b.table.print(os.Stdout)
-	fmt.Println(machine(b.scratch))
+	fmt.Println(load.Machine(b.scratch))
 	if b.quick {
 		fmt.Println("quick: shorter windows and fewer rounds than the bars are meant for")
 	}

@@ -37,7 +37,6 @@ const (
 	// Changes to a crowd.
 	crowdChanges     = 10
 	crowdChangesFast = 3
-	actWait          = 30 * time.Second
 )
 
 // configPath is where the configs of the host are.
@@ -142,7 +141,7 @@ func (b *bench) oneChange(ctx context.Context, f *load.Fleet) error {
 		}
 		answer := time.Since(start)
 		if err == nil {
-			err = awaitFile(ctx, filepath.Join(f.Root, "one-0"), fmt.Sprintf("round %d\n", round))
+			err = load.AwaitFile(ctx, filepath.Join(f.Root, "one-0"), fmt.Sprintf("round %d\n", round))
 		}
 		if err != nil {
 			return err
@@ -167,24 +166,6 @@ func (b *bench) oneChange(ctx context.Context, f *load.Fleet) error {
 	return nil
 }
 
-// awaitFile waits until a file has a content.
-func awaitFile(ctx context.Context, path, content string) error {
-	end := time.Now().Add(actWait)
-	for {
-		got, err := os.ReadFile(path)
-		if err == nil && string(got) == content {
-			return nil
-		}
-		if time.Now().After(end) {
-			return fmt.Errorf("%s is %q after %v (%v), want %q", path, got, actWait, err, content)
-		}
-		// As fine as what is measured needs, and far from keeping a core busy.
-		if err := pause(ctx, 200*time.Microsecond); err != nil {
-			return err
-		}
-	}
-}
-
 // sentBytes is the metric of what the server has sent to hosts, by call.
 const sentBytes = "tako_transfer_sent_bytes_total"
 
@@ -200,7 +181,7 @@ func (b *bench) manyFiles(ctx context.Context, f *load.Fleet) error {
 		return err
 	}
 	last := files - 1
-	if err := awaitFile(ctx, filepath.Join(f.Root, fmt.Sprintf("many-%d", last)), content(last)); err != nil {
+	if err := load.AwaitFile(ctx, filepath.Join(f.Root, fmt.Sprintf("many-%d", last)), content(last)); err != nil {
 		return err
 	}
 	if err := pause(ctx, time.Second); err != nil { // the report of it is sent
@@ -216,7 +197,7 @@ func (b *bench) manyFiles(ctx context.Context, f *load.Fleet) error {
 	if err := c.Put(ctx, configPath+"/many", body); err != nil {
 		return err
 	}
-	if err := awaitFile(ctx, filepath.Join(f.Root, fmt.Sprintf("many-%d", last)), "round 1\n"); err != nil {
+	if err := load.AwaitFile(ctx, filepath.Join(f.Root, fmt.Sprintf("many-%d", last)), "round 1\n"); err != nil {
 		return err
 	}
 	if err := pause(ctx, time.Second); err != nil { // and the report of this one is answered
@@ -253,7 +234,7 @@ func measureHosts(ctx context.Context, b *bench) (err error) {
 	}
 	defer func() { err = errors.Join(err, f.Stop()) }()
 	for i := range hosts - 1 {
-		stop, err := b.newHost(ctx, f, fmt.Sprintf("bench-%d", i))
+		_, stop, err := b.newHost(ctx, f, fmt.Sprintf("bench-%d", i))
 		if err != nil {
 			return err
 		}
@@ -349,28 +330,28 @@ func both(other int) (theirs, ours time.Duration, err error) {
 }
 
 // newHost lets one more agent join, in a directory of its own, and starts it.
-func (b *bench) newHost(ctx context.Context, f *load.Fleet, name string) (stop func(), err error) {
+func (b *bench) newHost(ctx context.Context, f *load.Fleet, name string) (pid int, stop func(), err error) {
 	dir, err := b.newDir()
 	if err != nil {
-		return nil, err
+		return 0, nil, err
 	}
 	token := exec.CommandContext(ctx, b.tako, "token", "create", "join", "--environment", "default", "--name", name)
 	token.Env = append(os.Environ(), "KUBECONFIG="+f.Kubeconfig())
 	line, err := token.Output()
 	if err != nil {
-		return nil, fmt.Errorf("make a token: %w", err)
+		return 0, nil, fmt.Errorf("make a token: %w", err)
 	}
 	join := exec.CommandContext(ctx, b.agent, "join", "-", "--root", dir, "--name", name)
 	join.Stdin = bytes.NewReader(line)
 	if out, err := join.CombinedOutput(); err != nil {
-		return nil, fmt.Errorf("join: %w: %s", err, strings.TrimSpace(string(out)))
+		return 0, nil, fmt.Errorf("join: %w: %s", err, strings.TrimSpace(string(out)))
 	}
 	run := exec.CommandContext(ctx, b.agent, "run", "--root", dir)
 	run.WaitDelay = stopMax
 	if err := run.Start(); err != nil {
-		return nil, err
+		return 0, nil, err
 	}
-	return func() {
+	return run.Process.Pid, func() {
 		_ = run.Process.Signal(syscall.SIGTERM)
 		_ = run.Wait() // what it ends with is not measured
 	}, nil

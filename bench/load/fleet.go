@@ -100,6 +100,25 @@ func childOf(process int) (int, error) {
 	return strconv.Atoi(children[0])
 }
 
+// fileMax is how long a file may take to have what was declared: far above the bar.
+const fileMax = 30 * time.Second
+
+// AwaitFile waits until a file has a content.
+func AwaitFile(ctx context.Context, path, content string) error {
+	ctx, cancel := context.WithTimeout(ctx, fileMax)
+	defer cancel()
+	for {
+		got, err := os.ReadFile(path)
+		if err == nil && string(got) == content {
+			return nil
+		}
+		// As fine as what is measured needs, and far from keeping a core busy.
+		if waitErr := wait(ctx, 200*time.Microsecond); waitErr != nil {
+			return fmt.Errorf("%s is %q, want %q: %w", path, got, content, errors.Join(err, waitErr))
+		}
+	}
+}
+
 // Kubeconfig is the path of the administrator's.
 func (s *Server) Kubeconfig() string { return filepath.Join(s.dir, "admin.kubeconfig") }
 

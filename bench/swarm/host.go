@@ -39,6 +39,7 @@ type host struct {
 	since   time.Time  // it was acted on
 	acts    time.Time  // when the host has acted on it; zero: it has
 	report  reporter
+	list    []byte // that came with a head
 
 	line  *line // nil while there is no connection
 	tally tally
@@ -317,6 +318,9 @@ func (h *host) frame(f wire.Frame) {
 		h.line.again = time.Now().Add(min(max(time.Duration(*f.Again), 1)*time.Millisecond, againMax))
 	case f.Head != nil:
 		h.tally.heads.Add(1)
+		if f.List != nil {
+			h.list = f.List
+		}
 		h.step(core.HeadCame{Signed: f.Head})
 		h.report.lazy(time.Now()) // a head that is known already is a question whether the host is there
 	case f.Trust > h.chain.Current().Number:

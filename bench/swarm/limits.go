@@ -15,10 +15,10 @@ func HostNetwork() netip.Prefix {
 // spareFiles is how many files a server has open beside its connections.
 const spareFiles = 1000
 
-// OpenFiles sees to it that this process, and what it starts, may have a connection open to each of so many hosts, and to as many again
-// that have not been found lost yet. The error says why not.
+// OpenFiles sees to it that this process, and what it starts, may have a connection open to each of so many hosts, and to half as many again
+// that have not been found lost yet: those that come back at once do so at the pace at which they are let in. The error says why not.
 func OpenFiles(hosts int) error {
-	need := uint64(2*hosts + spareFiles)
+	need := uint64(hosts + hosts/2 + spareFiles)
 	var limit syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
 		return err

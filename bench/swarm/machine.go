@@ -4,6 +4,7 @@ import (
 	"errors"
 	"time"
 
+	"tako.dev/tako/internal/catalog"
 	"tako.dev/tako/internal/transfer/core"
 	"tako.dev/tako/internal/transfer/wire"
 )
@@ -61,6 +62,9 @@ func (h *host) do(e core.Effect) (core.Event, error) {
 		h.tally.syncs.Add(1)
 		return h.ask(&call{kind: syncing, id: e.ID}, wire.PathSync, e.Request), nil
 	case core.Nodes:
+		if e.Request.Layer == wire.CatalogLayer && h.list != nil && catalog.ListRoot(h.list) == e.Request.Hashes[0] {
+			return core.NodesCame{ID: e.ID, Reply: wire.NodesReply{Items: [][]byte{h.list}}}, nil
+		}
 		h.tally.nodes.Add(1)
 		return h.ask(&call{kind: asking, id: e.ID}, wire.PathNodes, e.Request), nil
 	case core.Cancel:

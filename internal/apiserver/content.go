@@ -54,7 +54,7 @@ func (s bundleStore) Open(root catalog.Digest) (layers.Bundle, error) {
 	if err != nil {
 		return layers.Bundle{}, err
 	}
-	return layers.Bundle{Trie: trie, Bytes: b.Bytes, Body: b.Body}, nil
+	return layers.Bundle{Trie: trie, Bytes: b.Bytes, Body: b.Body, Reader: b.Reader}, nil
 }
 
 // declared is what of a config, or a revision, names something in the data directory.

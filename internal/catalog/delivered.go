@@ -2,6 +2,7 @@ package catalog
 
 import (
 	"bytes"
+	"crypto/sha256"
 	"encoding/binary"
 	"errors"
 	"strings"
@@ -38,6 +39,15 @@ func Delivered(body []byte) bool {
 		claim = []byte(ClaimOf(body))
 	}
 	return bytes.HasPrefix(claim, []byte(deliveredPrefix))
+}
+
+// KeyOfBody is the key at which a body stands that begins with its claim; false where it does not begin so, and nothing can be said.
+func KeyOfBody(body []byte) (Digest, bool) {
+	claim, first := firstClaim(body)
+	if !first {
+		return Digest{}, false
+	}
+	return sha256.Sum256(claim), true
 }
 
 // firstClaim cuts the claim out of a body that begins with it, as all do that are written in the canonical order of the names that there

@@ -189,10 +189,17 @@ func (b *Bundle) each() func() (row, error) {
 
 // Body is the body with that digest; false when it is none of this bundle, or the disk has lost it.
 func (b *Bundle) Body(digest catalog.Digest) ([]byte, bool) {
+	body, _, found := b.find(digest)
+	return body, found
+}
+
+// find is Body, with the number of the row.
+func (b *Bundle) find(digest catalog.Digest) (body []byte, number int, found bool) {
 	for at := b.slot(&digest); b.slots[at] != 0; at = (at + 1) & (len(b.slots) - 1) {
 		var raw [rowBytes]byte
-		if _, err := b.rows.ReadAt(raw[:], int64(len(rowsMagic))+int64(b.slots[at]-1)*rowBytes); err != nil {
-			return nil, false
+		number := int(b.slots[at] - 1)
+		if _, err := b.rows.ReadAt(raw[:], placeOf(number)); err != nil {
+			return nil, 0, false
 		}
 		r := parseRow(raw[:])
 		if r.Digest != digest || r.length > declare.BodyBytesMax {
@@ -200,9 +207,12 @@ func (b *Bundle) Body(digest catalog.Digest) ([]byte, bool) {
 		}
 		body := make([]byte, r.length)
 		if _, err := b.bodies.ReadAt(body, int64(r.at)); err != nil || sha256.Sum256(body) != digest {
-			return nil, false
+			return nil, 0, false
 		}
-		return body, true
+		return body, number, true
 	}
-	return nil, false
+	return nil, 0, false
 }
+
+// placeOf is where a row stands in its file.
+func placeOf(number int) int64 { return int64(len(rowsMagic)) + int64(number)*rowBytes }

@@ -177,7 +177,7 @@ func (h *Heads) Layer(id string, root catalog.Digest) (server.Layer, bool) {
 		return ofItems(items), true
 	}
 	if l, ok := h.options.Layers.At(id, root); ok {
-		return server.Layer{Trie: l.Trie, Body: l.Body}, true
+		return server.Layer{Trie: l.Trie, Body: l.Body, Reader: l.Reader}, true
 	}
 	revision, ok := h.view.revision(layerID{id, root})
 	if !ok {
@@ -193,7 +193,7 @@ func (h *Heads) Layer(id string, root catalog.Digest) (server.Layer, bool) {
 	if !ok {
 		return server.Layer{}, false
 	}
-	return server.Layer{Trie: l.Trie, Body: l.Body}, true
+	return server.Layer{Trie: l.Trie, Body: l.Body, Reader: l.Reader}, true
 }
 
 func ofItems(items []catalog.Item) server.Layer {

@@ -57,7 +57,8 @@ func (b *bundles) put(t *testing.T, values map[string]string) catalog.Digest {
 	trie := catalog.TrieOf(items)
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.all[trie.Root()] = layers.Bundle{Trie: trie, Bytes: sum, Body: func(d catalog.Digest) ([]byte, bool) { body, ok := bodies[d]; return body, ok }}
+	body := func(d catalog.Digest) ([]byte, bool) { body, ok := bodies[d]; return body, ok }
+	b.all[trie.Root()] = layers.Bundle{Trie: trie, Bytes: sum, Body: body, Reader: func() func(catalog.Digest) ([]byte, bool) { return body }}
 	return trie.Root()
 }
 

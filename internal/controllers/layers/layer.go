@@ -77,7 +77,7 @@ func (l *Layer) share(before *Layer) error {
 	l.Trie = trie
 	if l.bundle != nil {
 		l.memory -= rowMemory * int64(max(l.bundle.Trie.Len()-changed, 0))
-		l.bundle = &Bundle{Bytes: l.bundle.Bytes, Body: l.bundle.Body} // its own trie has served
+		l.bundle = &Bundle{Bytes: l.bundle.Bytes, Body: l.bundle.Body, Reader: l.bundle.Reader} // its own trie has served
 	}
 	for digest := range l.bodies {
 		if same, ok := before.bodies[digest]; ok {
@@ -96,12 +96,28 @@ func (l *Layer) Body(digest catalog.Digest) ([]byte, bool) {
 	return body, ok
 }
 
+// Reader is Body for one who asks for many, in the order of their keys. It is not for several goroutines.
+func (l *Layer) Reader() func(catalog.Digest) ([]byte, bool) {
+	if l.bundle == nil || l.bundle.Reader == nil {
+		return l.Body
+	}
+	rest := l.bundle.Reader()
+	return func(digest catalog.Digest) ([]byte, bool) {
+		if body, ok := l.bodies[digest]; ok {
+			return body, true
+		}
+		return rest(digest)
+	}
+}
+
 // Bundle is a list of entries that is on this server. It does not change.
 type Bundle struct {
 	Trie  catalog.Trie
 	Bytes int64 // of all bodies
 	// Body reads the body with that digest; false when it is none of this bundle, or cannot be read.
 	Body func(catalog.Digest) ([]byte, bool)
+	// Reader makes what Body is for one who asks for many bodies in the order of their keys; nil: Body is as good.
+	Reader func() func(catalog.Digest) ([]byte, bool)
 }
 
 // Bundles are those that are on this server. It is safe for concurrent use.

@@ -24,14 +24,17 @@ import (
 
 const web = "NodeConfig/prod/web"
 
-// bodies are the decoded bodies of a layer, by claim; each is found by its digest.
+// bodies are the decoded bodies of a layer, by claim; each is found by its digest, alone and among all.
 func (r *rig) bodies(l *layers.Layer) map[string]catalog.Desired {
 	r.Helper()
-	all := map[string]catalog.Desired{}
+	all, read := map[string]catalog.Desired{}, l.Reader()
 	for row := range l.Trie.From(catalog.Digest{}) {
 		body, ok := l.Body(row.Digest)
 		if !ok {
 			r.Fatalf("there is no body for %s", row.Digest)
+		}
+		if same, ok := read(row.Digest); !ok || !bytes.Equal(same, body) {
+			r.Fatalf("among all, %s is the digest of something else", row.Digest)
 		}
 		d, err := catalog.DecodeBody(row.Key, body)
 		if err != nil {

@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"math/rand/v2"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"tako.dev/tako/internal/transfer/core"
@@ -22,7 +23,8 @@ type Client struct {
 	answers chan struct{}      // a slot for each answer that may be open
 	fetch   context.CancelFunc // of the request that is open; of Run's goroutine
 	hand    hand
-	brought chan brought // to Run's goroutine
+	came    atomic.Pointer[[]byte] // the list that came with the newest head that had one
+	brought chan brought           // to Run's goroutine
 	// disbelieved is why the machine did not believe what came last; of Run's goroutine.
 	disbelieved error
 

@@ -39,6 +39,30 @@ func TestStateComesOver(t *testing.T) {
 	})
 }
 
+// A list that comes along with its head is not asked for; one that is not the head's is of no use, and does no harm.
+func TestListComesAlong(t *testing.T) {
+	for _, c := range []struct {
+		along func(*server) []byte
+		calls int
+	}{
+		{func(s *server) []byte { return s.list }, 0},
+		{func(*server) []byte { return []byte("another") }, 2},
+	} {
+		play(t, func(t *testing.T, s *scene) {
+			s.along = func() []byte { return c.along(s.server) }
+			s.publish(7, "one", "two")
+			s.start()
+			pass(5 * time.Second)
+			s.publish(9, "one", "two", "three")
+			pass(5 * time.Second)
+			s.wantVersions(7, 9)
+			if n := s.count(wire.PathNodes); n != c.calls {
+				t.Errorf("%d calls for lists, want %d", n, c.calls)
+			}
+		})
+	}
+}
+
 func TestRestartFetchesNothing(t *testing.T) {
 	play(t, func(t *testing.T, s *scene) {
 		s.publish(7, "one", "two")

@@ -6,6 +6,7 @@ import (
 	"io"
 	"time"
 
+	"tako.dev/tako/internal/catalog"
 	"tako.dev/tako/internal/reason"
 	"tako.dev/tako/internal/transfer/core"
 	"tako.dev/tako/internal/transfer/wire"
@@ -42,7 +43,11 @@ func (c *Client) sync(ctx context.Context, e core.Sync) {
 
 // nodes asks for what has certain hashes.
 func (c *Client) nodes(ctx context.Context, e core.Nodes) {
-	if list := c.listAtHand(ctx, &e.Request); list != nil {
+	list := c.listThatCame(&e.Request)
+	if list == nil {
+		list = c.listAtHand(ctx, &e.Request)
+	}
+	if list != nil {
 		c.send(ctx, core.NodesCame{ID: e.ID, Reply: wire.NodesReply{Items: [][]byte{list}}})
 		return
 	}
@@ -52,6 +57,15 @@ func (c *Client) nodes(ctx context.Context, e core.Nodes) {
 		return
 	}
 	c.send(ctx, core.NodesCame{ID: e.ID, Reply: reply})
+}
+
+// listThatCame is a catalog list that has come along with its head; nil where it has not.
+func (c *Client) listThatCame(r *wire.NodesRequest) []byte {
+	list := c.came.Load()
+	if list == nil || r.Layer != wire.CatalogLayer || len(r.Hashes) != 1 || catalog.ListRoot(*list) != r.Hashes[0] {
+		return nil
+	}
+	return *list
 }
 
 // failed tells the machine of a request without an answer, unless it was ended from here.

@@ -52,6 +52,7 @@ type behaviour struct {
 	hasty  bool              // watches end with a hint at once
 	cut    bool              // watches end without one
 	deaf   bool              // reports are lost
+	along  func() []byte     // the list that goes with a head; nil: none does
 	mute   bool              // watches that are opened now are silent for ever
 	frozen map[string][]byte // the head that is repeated, by the address that was called
 	refuse *reason.Error     // of watches
@@ -318,6 +319,10 @@ func (s *server) watch(w http.ResponseWriter, r *http.Request) error {
 	for first := true; ; first = false {
 		s.mu.Lock()
 		head, changed, again, ask, cut, hasty := s.head, s.changed, s.again, s.ask, s.cut, s.hasty
+		var along []byte
+		if s.along != nil {
+			along = s.along()
+		}
 		s.ask = nil
 		if old, frozen := s.frozen[r.Host]; frozen {
 			head = old
@@ -336,7 +341,7 @@ func (s *server) watch(w http.ResponseWriter, r *http.Request) error {
 			return nil
 		}
 		if head != nil {
-			frame(wire.Frame{Head: head})
+			frame(wire.Frame{Head: head, List: along})
 		}
 		if ask != nil {
 			frame(wire.Frame{Question: ask})

@@ -147,6 +147,9 @@ func (c *Client) frame(ctx context.Context, s *server, f *wire.Frame) {
 		c.learn(ctx, f.Servers)
 	}
 	if f.Head != nil {
+		if f.List != nil {
+			c.came.Store(&f.List)
+		}
 		c.send(ctx, core.HeadCame{Signed: f.Head})
 		poke(c.reports.lazy) // a head that is known already is a question whether the host is there
 	}

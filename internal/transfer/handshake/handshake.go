@@ -1,6 +1,6 @@
-// Package handshake is a listener of TLS whose handshakes cost no memory afterwards.
-//
-// Run owns a goroutine for each handshake that is under way.
+// Package handshake is a listener whose connections have shaken hands. It is by itself because of what that costs: a handshake needs some
+// 16 KiB of stack, which the goroutine that serves a connection for as long as it lasts would keep until the collector has taken it back, half
+// by half. So each is made in a goroutine that ends then. Run owns them all, and one that accepts.
 package handshake
 
 import (
@@ -13,8 +13,7 @@ import (
 	"time"
 )
 
-// Listener is a listener whose connections have shaken hands. Each does so in a goroutine that ends then: a handshake needs some 16 KiB of
-// stack, which the goroutine that serves a connection for as long as it lasts would keep until the collector has taken it back, half by half.
+// Listener is a listener whose connections have shaken hands. Use New.
 type Listener struct {
 	net.Listener
 	config *tls.Config
@@ -32,7 +31,8 @@ type accepted struct {
 	err  error
 }
 
-// New starts nothing. A handshake may take so long at most.
+// New makes a Listener of one whose connections have not, and starts nothing. A handshake may take so long at most. Nobody else changes the
+// configuration from then on.
 func New(l net.Listener, config *tls.Config, most time.Duration, log *slog.Logger) *Listener {
 	return &Listener{Listener: l, config: config, most: most, log: log, done: make(chan accepted), closed: make(chan struct{})}
 }

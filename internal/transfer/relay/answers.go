@@ -26,7 +26,7 @@ import (
 // A kept answer to a sync is a file: answerMagic, the kind in a byte, and for each part four bytes of length, four of its CRC-32C, and the
 // part as it goes over the wire; a length of 0 ends it. Numbers have their highest byte first.
 const (
-	answerMagic  = "tako-sync-1"
+	answerMagic  = "tako-sync-2"
 	answerHeader = len(answerMagic) + 1
 	frameHeader  = 8
 )
@@ -293,7 +293,7 @@ func (f *fetching) part(from *client.Upstream, p *wire.SyncPart) error {
 		return f.wrong(from, err)
 	}
 	var b bytes.Buffer
-	if err := wire.WriteFrame(&b, p); err != nil {
+	if err := f.relay.packer.WriteFrame(&b, p); err != nil {
 		return err
 	}
 	f.relay.metrics.fetched.Add(float64(b.Len()))

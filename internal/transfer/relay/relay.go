@@ -11,6 +11,7 @@ import (
 
 	"tako.dev/tako/internal/transfer/relay/core"
 	"tako.dev/tako/internal/transfer/server"
+	"tako.dev/tako/internal/transfer/wire"
 )
 
 // Relay serves hosts from servers. Use New, then Run once.
@@ -26,6 +27,7 @@ type Relay struct {
 	tasks   sync.WaitGroup // all goroutines of Run but those of the server
 	trusted chan struct{}  // holds one: there may be later trust documents
 	drawing sync.Mutex     // guards opts.Random
+	packer  wire.Packer    // of what comes from servers, and is kept
 }
 
 // New checks the options, and starts nothing. It reads what the cache directory has.

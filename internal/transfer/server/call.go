@@ -229,14 +229,12 @@ func clip(s string) string {
 	return strconv.Quote(s)
 }
 
-// messageTime is how long a caller may take to send its message: the longest, half a MiB, over a line of 20 kB/s.
+// messageTime is how long a caller may take to send its message, where the call gives it no other time: the longest, half a MiB, over a line
+// of 20 kB/s.
 const messageTime = 30 * time.Second
 
 // read reads the message of a call.
 func (q *request) read(max int64, message any) error {
-	if err := http.NewResponseController(q.w).SetReadDeadline(time.Now().Add(messageTime)); err != nil {
-		return err
-	}
 	if err := wire.ReadAll(q.Body, max, message); err != nil {
 		return malformed("read "+q.URL.Path, err)
 	}
@@ -253,10 +251,24 @@ func (s *Server) reply(q *request, message any) error {
 	}
 	q.w.Header().Set("Content-Type", contentType)
 	q.w.Header().Set("Content-Length", strconv.Itoa(len(data)))
-	// An error is of a connection that is gone: there is nobody to tell.
-	_ = s.send(q, data)
+	s.finish(q, data)
 	return nil
 }
+
+// finish writes all that there is to an answer. What is short goes with the end of the call, in one piece and not in three; it has the same
+// time to be read. An error is of a connection that is gone: there is nobody to tell.
+func (s *Server) finish(q *request, data []byte) {
+	if len(data) > shortMax {
+		_ = s.send(q, data)
+		return
+	}
+	if http.NewResponseController(q.w).SetWriteDeadline(time.Now().Add(s.opts.Times.Write)) == nil {
+		_, _ = q.w.Write(data)
+	}
+}
+
+// shortMax is how long an answer may be that is written when its call has ended: as much as net/http keeps until then.
+const shortMax = 4 << 10
 
 // pieceMax is how much is written at once, within Times.Write: so a slow line gets on, and a reader that has stopped is found.
 const pieceMax = 32 << 10
@@ -325,7 +337,7 @@ func (s *Server) refuse(q *request, name string, err error) {
 		q.w.Header().Set("Connection", "close")
 	}
 	q.w.WriteHeader(status)
-	_ = s.send(q, data) // there is nobody else to tell
+	s.finish(q, data)
 }
 
 // problem is what a caller is told.

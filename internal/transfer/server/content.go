@@ -34,6 +34,11 @@ type Content interface {
 	Object(ctx context.Context, of Showing, key catalog.Digest, digest content.Digest) (Object, error)
 }
 
+// atHand is a Content that has lists at hand, without a wait.
+type atHand interface {
+	ListAtHand(root catalog.Digest) ([]byte, bool)
+}
+
 // Showing is a head that was shown, and for whom.
 type Showing struct {
 	Who  Identity // of the node that the head is for
@@ -63,6 +68,7 @@ type memory struct {
 	catalogs Catalogs
 	objects  Objects // nil: there are none
 	index    *index
+	packer   wire.Packer
 }
 
 var _ Content = (*memory)(nil)
@@ -74,6 +80,9 @@ func (m *memory) List(_ context.Context, of Showing) ([]byte, error) {
 	}
 	return data, nil
 }
+
+// ListAtHand is List of what is in memory.
+func (m *memory) ListAtHand(root catalog.Digest) ([]byte, bool) { return m.catalogs.List(root) }
 
 // layer is a layer of which the list says that there is one.
 func (m *memory) layer(of Showing, id string, root catalog.Digest) (Layer, error) {
@@ -89,39 +98,54 @@ func (m *memory) Sync(_ context.Context, of Showing, r *wire.SyncRequest) (Way, 
 	if err != nil {
 		return Way{}, err
 	}
-	kind, base, err := m.way(r, target.Trie)
+	kind, changes, err := m.way(r, target.Trie)
 	if err != nil {
 		return Way{}, err
 	}
 	if kind == wire.SyncUnknownBase {
-		return Way{Kind: kind, Frames: last(kind)}, nil
+		return Way{Kind: kind, Frames: m.last(kind)}, nil
 	}
-	return Way{Kind: kind, Frames: frames(kind, catalog.Difference(base, target.Trie, r.Cursor), target.Body)}, nil
+	body := target.Body
+	if target.Reader != nil {
+		body = target.Reader()
+	}
+	return Way{Kind: kind, Frames: m.frames(kind, changes, body)}, nil
 }
 
-// way says how a host gets to a target, and from which trie. It does not depend on the cursor, so that what is resumed goes on.
-func (m *memory) way(r *wire.SyncRequest, target catalog.Trie) (wire.SyncKind, catalog.Trie, error) {
+// way says how a host gets to a target, and what changes on it from the cursor on. Which way it is does not depend on the cursor, so that
+// what is resumed goes on.
+func (m *memory) way(r *wire.SyncRequest, target catalog.Trie) (wire.SyncKind, iter.Seq2[catalog.Change, error], error) {
+	snapshot := catalog.Difference(catalog.Trie{}, target, r.Cursor)
 	if r.Base == (catalog.Digest{}) {
-		return wire.SyncSnapshot, catalog.Trie{}, nil
+		return wire.SyncSnapshot, snapshot, nil
 	}
 	base, found := m.catalogs.Layer(r.Layer, r.Base)
 	switch {
 	case !found && target.Len() == 0:
-		return wire.SyncSnapshot, catalog.Trie{}, nil // there is nothing to send
+		return wire.SyncSnapshot, snapshot, nil // there is nothing to send
 	case !found:
-		return wire.SyncUnknownBase, catalog.Trie{}, nil
+		return wire.SyncUnknownBase, nil, nil
 	}
-	changed := 0
-	for _, err := range catalog.Difference(base.Trie, target, catalog.Digest{}) {
+	changed, kept := 0, []catalog.Change(nil)
+	for c, err := range catalog.Difference(base.Trie, target, catalog.Digest{}) {
 		if err != nil {
-			return 0, catalog.Trie{}, err
+			return 0, nil, err
 		}
 		if changed++; 2*changed > target.Len() && changed > fewChanges {
-			return wire.SyncSnapshot, catalog.Trie{}, nil
+			return wire.SyncSnapshot, snapshot, nil
+		}
+		if changed <= keptMax && bytes.Compare(c.Key[:], r.Cursor[:]) >= 0 {
+			kept = append(kept, c)
 		}
 	}
-	return wire.SyncDelta, base.Trie, nil
+	if changed <= keptMax {
+		return wire.SyncDelta, catalog.Changes(kept...), nil
+	}
+	return wire.SyncDelta, catalog.Difference(base.Trie, target, r.Cursor), nil
 }
+
+// keptMax is how many changes are kept from counting them to sending them, which is cheaper than to compare once more: 270 KB.
+const keptMax = 4_096
 
 // fewChanges are always sent as such: with so few rows a snapshot saves nothing.
 const fewChanges = 16
@@ -130,11 +154,11 @@ const fewChanges = 16
 const changesMax = 2_048
 
 // frames puts changes into parts.
-func frames(kind wire.SyncKind, changes iter.Seq2[catalog.Change, error], body func(catalog.Digest) ([]byte, bool)) iter.Seq2[[]byte, error] {
+func (m *memory) frames(kind wire.SyncKind, changes iter.Seq2[catalog.Change, error], body func(catalog.Digest) ([]byte, bool)) iter.Seq2[[]byte, error] {
 	return func(yield func([]byte, error) bool) {
 		part, size := wire.SyncPart{Kind: kind}, 0 // size is of the bodies in part
 		flush := func() bool {
-			frame, err := encoded(part)
+			frame, err := m.encoded(&part)
 			// Lets the bodies go.
 			part.Changes, size = slices.Delete(part.Changes, 0, len(part.Changes)), 0
 			return yield(frame, err) && err == nil
@@ -165,13 +189,13 @@ func frames(kind wire.SyncKind, changes iter.Seq2[catalog.Change, error], body f
 }
 
 // last is a way without any change.
-func last(kind wire.SyncKind) iter.Seq2[[]byte, error] {
-	return func(yield func([]byte, error) bool) { yield(encoded(wire.SyncPart{Kind: kind, Last: true})) }
+func (m *memory) last(kind wire.SyncKind) iter.Seq2[[]byte, error] {
+	return func(yield func([]byte, error) bool) { yield(m.encoded(&wire.SyncPart{Kind: kind, Last: true})) }
 }
 
-func encoded(part wire.SyncPart) ([]byte, error) {
+func (m *memory) encoded(part *wire.SyncPart) ([]byte, error) {
 	var b bytes.Buffer
-	err := wire.WriteFrame(&b, part)
+	err := m.packer.WriteFrame(&b, part)
 	return b.Bytes(), err
 }
 

@@ -76,6 +76,8 @@ type Layer struct {
 	Trie catalog.Trie
 	// Body is a body by its digest. The bytes must not be changed. It may also know bodies that the trie does not have.
 	Body func(catalog.Digest) ([]byte, bool)
+	// Reader makes what Body is for one goroutine that asks for many bodies in the order of their keys; nil: Body is as good.
+	Reader func() func(catalog.Digest) ([]byte, bool)
 }
 
 // Members are the hosts of the cluster. Its methods may be called from several goroutines. Their errors are coded, with words for the

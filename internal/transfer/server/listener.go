@@ -20,6 +20,10 @@ const (
 	keepaliveInterval = 4 * time.Second
 	keepaliveCount    = 2
 	userTimeout       = 12 * time.Second // TCP_USER_TIMEOUT: the same for what was sent and is not acknowledged
+	// silentMax is how long the kernel of a host that is there may be silent. While something is on its way that is not acknowledged our own
+	// asks nothing, and begins to count when it was sent: a heartbeat late in those 12 s would double them. So the sweep looks too; with its
+	// pause, and two seconds for many connections to end, that is within 15 s.
+	silentMax = 10 * time.Second
 )
 
 // listener admits connections before anything is computed for them, and knows those that are open.
@@ -196,6 +200,25 @@ func tune(c net.Conn) {
 	_ = raw.Control(func(fd uintptr) {
 		_ = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, int(userTimeout.Milliseconds()))
 	})
+}
+
+// silent is for how long nothing was heard of the other end's kernel, which acknowledges what it gets and answers keepalive; 0 where that is
+// not known.
+func silent(c net.Conn) (heard time.Duration) {
+	tcp, is := c.(*net.TCPConn)
+	if !is {
+		return 0
+	}
+	raw, err := tcp.SyscallConn()
+	if err != nil {
+		return 0
+	}
+	_ = raw.Control(func(fd uintptr) {
+		if info, err := unix.GetsockoptTCPInfo(int(fd), unix.IPPROTO_TCP, unix.TCP_INFO); err == nil {
+			heard = time.Duration(info.Last_ack_recv) * time.Millisecond
+		}
+	})
+	return heard
 }
 
 // reset closes a connection that is not wanted, without a trace of it staying in the kernel.

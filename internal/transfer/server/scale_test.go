@@ -1,13 +1,13 @@
 package server
 
 import (
-	"bytes"
 	"context"
-	"crypto/sha256"
 	"crypto/tls"
 	"crypto/x509"
+	"encoding/base64"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"slices"
@@ -16,6 +16,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"tako.dev/tako/declare"
 	"tako.dev/tako/internal/catalog"
 	"tako.dev/tako/internal/transfer/wire"
 )
@@ -23,21 +24,28 @@ import (
 // scales are the sizes of layers that are measured, in entries.
 var scales = []int{1_000, 100_000, 1_000_000}
 
-const scaledLayer, scaledBody = "NodeConfig/a/scaled", 100
+const scaledLayer = "NodeConfig/a/scaled"
 
-// scaledRows are the rows of a layer of small bodies.
-func scaledRows(entries int) []catalog.Row {
+// scaledRows are the rows of a layer of data.
+func scaledRows(tb testing.TB, entries int) []catalog.Row {
 	rows := make([]catalog.Row, entries)
 	for i := range rows {
-		rows[i] = catalog.Row{Key: catalog.KeyOf(fmt.Sprint("data:", i)), Digest: sha256.Sum256(scaledText(i, 0))}
+		item := scaledItem(tb, i, 0)
+		rows[i] = item.Row()
 	}
 	return rows
 }
 
-// scaledText is the body of an entry in one version.
-func scaledText(i, version int) []byte {
-	text := fmt.Appendf(nil, "%d %d ", i, version)
-	return append(text, bytes.Repeat([]byte("x"), scaledBody-len(text))...)
+// scaledItem is an entry in one version, as tako bundle push makes it: a body of 116 bytes, of which 33 cannot be guessed.
+func scaledItem(tb testing.TB, i, version int) catalog.Item {
+	random := rand.NewChaCha8([32]byte{byte(i), byte(i >> 8), byte(i >> 16), byte(version)})
+	value := make([]byte, 33)
+	_, _ = random.Read(value) // never fails
+	item, err := catalog.DataItem(&declare.Data{Key: fmt.Sprintf("app/item-%07d", i), Value: base64.StdEncoding.EncodeToString(value)})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return item
 }
 
 // meter counts the bytes of a connection, as they are on the wire.
@@ -84,14 +92,16 @@ type scaled struct {
 
 // newScaled makes the second root out of the first by changing so many entries, or by deleting one where that is 0.
 func newScaled(b *testing.B, entries, changes int) *scaled {
-	s := &scaled{rig: newRig(b, func(o *Options) { o.Limits.NodeFetches, o.Limits.IndexRows = 1_000_000, 2_000_000 })}
-	rows, bodies := scaledRows(entries), map[catalog.Digest][]byte{}
+	s := &scaled{rig: newRig(b, func(o *Options) {
+		o.Limits.NodeCalls, o.Limits.NodeFetches, o.Limits.IndexRows = 1_000_000, 1_000_000, 2_000_000
+	})}
+	rows, bodies := scaledRows(b, entries), map[catalog.Digest][]byte{}
 	s.base = catalog.Build(slices.Clone(rows))
 	for i := range changes {
 		at := i * (entries / changes)
-		text := scaledText(at, 1)
-		rows[at].Digest = sha256.Sum256(text)
-		bodies[rows[at].Digest] = text
+		item := scaledItem(b, at, 1)
+		rows[at] = item.Row()
+		bodies[rows[at].Digest] = item.Body
 	}
 	if changes == 0 {
 		rows = slices.Delete(rows, entries/2, entries/2+1)
@@ -238,16 +248,15 @@ func BenchmarkSnapshot(b *testing.B) {
 	for _, entries := range scales {
 		b.Run(fmt.Sprintf("entries=%d", entries), func(b *testing.B) {
 			s := newScaled(b, entries, 1)
-			at := make(map[catalog.Digest]int32, entries)
-			rows := scaledRows(entries)
+			bodies := make(map[catalog.Digest][]byte, entries)
+			rows := make([]catalog.Row, entries)
 			for i := range rows {
-				at[rows[i].Digest] = int32(i)
+				item := scaledItem(b, i, 0)
+				rows[i] = item.Row()
+				bodies[rows[i].Digest] = item.Body
 			}
 			s.target = catalog.Build(rows)
-			s.serve(s.target, func(d catalog.Digest) ([]byte, bool) {
-				i, found := at[d]
-				return scaledText(int(i), 0), found
-			})
+			s.serve(s.target, func(d catalog.Digest) ([]byte, bool) { body, found := bodies[d]; return body, found })
 			s.measured(b, func() { s.fetch(catalog.Digest{}) })
 		})
 	}
@@ -257,12 +266,37 @@ func BenchmarkSnapshot(b *testing.B) {
 func BenchmarkLayer(b *testing.B) {
 	for _, entries := range scales {
 		b.Run(fmt.Sprintf("entries=%d", entries), func(b *testing.B) {
-			rows := scaledRows(entries)
+			rows := scaledRows(b, entries)
 			for b.Loop() {
 				before := inUse()
 				t := catalog.Build(rows)
 				b.ReportMetric(float64(inUse()-before)/float64(t.Len()), "B/entry")
 			}
+		})
+	}
+}
+
+// BenchmarkCall is a call with a short answer over a connection that is open: of what a small change costs a server, most is calls.
+func BenchmarkCall(b *testing.B) {
+	s := newScaled(b, 1_000, 1)
+	list := listOf(b, catalog.Layer{Priority: 5, ID: scaledLayer, Root: s.target.Root()})
+	data, err := list.Encode()
+	if err != nil {
+		b.Fatal(err)
+	}
+	for _, call := range []struct {
+		path          string
+		message, into any
+	}{
+		{wire.PathStatus, wire.Report{}, &wire.StatusReply{}},
+		{wire.PathNodes, wire.NodesRequest{Head: s.head, Layer: wire.CatalogLayer, Hashes: []catalog.Digest{catalog.ListRoot(data)}}, &wire.NodesReply{}},
+	} {
+		b.Run(call.path, func(b *testing.B) {
+			s.measured(b, func() {
+				if status, problem := s.host.call(call.path, call.message, call.into); status != http.StatusOK {
+					b.Fatal(problem)
+				}
+			})
 		})
 	}
 }

@@ -67,7 +67,7 @@ func (s *Server) Run(ctx context.Context, l net.Listener) error {
 	var protocols http.Protocols
 	protocols.SetHTTP2(true)
 	h := &http.Server{
-		Handler: s, Protocols: &protocols, IdleTimeout: idleMax, ReadHeaderTimeout: s.opts.Times.Handshake, MaxHeaderBytes: headersMax,
+		Handler: s, Protocols: &protocols, IdleTimeout: idleMax, ReadHeaderTimeout: s.opts.Times.Handshake, ReadTimeout: messageTime, MaxHeaderBytes: headersMax,
 		TLSConfig: s.tlsConfig(), ConnContext: withConn, ErrorLog: quiet(s.opts.Log),
 		HTTP2: &http.HTTP2Config{
 			MaxConcurrentStreams: streamsMax, MaxReceiveBufferPerConnection: receiveMax, MaxReceiveBufferPerStream: receiveMax,
@@ -97,9 +97,6 @@ func (s *Server) Run(ctx context.Context, l net.Listener) error {
 	return nil
 }
 
-// alpn is the only protocol that is spoken here, as TLS names it.
-const alpn = "h2"
-
 // Bounds of a connection. Only tako-agent and relays speak to it: a few calls at once, with few and short headers.
 const (
 	headersMax = 8 << 10
@@ -109,6 +106,9 @@ const (
 	// frameMax is the longest frame: the least that HTTP/2 allows. A connection keeps the room for the longest one that it has read.
 	frameMax = 16 << 10
 )
+
+// alpn is the only protocol that is spoken here, as TLS names it.
+const alpn = "h2"
 
 func (s *Server) tlsConfig() *tls.Config {
 	return &tls.Config{
@@ -154,7 +154,7 @@ func (s *Server) stop(ctx context.Context, h *http.Server) {
 // quiet is the log for what net/http says about connections that break: that is for who debugs.
 func quiet(l *slog.Logger) *log.Logger { return slog.NewLogLogger(l.Handler(), slog.LevelDebug) }
 
-// sweep closes connections of nodes that are gone, and of those who do not say who they are.
+// sweep closes connections of nodes that are gone, of hosts that are lost, and of those who do not say who they are.
 func (s *Server) sweep(ctx context.Context, l *listener) {
 	tick := time.NewTicker(s.opts.Times.Sweep)
 	defer tick.Stop()
@@ -166,7 +166,11 @@ func (s *Server) sweep(ctx context.Context, l *listener) {
 		}
 		now := time.Now()
 		for _, c := range l.connections() {
-			if !s.mayStay(c, now) {
+			lost := silent(c.Conn) >= silentMax
+			if lost {
+				c.dead.Store(true)
+			}
+			if lost || !s.mayStay(c, now) {
 				_ = c.Close()
 			}
 		}

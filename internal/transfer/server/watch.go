@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"tako.dev/tako/internal/catalog"
 	"tako.dev/tako/internal/transfer/wire"
 )
 
@@ -49,7 +50,7 @@ func (s *Server) watch(q *request) error {
 	if http.NewResponseController(q.w).Flush() != nil {
 		return nil
 	}
-	f := feed{server: s, q: q, watch: w, trusted: trusted}
+	f := feed{server: s, q: q, watch: w, trusted: trusted, root: have.Root}
 	f.run()
 	return nil
 }
@@ -59,9 +60,10 @@ type feed struct {
 	server  *Server
 	q       *request
 	watch   *watch
-	head    []byte // the last one that was sent
-	trusted uint64 // the highest number of trust documents that the host knows of
-	servers []string
+	head    []byte         // the last one that was sent
+	root    catalog.Digest // of the last one that the host has, or was sent
+	trusted uint64         // the highest number of trust documents that the host knows of
+	servers []string       // the last ones that the host was told
 }
 
 // run feeds the host until the watch ends, in whatever way.
@@ -119,7 +121,7 @@ func (f *feed) news(repeat bool) (changed <-chan struct{}, ok bool) {
 		return nil, false // the node is gone
 	}
 	if len(head) > 0 && (repeat || !bytes.Equal(head, f.head)) {
-		if !f.frame(wire.Frame{Head: head}) {
+		if !f.frame(wire.Frame{Head: head, List: f.list(head)}) {
 			return nil, false
 		}
 		f.head = head
@@ -134,6 +136,24 @@ func (f *feed) news(repeat bool) (changed <-chan struct{}, ok bool) {
 		}
 	}
 	return changed, true
+}
+
+// list is the list that a head names, to be sent along with it; nil where the host has that, it is long, or it is not at hand.
+func (f *feed) list(head []byte) []byte {
+	lists, can := f.server.opts.Content.(atHand)
+	_, h, err := catalog.DecodeHead(head)
+	if !can || err != nil {
+		return nil
+	}
+	root, _ := h.Root()
+	if root == f.root {
+		return nil
+	}
+	f.root = root
+	if list, found := lists.ListAtHand(root); found && len(list) <= wire.ListMax {
+		return list
+	}
+	return nil
 }
 
 // frame sends one message; false when the host does not get it.

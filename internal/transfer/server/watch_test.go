@@ -1,6 +1,7 @@
 package server
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -14,6 +15,7 @@ import (
 	"time"
 
 	"tako.dev/tako/internal/casetest"
+	"tako.dev/tako/internal/catalog"
 	"tako.dev/tako/internal/reason"
 	"tako.dev/tako/internal/transfer/wire"
 )
@@ -50,6 +52,49 @@ func TestWatch(t *testing.T) {
 	want := []string{"opened web-1 1", "heard web-1 1 1", "heard web-1 1 2", "closed web-1 1 false"}
 	r.wait(t, fmt.Sprint(want), func() bool { return slices.Equal(r.heard, want) })
 	r.stop()
+}
+
+// TestListGoesAlong: with a head goes the list that it names, where that is short and not the one that the host has; with no heartbeat.
+func TestListGoesAlong(t *testing.T) {
+	r := newRig(t, func(o *Options) { o.Times.Heartbeat = Between{10 * time.Millisecond, 20 * time.Millisecond} })
+	id := r.add("web-1")
+	had := listOf(t, catalog.Layer{ID: "had", Root: catalog.KeyOf("1")})
+	first, err := had.Encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.give("web-1", r.head(id, 1, had))
+	w := r.as("web-1").watch(t.Context(), wire.Report{Have: catalog.Mark{Epoch: 1, Version: 1, Root: catalog.ListRoot(first)}})
+	if f := w.next(); len(f.Head) == 0 || f.List != nil {
+		t.Errorf("with what the host has comes %+v", f)
+	}
+	short := listOf(t, catalog.Layer{ID: "short", Root: catalog.KeyOf("2")})
+	want, err := short.Encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.give("web-1", r.head(id, 2, short))
+	f := w.next()
+	for f.List == nil {
+		f = w.next() // a heartbeat of the head before
+	}
+	if !bytes.Equal(f.List, want) {
+		t.Errorf("with another one comes %+v", f)
+	}
+	if f := w.next(); len(f.Head) == 0 || f.List != nil {
+		t.Errorf("with a heartbeat comes %+v", f)
+	}
+	var layers []catalog.Layer
+	for i := range 100 {
+		layers = append(layers, catalog.Layer{ID: fmt.Sprint("layer ", i), Root: catalog.KeyOf("3")})
+	}
+	long := r.head(id, 3, listOf(t, layers...))
+	r.give("web-1", long)
+	for f = w.next(); !bytes.Equal(f.Head, long); f = w.next() {
+	}
+	if f.List != nil {
+		t.Errorf("a list of %d bytes comes along", len(f.List))
+	}
 }
 
 // TestStatusWithoutWatch: a status over another connection belongs to the watch that there is; without any, a watch comes and goes.

@@ -5,7 +5,7 @@
 //	GET  /v1/trust   ?after=N -> documents                 the same
 //	POST /v1/renew   RenewRequest -> Credentials           an expired certificate of a living node will do
 //	POST /v1/watch   WatchRequest -> frames, until the watch ends: the newest head at once, then each newer one, and the newest again
-//	                 as a heartbeat, which is answered with a status; questions; a hint where to go on before it ends
+//	                 as a heartbeat, which is answered with a status; with a head its list, where that is short; questions; a hint where to go on before it ends
 //	POST /v1/sync    SyncRequest -> parts of a difference or a snapshot
 //	POST /v1/nodes   NodesRequest -> NodesReply: nodes of tries, bodies, lists, by their hash
 //	POST /v1/status  Report -> StatusReply

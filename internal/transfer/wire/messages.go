@@ -67,7 +67,7 @@ type WatchRequest struct {
 	Report   Report `cbor:"2,keyasint"`
 }
 
-// Frame is one message of a watch. One of the fields is set.
+// Frame is one message of a watch. One of the fields is set, and List only with Head.
 type Frame struct {
 	Head     []byte    `cbor:"1,keyasint,omitempty"` // signed, as catalog.SignedHead encodes it
 	Question *Question `cbor:"2,keyasint,omitempty"`
@@ -77,6 +77,8 @@ type Frame struct {
 	Trust uint64 `cbor:"4,keyasint,omitempty"`
 	// Servers are the addresses of all servers, HOST:PORT, where there are others than the one that tells; at most ServersMax.
 	Servers []string `cbor:"5,keyasint,omitempty"`
+	// List is the encoded list that Head names, where it is short and the host may not have it: one call less for each host of a change.
+	List []byte `cbor:"6,keyasint,omitempty"`
 }
 
 // What a question may be about.
@@ -118,18 +120,18 @@ const (
 	SyncSnapshot                        // all rows, as if the base were empty
 )
 
-// SyncPart is one frame of the answer.
+// SyncPart is one frame of the answer. It goes over the wire packed, as packedPart says.
 type SyncPart struct {
-	Kind    SyncKind `cbor:"1,keyasint"`
-	Changes []Change `cbor:"2,keyasint,omitempty"` // by key
-	Last    bool     `cbor:"3,keyasint,omitempty"`
+	Kind    SyncKind
+	Changes []Change // by key, at most ChangesMax
+	Last    bool
 }
 
 // Change is what becomes of one row.
 type Change struct {
-	Key     catalog.Digest `cbor:"1,keyasint"`
-	Deleted bool           `cbor:"2,keyasint,omitempty"`
-	Body    []byte         `cbor:"3,keyasint,omitempty"` // its digest is what the row holds
+	Key     catalog.Digest
+	Deleted bool
+	Body    []byte // its digest is what the row holds; none of what is deleted
 }
 
 // NodesRequest asks for things by their hash.
@@ -329,7 +331,9 @@ const (
 	FactMax       = 4 << 10   // bytes of a fact
 	MessageMax    = 1 << 10   // bytes of one text for people
 	HashesMax     = 256       // of one NodesRequest
+	ListMax       = 4 << 10   // bytes of a list that goes along with its head: some forty layers
 	PartBytesMax  = 256 << 10 // of the bodies of one part, unless one alone is larger
+	ChangesMax    = 8192      // of one part; whoever writes one stays far below it
 	// FrameMax is above the largest body, and what stands around it.
 	FrameMax = 1<<20 + 16<<10
 	// JoinMax is above a request to join: a certificate request and a name.

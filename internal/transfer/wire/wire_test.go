@@ -29,7 +29,7 @@ func full() map[string]any {
 		"RenewRequest": &RenewRequest{Protocol, []byte{1}, []byte{2}},
 		"Credentials":  &Credentials{Protocol, []byte{1}, "web-1", "uid", []byte{2}},
 		"WatchRequest": &WatchRequest{Protocol, report},
-		"Frame":        &Frame{[]byte{1}, &Question{1, AskLogs, "nginx.service", 2, 3, 4, 5}, &ms, 5, []string{"a:6444"}},
+		"Frame":        &Frame{[]byte{1}, &Question{1, AskLogs, "nginx.service", 2, 3, 4, 5}, &ms, 5, []string{"a:6444"}, []byte{6}},
 		"SyncRequest":  &SyncRequest{[]byte{1}, "default/web", catalog.Digest{1}, catalog.Digest{2}, catalog.Digest{3}},
 		"SyncPart":     &SyncPart{SyncDelta, []Change{{catalog.Digest{1}, true, nil}, {catalog.Digest{2}, false, []byte("body")}}, true},
 		"NodesRequest": &NodesRequest{[]byte{1}, CatalogLayer, []catalog.Digest{{1}, {2}}},
@@ -279,6 +279,13 @@ func fuzzLists[M any](f *testing.F, each int) {
 			f.Add(data)
 			f.Add(data[:len(data)/2])
 		}
+	}
+	if _, is := any(zero).(SyncPart); is { // as a server sends it
+		data, err := Encode(SyncPart{Kind: SyncSnapshot, Changes: dataChanges(f, 20), Last: true})
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(data)
 	}
 	f.Add([]byte{0xa0})
 	f.Fuzz(func(t *testing.T, data []byte) {

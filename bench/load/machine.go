@@ -1,4 +1,4 @@
-package main
+package load
 
 import (
 	"errors"
@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// scratchDir makes the directory that everything happens in. It must be on a disk: on a tmpfs fsync costs nothing.
-func scratchDir(parent string) (string, error) {
+// ScratchDir makes the directory that everything happens in. It must be on a disk: on a tmpfs fsync costs nothing.
+func ScratchDir(parent string) (string, error) {
 	if parent == "" {
 		parent = ".scratch"
 		if err := os.MkdirAll(parent, 0o755); err != nil {
@@ -33,19 +33,19 @@ func scratchDir(parent string) (string, error) {
 	return os.MkdirTemp(parent, "bench-")
 }
 
-// machine describes where the numbers come from.
-func machine(scratch string) string {
+// Machine describes where the numbers come from.
+func Machine(scratch string) string {
 	var uts unix.Utsname
 	kernel := "unknown"
 	if unix.Uname(&uts) == nil {
 		kernel = unix.ByteSliceToString(uts.Release[:])
 	}
 	return fmt.Sprintf("machine: %s, %d cores, Linux %s, %s, %s, load %s", processor(), runtime.NumCPU(), kernel, fileSystem(scratch),
-		runtime.Version(), busy())
+		runtime.Version(), Average())
 }
 
-// busy is how many threads ran or waited for the disk in the last minute.
-func busy() string {
+// Average is how many threads ran or waited for the disk in the last minute.
+func Average() string {
 	text, err := os.ReadFile("/proc/loadavg")
 	if err != nil {
 		return "unknown"
