@@ -77,6 +77,20 @@ type OwnLayer struct {
 	// Holds are what the agent does not enforce now.
 	// +listType=atomic
 	Holds []NodeHold `json:"holds,omitempty"`
+	// Peers are the nodes whose hosts that of this node asks while it reaches no server, in this order. They are of its environment and
+	// zone, and drawn anew when a quarter of them has changed.
+	// +listType=atomic
+	Peers []NodePeer `json:"peers,omitempty"`
+}
+
+// NodePeer is where the host of a node answers others.
+type NodePeer struct {
+	// Name is that of the node.
+	Name string `json:"name"`
+	// UID is that of the node. Whoever answers has to have its certificate.
+	UID types.UID `json:"uid"`
+	// Address is where it answers, HOST:PORT.
+	Address string `json:"address"`
 }
 
 // WrappedKey is the key to one value of one Secret, sealed to one node.

@@ -151,12 +151,23 @@ type NodeStatus struct {
 	Server string `json:"server,omitempty"`
 	// Through is the name of the relay that the host was last heard through. Left out when it was through none.
 	Through string `json:"through,omitempty"`
+	// FromPeer is what the host has got from the host of another node while it reached no server, since its agent started. Left out where that was
+	// nothing.
+	FromPeer *NodeNews `json:"fromPeer,omitempty"`
 	// Conditions are Ready, Reconciling and Stalled, each with a reason and words for a person.
 	// +listType=map
 	// +listMapKey=type
 	// +patchStrategy=merge
 	// +patchMergeKey=type
 	Conditions []metav1.Condition `json:"conditions,omitempty" patchStrategy:"merge" patchMergeKey:"type"`
+}
+
+// NodeNews is that the host of another node has had something new for this one: a signed state, or an order.
+type NodeNews struct {
+	// Node is the name of the other one.
+	Node string `json:"node"`
+	// At is when that was last.
+	At metav1.Time `json:"at"`
 }
 
 // LayerStatement is an order of an operator: what a config declares on a host, signed without a server.

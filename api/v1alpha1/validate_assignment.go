@@ -11,6 +11,7 @@ import (
 const (
 	// AssignedLayersMax is how many layers a node may have: as many as the catalog of a host takes.
 	AssignedLayersMax = 256
+	peersMax          = 64 // what hosts read of their own layer
 	digestDigits      = 64 // hexadecimal digits of a SHA-256
 	keyIDDigits       = 32 // of a data key's ID, 16 bytes
 )
@@ -75,6 +76,15 @@ func (v *validator) own(path string, o *OwnLayer) {
 	}
 	for i := range o.Holds {
 		v.hold(fmt.Sprintf("%s.holds[%d]", path, i), &o.Holds[i])
+	}
+	if len(o.Peers) > peersMax {
+		v.invalid(path+".peers", fmt.Sprintf("%d peers are too many", len(o.Peers)), fmt.Sprintf("at most %d", peersMax))
+	}
+	for i, p := range o.Peers {
+		at := fmt.Sprintf("%s.peers[%d]", path, i)
+		v.given(at, "name", p.Name)
+		v.given(at, "uid", string(p.UID))
+		v.given(at, "address", p.Address)
 	}
 }
 

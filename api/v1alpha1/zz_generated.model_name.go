@@ -136,6 +136,16 @@ func (in NodeList) OpenAPIModelName() string {
 }
 
 // OpenAPIModelName returns the OpenAPI model name for this type.
+func (in NodeNews) OpenAPIModelName() string {
+	return "dev.tako.v1alpha1.NodeNews"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in NodePeer) OpenAPIModelName() string {
+	return "dev.tako.v1alpha1.NodePeer"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
 func (in NodeSpec) OpenAPIModelName() string {
 	return "dev.tako.v1alpha1.NodeSpec"
 }

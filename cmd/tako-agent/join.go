@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"os"
 	"strings"
 	"sync"
@@ -156,20 +157,38 @@ func (c *common) readdress(ctx context.Context, servers []string) error {
 }
 
 func newRun(c *common) *cobra.Command {
-	var audit string
+	var audit, peers string
 	cmd := &cobra.Command{
 		Use:   "run",
 		Short: "Keep this host as the servers of its cluster say",
 		Long: `run keeps a host that has joined a cluster. It begins with what it was told last, from its own disk,
 and asks the servers for what is new. Without a network it goes on with what it has.`,
 		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return c.run(cmd.Context(), audit) },
+		RunE: func(cmd *cobra.Command, _ []string) error { return c.run(cmd.Context(), audit, peers) },
 	}
 	cmd.Flags().StringVar(&audit, "audit", "1h", "how often everything is looked at to prove that no event was missed; never is allowed")
+	cmd.Flags().StringVar(&peers, "peers", "", "where other hosts of the cluster ask this one while they reach no server, HOST:PORT, or off (default :6445; off in a sandbox)")
 	return cmd
 }
 
-func (c *common) run(ctx context.Context, audit string) error {
+// peersOff is what --peers says of a host that neither asks others nor answers; peersDefault is where one is asked otherwise.
+const peersOff, peersDefault = "off", ":6445"
+
+// peersListen is where this host is asked; empty where it is not.
+func (c *common) peersListen(flag string) (string, error) {
+	switch {
+	case flag == peersOff, flag == "" && c.root != "/":
+		return "", nil
+	case flag == "":
+		return peersDefault, nil
+	}
+	if _, _, err := net.SplitHostPort(flag); err != nil {
+		return "", &reason.Error{Code: reason.Usage, Doing: "read --peers " + flag, Cause: err, Hint: "write HOST:PORT or :PORT, or off"}
+	}
+	return flag, nil
+}
+
+func (c *common) run(ctx context.Context, audit, peers string) error {
 	if os.Getuid() != 0 && c.root == "/" && c.state == "" {
 		return &reason.Error{Code: reason.RootNeeded, Doing: "run", Hint: "run it as root, or try it in a directory: --root ./sandbox"}
 	}
@@ -178,6 +197,9 @@ func (c *common) run(ctx context.Context, audit string) error {
 		return err
 	}
 	defer host.Close()
+	if opts.Peers, err = c.peersListen(peers); err != nil {
+		return err
+	}
 	printer := &printer{watch: true}
 	opts.OnLine, opts.Watch, opts.Joined = printer.line, true, true
 	opts.Log = slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{ReplaceAttr: withoutTime}))

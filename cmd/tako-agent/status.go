@@ -142,6 +142,7 @@ func clusterText(c *agent.Cluster, running bool, now time.Time) string {
 		b.WriteString(indent(indent(problemText(&agent.Problem{Code: t.Code, Message: t.Message, Hint: t.Hint}))))
 	}
 	b.WriteString(cutOffText(c, running, now))
+	b.WriteString(peersText(c, running, now))
 	if d := c.Disbelieved; d != nil {
 		fmt.Fprintf(&b, "  Refused  %d forged heads, %d old ones, %d that contradict another; %d times content that was not signed\n", d.Forged, d.Old, d.Equivocation, d.Content)
 	}
@@ -151,6 +152,22 @@ func clusterText(c *agent.Cluster, running bool, now time.Time) string {
 	b.WriteString(statementsText(c.Statements))
 	b.WriteString(holdsText(c.Holds, now))
 	return b.String()
+}
+
+// peersText says how a host stands to the others that it asks while it reaches no server; empty where it has asked none.
+func peersText(c *agent.Cluster, running bool, now time.Time) string {
+	p := c.Peers
+	if !running || p == nil || p.Asked == 0 {
+		return ""
+	}
+	text := fmt.Sprintf("  Peers    %d of the other hosts may be asked; %d of %d questions were answered", p.Known, p.Answered, p.Asked)
+	if p.Lied > 0 {
+		text += fmt.Sprintf(", %d of them with what is not signed", p.Lied)
+	}
+	if p.From != "" {
+		text += fmt.Sprintf("; %s had something new %s", present.Quote(p.From), present.Ago(p.At, now))
+	}
+	return text + "\n"
 }
 
 // statementsText says which layers operators have replaced, without the servers.

@@ -49,7 +49,7 @@ func New(opts Options) (*Agent, error) {
 	}
 	a := &Agent{opts: opts, store: st}
 	if opts.Joined {
-		if a.joined, err = openJoined(opts.StateDir); err != nil {
+		if a.joined, err = openJoined(opts.StateDir, opts.Peers); err != nil {
 			return nil, errors.Join(err, st.Close())
 		}
 		a.opts.NodeName, a.opts.Labels = a.joined.identity.Node().Name, nil

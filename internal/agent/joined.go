@@ -12,6 +12,7 @@ import (
 	"tako.dev/tako/internal/agent/core"
 	"tako.dev/tako/internal/agent/held"
 	"tako.dev/tako/internal/agent/load"
+	"tako.dev/tako/internal/agent/peering"
 	"tako.dev/tako/internal/agent/store"
 	"tako.dev/tako/internal/catalog"
 	"tako.dev/tako/internal/converge"
@@ -38,11 +39,12 @@ type joined struct {
 	busy     time.Time                     // since when there is work in flight that was not told of
 	next     *time.Timer                   // the next look at a try
 	links    client.Links                  // shared
+	peering  *peering.Peering              // shared; nil where it neither asks other hosts nor answers
 	client   atomic.Pointer[client.Client] // shared: what talks to the servers; nil while nothing does
 }
 
 // openJoined opens what a host that has joined holds. The store's lock must be held.
-func openJoined(stateDir string) (*joined, error) {
+func openJoined(stateDir, peers string) (*joined, error) {
 	identity, err := held.LoadIdentity(stateDir, trust.Built())
 	if err != nil {
 		return nil, err
@@ -51,7 +53,8 @@ func openJoined(stateDir string) (*joined, error) {
 	if err != nil {
 		return nil, err
 	}
-	j := &joined{held: h, identity: identity, vault: held.NewVault(identity), news: make(chan struct{}, 1), next: time.NewTimer(time.Hour)}
+	j := &joined{held: h, identity: identity, vault: held.NewVault(identity), news: make(chan struct{}, 1), next: time.NewTimer(time.Hour),
+		peering: peering.New(peers, h, identity)}
 	j.next.Stop()
 	return j, nil
 }

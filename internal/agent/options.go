@@ -16,6 +16,7 @@ import (
 type Options struct {
 	Files    []string          // declaration files and directories; none of a host that has joined a cluster
 	Joined   bool              // what is desired comes from the servers of a cluster; NodeName and Labels do not count then
+	Peers    string            // where other hosts of the cluster ask this one, HOST:PORT; empty: it neither answers nor asks them
 	StateDir string            // where its state lives, a path of the host
 	NodeName string            // $(node.name)
 	Labels   map[string]string // node.labels

@@ -21,6 +21,7 @@ func (l *loop) cluster() *Cluster {
 	node, v := j.identity.Node(), j.newest()
 	c := &Cluster{Name: string(node.Cluster), UID: node.UID, Servers: j.identity.Servers(), Epoch: j.life.Enforced.Epoch, Version: j.life.Enforced.Version,
 		Verdict: v.Type.String(), Link: j.links.State()}
+	c.Peering = j.peering.State()
 	c.Statements = report.Statements(j.links.Statements())
 	if v.Since != 0 {
 		c.Since = time.UnixMilli(v.Since)
@@ -62,6 +63,7 @@ func (j *joined) newest() wire.Verdict {
 func (l *loop) tell() wire.Report {
 	j := l.joined
 	r := wire.Report{Delivered: uint64(l.delivered), Enforced: j.life.Enforced, Verdict: j.newest(), Host: report.HostOf(usage.Version(), l.lookup), Usage: taken(usage.Now())}
+	r.Host.Peer = j.peering.Address()
 	configs := map[string]*report.Tally{}
 	for _, layer := range j.list {
 		if layer.Priority != catalog.OwnPriority {

@@ -34,8 +34,12 @@ func (l *loop) transfer(ctx context.Context) error {
 		defer cancel()
 		return ask(ctx, l, func() (wire.Report, error) { return l.tell(), nil })
 	}
-	c, err := client.New(client.Options{Store: j.held, Host: h, Identity: j.identity, Log: log, Links: &j.links, Spool: l.opts.StateDir,
-		Session: wire.Session{ID: string(trust.NewToken(trust.TokenJoin).ID()), Start: j.held.Life().Starts}})
+	opts := client.Options{Store: j.held, Host: h, Identity: j.identity, Log: log, Links: &j.links, Spool: l.opts.StateDir,
+		Session: wire.Session{ID: string(trust.NewToken(trust.TokenJoin).ID()), Start: j.held.Life().Starts}}
+	j.peering.Open(ctx, log)
+	defer j.peering.Close()
+	j.peering.Ask(&opts)
+	c, err := client.New(opts)
 	if err != nil {
 		return err
 	}
@@ -46,6 +50,7 @@ func (l *loop) transfer(ctx context.Context) error {
 	defer beside.Wait()
 	defer cancel()
 	beside.Go(func() { l.lookThrough(ctx, h, c) })
+	beside.Go(func() { j.peering.Run(ctx, log) })
 	return c.Run(ctx)
 }
 

@@ -29,7 +29,7 @@ type several struct {
 	id       string
 	election *election.Election
 	reports  *follower.Reports
-	peer     *follower.Peer
+	identity *follower.Identity
 	proxy    *follower.Proxy
 	stranded *follower.Stranded
 }
@@ -49,8 +49,8 @@ func (s *Server) newSeveral(p parts) (*several, error) {
 		return nil, err
 	}
 	ca := p.keys.CA()
-	v.peer = follower.NewPeer(func(now time.Time) (*trust.Credential, error) { return ca.IssuePeer(p.keys.Cluster(), id, now) }, p.documents.Newest)
-	person := follower.NewPeer(func(now time.Time) (*trust.Credential, error) {
+	v.identity = follower.NewIdentity(func(now time.Time) (*trust.Credential, error) { return ca.IssueServerID(p.keys.Cluster(), id, now) }, p.documents.Newest)
+	person := follower.NewIdentity(func(now time.Time) (*trust.Credential, error) {
 		return ca.IssueClient(trust.ClientRequest{User: serverUser + id, Groups: []string{user.SystemPrivilegedGroup}, Lifetime: serverUserLifetime}, now)
 	}, p.documents.Newest)
 	v.proxy = follower.NewProxy(follower.ProxyOptions{
@@ -201,7 +201,7 @@ func (v *several) background(t *transfer, s *Server, do func(context.Context)) [
 		return []func(context.Context){do}
 	}
 	stream := follower.NewStream(follower.StreamOptions{
-		Reports: v.reports, Peer: v.peer, Ask: t.server.Ask, Log: s.partsLog,
+		Reports: v.reports, Identity: v.identity, Ask: t.server.Ask, Log: s.partsLog,
 		Leader: func() (string, <-chan struct{}, <-chan struct{}) {
 			view, ended, changed := v.election.View()
 			return view.Leader.Transfer, ended, changed

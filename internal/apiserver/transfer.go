@@ -8,6 +8,7 @@ import (
 	"errors"
 	"net"
 	"net/netip"
+	"slices"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -29,6 +30,7 @@ import (
 	"tako.dev/tako/internal/controllers/layers"
 	"tako.dev/tako/internal/controllers/presence"
 	"tako.dev/tako/internal/controllers/recorder"
+	fleetnode "tako.dev/tako/internal/fleet/node"
 	"tako.dev/tako/internal/reason"
 	transferserver "tako.dev/tako/internal/transfer/server"
 )
@@ -100,7 +102,7 @@ func (s *Server) newTransfer(p parts, objects *registry.Registry, local *registr
 			pool.AddCert(p.keys.CA().Certificate()) // it issues, whatever the documents say
 			return pool
 		},
-		Metrics: takoMetrics{}, Log: s.partsLog,
+		Entrusted: t.entrusted, Metrics: takoMetrics{}, Log: s.partsLog,
 	})
 	if err5 != nil {
 		return nil, err5
@@ -203,6 +205,19 @@ func (j judging) Shown(ctx context.Context, who transferserver.Identity, mark ca
 		j.presence.Judged(who, unknownState(mark))
 	}
 	return err // otherwise nobody knows now
+}
+
+// entrusted are the nodes for whose hosts another one keeps what is signed: of those that may be away, which all may where this server does not
+// lead, and does not know.
+func (t *transfer) entrusted(holder transferserver.Identity) []transferserver.Identity {
+	all, now := t.heads.Entrusted(holder), t.term.Load()
+	if now == nil {
+		return all
+	}
+	return slices.DeleteFunc(all, func(of transferserver.Identity) bool {
+		seen, known := now.presence.Of(types.UID(of.UID))
+		return known && seen.Presence == fleetnode.Here
+	})
 }
 
 // unknownState says what is wrong where a host has accepted what the store does not know.

@@ -18,7 +18,18 @@ type Own struct {
 	Keys   []OwnKey          // by ID
 	Holds  []Hold            // by config, then claim
 	Labels map[string]string // of the node, as people have decided them
+	Peers  []Peer            // whom its host asks while it reaches no server, in this order
 }
+
+// Peer is another host of the cluster.
+type Peer struct {
+	Name    string `json:"n"` // of its Node
+	UID     string `json:"i"` // of its Node: what the certificate that it shows must be for
+	Address string `json:"a"` // HOST:PORT
+}
+
+// PeersMax is how many peers a host is given.
+const PeersMax = 64
 
 // OwnKey is the key to a sealed content, wrapped so that this node alone can open it.
 type OwnKey struct {
@@ -45,6 +56,7 @@ const (
 	ownKey    = "key:"
 	ownHold   = "hold:"
 	ownLabels = "labels:"
+	ownPeers  = "peers:"
 )
 
 // ownSchema is the form of the bodies that Items writes; see schemaOf.
@@ -60,6 +72,7 @@ type ownBody struct {
 	Key    *OwnKey           `json:"k,omitempty"`
 	Hold   *Hold             `json:"h,omitempty"`
 	Labels map[string]string `json:"l,omitempty"`
+	Peers  []Peer            `json:"p,omitempty"`
 }
 
 func (k *OwnKey) claim() string { return ownKey + k.ID }
@@ -84,6 +97,14 @@ func (o Own) Items() ([]Item, error) {
 	}
 	if len(o.Labels) > 0 {
 		if err := addOwn(&items, ownBody{Schema: ownSchema, Claim: ownLabels, Labels: o.Labels}); err != nil {
+			return nil, err
+		}
+	}
+	if len(o.Peers) > PeersMax {
+		return nil, &reason.Error{Code: reason.InvalidValue, Doing: "make a node's own layer", Cause: fmt.Errorf("it has %d peers, at most %d are allowed", len(o.Peers), PeersMax)}
+	}
+	if len(o.Peers) > 0 {
+		if err := addOwn(&items, ownBody{Schema: ownSchema, Claim: ownPeers, Peers: o.Peers}); err != nil {
 			return nil, err
 		}
 	}
@@ -144,7 +165,7 @@ func (o *Own) add(key Digest, data []byte) error {
 	}
 	kind, _, _ := strings.Cut(which.Claim, ":")
 	kind += ":"
-	if which.Schema > Schema || kind != ownKey && kind != ownHold && kind != ownLabels {
+	if which.Schema > Schema || kind != ownKey && kind != ownHold && kind != ownLabels && kind != ownPeers {
 		return nil
 	}
 	var b ownBody
@@ -158,6 +179,8 @@ func (o *Own) add(key Digest, data []byte) error {
 		o.Holds = append(o.Holds, *b.Hold)
 	case b.Claim == ownLabels && len(b.Labels) > 0:
 		o.Labels = b.Labels
+	case b.Claim == ownPeers && len(b.Peers) > 0 && len(b.Peers) <= PeersMax:
+		o.Peers = b.Peers
 	default:
 		return errors.New("one is about something else than it says")
 	}

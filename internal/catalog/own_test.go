@@ -38,11 +38,14 @@ func TestOwnComesBack(t *testing.T) {
 		if labels := rapid.MapOf(rapid.StringMatching(`[a-z]{1,5}`), rapid.StringMatching(`[a-z]{0,5}`)).Draw(t, "labels"); len(labels) > 0 {
 			o.Labels = labels
 		}
+		for _, name := range rapid.SliceOfN(rapid.StringMatching(`[a-z]{1,5}`), 0, PeersMax).Draw(t, "peers") {
+			o.Peers = append(o.Peers, Peer{Name: name, UID: "uid of " + name, Address: name + ":6445"})
+		}
 		items, err := o.Items()
 		if err != nil {
 			t.Fatal(err)
 		}
-		if len(items) != len(o.Keys)+len(o.Holds)+min(len(o.Labels), 1) || !slices.IsSortedFunc(items, func(a, b Item) int { return strings.Compare(a.Claim, b.Claim) }) {
+		if len(items) != len(o.Keys)+len(o.Holds)+min(len(o.Labels), 1)+min(len(o.Peers), 1) || !slices.IsSortedFunc(items, func(a, b Item) int { return strings.Compare(a.Claim, b.Claim) }) {
 			t.Fatalf("%d items, or out of order", len(items))
 		}
 		slices.Reverse(items)
@@ -63,6 +66,7 @@ func TestOwnRefusesTwoOfOne(t *testing.T) {
 		"keys":  {Keys: []OwnKey{{ID: "a", Sealed: []byte{1}}, {ID: "a", Sealed: []byte{2}}}},
 		"holds": {Holds: []Hold{{Reason: "a"}, {Reason: "b"}}},
 		"claim": {Holds: []Hold{{Claim: strings.Repeat("x", 2*declare.ClaimBytesMax)}}},
+		"peers": {Peers: make([]Peer, PeersMax+1)},
 	} {
 		if _, err := o.Items(); !reason.Is(err, reason.InvalidValue) {
 			t.Errorf("%s: %v", name, err)
@@ -88,7 +92,9 @@ func TestOwnOfALaterVersion(t *testing.T) {
 		"as it is":              {"key:a", ownBody{Schema: 1, Claim: "key:a", Key: &key}, 1},
 		"a field more":          {"key:a", map[string]any{"v": 1, "c": "key:a", "k": map[string]any{"id": "a", "s": []byte{1}, "alg": 2}, "new": true}, 1},
 		"another schema":        {"key:a", map[string]any{"v": Schema + 1, "c": "key:a", "k": []string{"other"}}, 0},
-		"another kind":          {"peers:", map[string]any{"v": 1, "c": "peers:", "k": []string{"web-2"}}, 0},
+		"another kind":          {"mirrors:", map[string]any{"v": 1, "c": "mirrors:", "k": []string{"web-2"}}, 0},
+		"peers of another form": {"peers:", map[string]any{"v": 1, "c": "peers:", "p": []string{"web-2"}}, -1},
+		"too many peers":        {"peers:", ownBody{Schema: 1, Claim: "peers:", Peers: make([]Peer, PeersMax+1)}, -1},
 		"at another key":        {"key:b", ownBody{Schema: 1, Claim: "key:a", Key: &key}, -1},
 		"of another ID":         {"key:b", ownBody{Schema: 1, Claim: "key:b", Key: &key}, -1},
 		"a hold that is a key":  {"hold:|", ownBody{Schema: 1, Claim: "hold:|", Key: &key}, -1},
@@ -125,7 +131,8 @@ func TestHoldCovers(t *testing.T) {
 }
 
 func FuzzDecodeOwn(f *testing.F) {
-	items, err := Own{Keys: []OwnKey{{ID: "a", Sealed: []byte{1}}}, Holds: []Hold{{Config: "NodeConfig/a", Reason: "r", Owner: "o", Until: 1}}}.Items()
+	items, err := Own{Keys: []OwnKey{{ID: "a", Sealed: []byte{1}}}, Holds: []Hold{{Config: "NodeConfig/a", Reason: "r", Owner: "o", Until: 1}},
+		Peers: []Peer{{Name: "web-2", UID: "uid-2", Address: "192.0.2.7:6445"}}}.Items()
 	if err != nil {
 		f.Fatal(err)
 	}

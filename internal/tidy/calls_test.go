@@ -22,7 +22,7 @@ type ban struct {
 
 // pureCores lists the packages that take the time and a source of randomness as arguments, and touch nothing outside.
 var pureCores = []string{
-	"internal/converge", "internal/catalog", "internal/fleet/...", "internal/scheduler/...", "internal/transfer/core", "internal/transfer/relay/core", "internal/agent/core",
+	"internal/converge", "internal/catalog", "internal/fleet/...", "internal/scheduler/...", "internal/transfer/core", "internal/transfer/relay/core", "internal/transfer/peer/core", "internal/agent/core",
 	"internal/source/pick", "internal/source/verify",
 }
 

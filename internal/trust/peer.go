@@ -3,65 +3,34 @@ package trust
 import (
 	"crypto/x509"
 	"errors"
-	"fmt"
-	"net/url"
-	"slices"
-	"strings"
 	"time"
 
 	"tako.dev/tako/internal/reason"
 )
 
-const (
-	// peerPath begins the path of the SPIFFE ID that a server has towards other servers: spiffe://CLUSTER/server/NAME. Who has the
-	// cluster's authority makes it for himself, and nobody else can.
-	peerPath = "/server/"
-	// peerLifetime is how long such a certificate is good: a server makes another one whenever it connects to another server.
-	peerLifetime = 24 * time.Hour
-)
-
-// IssuePeer makes a key and a certificate with which a server calls other servers of its cluster, as a host calls them: for a client
-// alone. Errors: InvalidValue, and CertificateTime when the authority is not valid now.
-func (c *CA) IssuePeer(cluster ClusterID, name string, now time.Time) (*Credential, error) {
-	doing := fmt.Sprintf("issue a certificate for server %q", clipped(name))
-	if err := (NodeCertificate{Cluster: cluster, Name: name, UID: name}).validate(); err != nil {
-		return nil, &reason.Error{Code: reason.InvalidValue, Doing: doing, Cause: err}
+// VerifyNode says of which node of a cluster the certificate is that a connection has shown, first, with those that came along: it is valid now,
+// and of an authority of the cluster. It is how one host knows another. A node may be gone by then: that only servers know, so it
+// holds for as long as its certificate. The error is CertificateRefused.
+func VerifyNode(shown []*x509.Certificate, chain *Chain, cluster ClusterID, now time.Time) (NodeIdentity, error) {
+	refused := func(cause error) (NodeIdentity, error) {
+		return NodeIdentity{}, &reason.Error{Code: reason.CertificateRefused, Doing: "recognize a host", Cause: cause}
 	}
-	id := &url.URL{Scheme: spiffeScheme, Host: string(cluster), Path: peerPath + name}
-	return c.issue(doing, &x509.Certificate{URIs: []*url.URL{id}, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}}, peerLifetime, now)
-}
-
-// PeerIdentity is whose certificate one is.
-type PeerIdentity struct {
-	Cluster ClusterID
-	Name    string // of the server
-	Key     string // digest of the public key, as KeyDigest writes it
-}
-
-// IsPeer says whether a certificate names a server. It says nothing about who has issued it.
-func IsPeer(cert *x509.Certificate) bool {
-	return IsMachine(cert) && len(cert.URIs) == 1 && strings.HasPrefix(cert.URIs[0].Path, peerPath)
-}
-
-// ParsePeer reads whose certificate it is. Whether the authority of the cluster has issued it, others find out. Errors:
-// CertificateRefused when it is not a server's.
-func ParsePeer(cert *x509.Certificate) (PeerIdentity, error) {
-	bad := func(why string) (PeerIdentity, error) {
-		return PeerIdentity{}, &reason.Error{Code: reason.CertificateRefused, Doing: "read whose certificate it is", Cause: errors.New("the certificate of " + subject(cert) + " " + why)}
+	if len(shown) == 0 {
+		return refused(errors.New("it shows no certificate"))
 	}
-	if !IsPeer(cert) {
-		return bad("is not that of a server")
+	rest := x509.NewCertPool()
+	for _, c := range shown[1:] {
+		rest.AddCert(c)
 	}
-	id := cert.URIs[0]
-	n := PeerIdentity{Cluster: ClusterID(id.Host), Name: strings.TrimPrefix(id.Path, peerPath), Key: KeyDigest(cert.RawSubjectPublicKeyInfo)}
-	if err := (NodeCertificate{Cluster: n.Cluster, Name: n.Name, UID: n.Name}).validate(); err != nil {
-		return bad("names a server in another way than tako does")
+	_, err := shown[0].Verify(x509.VerifyOptions{
+		Roots: chain.Pool(), Intermediates: rest, CurrentTime: chain.Time(now), KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
+	})
+	if err != nil {
+		return refused(err)
 	}
-	if id.String() != spiffeScheme+"://"+id.Host+peerPath+n.Name {
-		return bad("says more than which server it is for")
+	who, err := ParseNode(shown[0])
+	if err == nil && who.Cluster != cluster {
+		return refused(errors.New("it is of another cluster"))
 	}
-	if !slices.Equal(cert.ExtKeyUsage, []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}) || cert.IsCA {
-		return bad("is not for a client alone")
-	}
-	return n, nil
+	return who, err
 }

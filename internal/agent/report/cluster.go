@@ -29,6 +29,16 @@ type Cluster struct {
 	Disbelieved *wire.Refused `json:"disbelieved,omitempty"`
 	// Statements are those of operators about layers of this host: what is enforced is the version with those that are in force.
 	Statements []Statement `json:"statements,omitempty"`
+	// Peering is where other hosts ask this one; nil where they cannot.
+	Peering *Peering `json:"peering,omitempty"`
+}
+
+// Peering is how a host stands among the others of its cluster.
+type Peering struct {
+	Address  string `json:"address"`            // where they ask it
+	Kept     int    `json:"kept"`               // for how many it keeps what is signed, because they are away
+	Answered uint64 `json:"answered,omitempty"` // questions, since this run began
+	Refused  uint64 `json:"refused,omitempty"`  // the same: not allowed, malformed, or too many
 }
 
 // Statement is an operator's statement about a layer of this host.

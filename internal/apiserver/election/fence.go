@@ -64,7 +64,7 @@ func (t *fencedTxn) If(cs ...clientv3.Cmp) clientv3.Txn {
 
 // Then takes what is done if it is.
 func (t *fencedTxn) Then(ops ...clientv3.Op) clientv3.Txn {
-	t.Txn = t.Txn.If(t.cmps...).Then(ops...)
+	t.Txn = t.Txn.If(append(t.cmps, clientv3.Compare(clientv3.ModRevision(leaderKey), "=", t.term))...).Then(ops...)
 	t.cmps = nil
 	return t
 }

@@ -24,7 +24,7 @@ func (m *Members) Identify(cert *x509.Certificate) (server.Identity, error) {
 	if trust.IsRelay(cert) {
 		return m.identifyRelay(cert)
 	}
-	if trust.IsPeer(cert) {
+	if trust.IsServerID(cert) {
 		return m.identifyServer(cert)
 	}
 	shown, err := trust.ParseNode(cert)
@@ -47,7 +47,7 @@ func (m *Members) Identify(cert *x509.Certificate) (server.Identity, error) {
 
 // identifyServer says of which server a certificate is. Whoever has one has the authority of the cluster, which all servers have.
 func (m *Members) identifyServer(cert *x509.Certificate) (server.Identity, error) {
-	shown, err := trust.ParsePeer(cert)
+	shown, err := trust.ParseServerID(cert)
 	if err != nil {
 		return server.Identity{}, err
 	}

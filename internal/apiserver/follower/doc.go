@@ -3,7 +3,7 @@
 //
 //	hosts    reports.go  while this server leads: to the register of its own; otherwise noted, and
 //	         stream.go   told to the leader, over one stream: the call of a relay, with the word of this server for who the hosts are
-//	         peer.go     who this server is to the other one
+//	         identity.go who this server is to the other one
 //	people   proxy.go    reads of Nodes go to the leader, as whoever asks, who was let in here and is let in there again
 //
 // What is heard is noted in any case: of each watch that is open here the newest report. So a server that begins to lead knows at once what the

@@ -64,7 +64,7 @@ func newPair(t *testing.T, answer http.HandlerFunc) *pair {
 	p.leader.EnableHTTP2 = true
 	p.leader.StartTLS()
 	t.Cleanup(p.leader.Close)
-	peer := NewPeer(func(now time.Time) (*trust.Credential, error) {
+	peer := NewIdentity(func(now time.Time) (*trust.Credential, error) {
 		return ca.IssueClient(trust.ClientRequest{User: "tako:server:b", Groups: []string{user.SystemPrivilegedGroup}}, now)
 	}, nil)
 	p.lead(false, strings.TrimPrefix(p.leader.URL, "https://"))
@@ -186,4 +186,35 @@ func TestWatchEndsWithTheLead(t *testing.T) {
 	if lines.Scan() {
 		t.Errorf("it goes on with %q", lines.Text())
 	}
+}
+
+// TestStranded: a server sends its hosts elsewhere while it knows nothing new and another one is ready, and at no other time: not while all are cut
+// off, and not while nobody else is there.
+func TestStranded(t *testing.T) {
+	ready := http.StatusOK
+	p := newPair(t, func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != "/readyz" {
+			t.Errorf("it is asked for %s", r.URL.Path)
+		}
+		w.WriteHeader(ready)
+	})
+	fresh, others := true, []string{p.api, "127.0.0.1:1"}
+	s := NewStranded(StrandedOptions{Fresh: func(time.Time) bool { return fresh }, Others: func() []string { return others }, Proxy: p.proxy})
+	look := func(what string, elsewhere bool) {
+		t.Helper()
+		s.look(t.Context(), time.Now())
+		err := s.Serving()
+		if elsewhere != (err != nil) || err != nil && (!reason.Is(err, reason.StoreUnreachable) || reason.Of(err).After == 0) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	look("all is well", false)
+	fresh = false
+	look("it knows nothing new", true)
+	ready = http.StatusInternalServerError
+	look("nobody knows anything new", false)
+	ready, others = http.StatusOK, others[1:]
+	look("nobody else is there", false)
+	others = nil
+	look("it is alone", false)
 }

@@ -59,8 +59,12 @@ func (s *Stranded) Run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		}
-		s.cut.Store(!s.options.Fresh(time.Now()) && s.anotherIsReady(ctx))
+		s.look(ctx, time.Now())
 	}
+}
+
+func (s *Stranded) look(ctx context.Context, now time.Time) {
+	s.cut.Store(!s.options.Fresh(now) && s.anotherIsReady(ctx))
 }
 
 // anotherIsReady asks all others at once.

@@ -30,8 +30,8 @@ const (
 
 // StreamOptions are what a Stream works with; all are required.
 type StreamOptions struct {
-	Reports *Reports
-	Peer    client.Credential
+	Reports  *Reports
+	Identity client.Credential
 	// Leader is the address of the leader for hosts, empty where there is none but this server; a channel that is closed when that is another one;
 	// and one that is closed when there is something new.
 	Leader func() (address string, ended, changed <-chan struct{})
@@ -78,7 +78,7 @@ func (s *Stream) with(ctx context.Context, address string, ended <-chan struct{}
 	var backoff core.Backoff
 	var said reason.Code
 	for ctx.Err() == nil {
-		pause, err := s.once(ctx, client.NewUpstream(connections.Dial, address, s.options.Peer), backoff.Reset)
+		pause, err := s.once(ctx, client.NewUpstream(connections.Dial, address, s.options.Identity), backoff.Reset)
 		if ctx.Err() != nil {
 			return
 		}

@@ -185,6 +185,8 @@ func GetOpenAPIDefinitions(ref common.ReferenceCallback) map[string]common.OpenA
 		v1alpha1.NodeIdentity{}.OpenAPIModelName():                             schema_takodev_tako_api_v1alpha1_NodeIdentity(ref),
 		v1alpha1.NodeInterface{}.OpenAPIModelName():                            schema_takodev_tako_api_v1alpha1_NodeInterface(ref),
 		v1alpha1.NodeList{}.OpenAPIModelName():                                 schema_takodev_tako_api_v1alpha1_NodeList(ref),
+		v1alpha1.NodeNews{}.OpenAPIModelName():                                 schema_takodev_tako_api_v1alpha1_NodeNews(ref),
+		v1alpha1.NodePeer{}.OpenAPIModelName():                                 schema_takodev_tako_api_v1alpha1_NodePeer(ref),
 		v1alpha1.NodeSpec{}.OpenAPIModelName():                                 schema_takodev_tako_api_v1alpha1_NodeSpec(ref),
 		v1alpha1.NodeStatus{}.OpenAPIModelName():                               schema_takodev_tako_api_v1alpha1_NodeStatus(ref),
 		v1alpha1.OwnLayer{}.OpenAPIModelName():                                 schema_takodev_tako_api_v1alpha1_OwnLayer(ref),
@@ -8438,6 +8440,74 @@ func schema_takodev_tako_api_v1alpha1_NodeList(ref common.ReferenceCallback) com
 	}
 }
 
+func schema_takodev_tako_api_v1alpha1_NodeNews(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "NodeNews is that the host of another node has had something new for this one: a signed state, or an order.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"node": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Node is the name of the other one.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"at": {
+						SchemaProps: spec.SchemaProps{
+							Description: "At is when that was last.",
+							Ref:         ref(metav1.Time{}.OpenAPIModelName()),
+						},
+					},
+				},
+				Required: []string{"node", "at"},
+			},
+		},
+		Dependencies: []string{
+			metav1.Time{}.OpenAPIModelName()},
+	}
+}
+
+func schema_takodev_tako_api_v1alpha1_NodePeer(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "NodePeer is where the host of a node answers others.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"name": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Name is that of the node.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"uid": {
+						SchemaProps: spec.SchemaProps{
+							Description: "UID is that of the node. Whoever answers has to have its certificate.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"address": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Address is where it answers, HOST:PORT.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+				},
+				Required: []string{"name", "uid", "address"},
+			},
+		},
+	}
+}
+
 func schema_takodev_tako_api_v1alpha1_NodeSpec(ref common.ReferenceCallback) common.OpenAPIDefinition {
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
@@ -8726,6 +8796,12 @@ func schema_takodev_tako_api_v1alpha1_NodeStatus(ref common.ReferenceCallback) c
 							Format:      "",
 						},
 					},
+					"fromPeer": {
+						SchemaProps: spec.SchemaProps{
+							Description: "FromPeer is what the host has got from the host of another node while it reached no server, since its agent started. Left out where that was nothing.",
+							Ref:         ref(v1alpha1.NodeNews{}.OpenAPIModelName()),
+						},
+					},
 					"conditions": {
 						VendorExtensible: spec.VendorExtensible{
 							Extensions: spec.Extensions{
@@ -8753,7 +8829,7 @@ func schema_takodev_tako_api_v1alpha1_NodeStatus(ref common.ReferenceCallback) c
 			},
 		},
 		Dependencies: []string{
-			resource.Quantity{}.OpenAPIModelName(), metav1.Condition{}.OpenAPIModelName(), metav1.Time{}.OpenAPIModelName(), v1alpha1.AppliedHead{}.OpenAPIModelName(), v1alpha1.Disbelieved{}.OpenAPIModelName(), v1alpha1.JoinRequest{}.OpenAPIModelName(), v1alpha1.LayerStatement{}.OpenAPIModelName(), v1alpha1.NodeAgent{}.OpenAPIModelName(), v1alpha1.NodeDisk{}.OpenAPIModelName(), v1alpha1.NodeIdentity{}.OpenAPIModelName(), v1alpha1.NodeInterface{}.OpenAPIModelName(), v1alpha1.PromiseCounts{}.OpenAPIModelName(), v1alpha1.ResourceProblem{}.OpenAPIModelName(), v1alpha1.Verdict{}.OpenAPIModelName()},
+			resource.Quantity{}.OpenAPIModelName(), metav1.Condition{}.OpenAPIModelName(), metav1.Time{}.OpenAPIModelName(), v1alpha1.AppliedHead{}.OpenAPIModelName(), v1alpha1.Disbelieved{}.OpenAPIModelName(), v1alpha1.JoinRequest{}.OpenAPIModelName(), v1alpha1.LayerStatement{}.OpenAPIModelName(), v1alpha1.NodeAgent{}.OpenAPIModelName(), v1alpha1.NodeDisk{}.OpenAPIModelName(), v1alpha1.NodeIdentity{}.OpenAPIModelName(), v1alpha1.NodeInterface{}.OpenAPIModelName(), v1alpha1.NodeNews{}.OpenAPIModelName(), v1alpha1.PromiseCounts{}.OpenAPIModelName(), v1alpha1.ResourceProblem{}.OpenAPIModelName(), v1alpha1.Verdict{}.OpenAPIModelName()},
 	}
 }
 
@@ -8823,12 +8899,30 @@ func schema_takodev_tako_api_v1alpha1_OwnLayer(ref common.ReferenceCallback) com
 							},
 						},
 					},
+					"peers": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "Peers are the nodes whose hosts that of this node asks while it reaches no server, in this order. They are of its environment and zone, and drawn anew when a quarter of them has changed.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(v1alpha1.NodePeer{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
 				},
 				Required: []string{"root"},
 			},
 		},
 		Dependencies: []string{
-			v1alpha1.NodeHold{}.OpenAPIModelName(), v1alpha1.WrappedKey{}.OpenAPIModelName()},
+			v1alpha1.NodeHold{}.OpenAPIModelName(), v1alpha1.NodePeer{}.OpenAPIModelName(), v1alpha1.WrappedKey{}.OpenAPIModelName()},
 	}
 }
 

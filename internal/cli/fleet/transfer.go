@@ -50,6 +50,9 @@ func transferOf(n *v1alpha1.Node) []Finding {
 			lines[len(lines)-1] += ", through " + s.Server
 		}
 	}
+	if p := s.FromPeer; p != nil {
+		line("peer", "node %s had something new for it at %s, while it reached no server", p.Node, p.At.UTC().Format(time.RFC3339))
+	}
 	if s.Held > 0 {
 		line("held", "%d of its resources", s.Held)
 	}

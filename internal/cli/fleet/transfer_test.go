@@ -58,11 +58,13 @@ func TestWhyNodeSpeaksTransfer(t *testing.T) {
 `},
 		"nothing yet, and from an agent that does not tell": {func(n *v1alpha1.Node) {
 			n.Status.AppliedHead, n.Status.Verdict, n.Status.Server = nil, nil, ""
+			n.Status.FromPeer = &v1alpha1.NodeNews{Node: "web-2", At: ago(time.Hour)}
 		}, `
   … Not fetched  node/web-1: state 7 is there for it, and it has none yet
   – State        node/web-1: it enforces none yet; the newest that there is for it is version 7
     | newest   version 7 of epoch 1, root aaaaaaaaaaaa
     | heard    last at 2026-03-04T14:59:57Z
+    | peer     node web-2 had something new for it at 2026-03-04T14:00:00Z, while it reached no server
 `},
 		"held, and its clock is ahead": {func(n *v1alpha1.Node) {
 			n.Status.Held, n.Status.AssignedHead = 3, nil

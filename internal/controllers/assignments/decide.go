@@ -69,7 +69,7 @@ func (w *world) dirtyConfigs() []*config {
 
 // wakeAt is when time alone changes something.
 func (w *world) wakeAt() time.Time {
-	at := w.retryAt
+	at := earlier(w.retryAt, w.drawAt)
 	if len(w.dirty) > 0 || w.unwritten { // something was written, or there is more to write
 		at = earlier(at, time.Now())
 	}

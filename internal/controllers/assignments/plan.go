@@ -132,6 +132,7 @@ func (p *planner) planOwn(next *plan, uses []layers.KeyUse) error {
 	if len(p.host.labels) > 0 {
 		own.Labels = p.host.labels
 	}
+	own.Peers = p.host.peers()
 	p.planKeys(next, own, uses)
 	for _, h := range p.host.holds {
 		if !h.Until.After(p.now) {
@@ -146,7 +147,7 @@ func (p *planner) planOwn(next *plan, uses []layers.KeyUse) error {
 			own.Holds[same] = h
 		}
 	}
-	if len(own.Keys)+len(own.Holds)+len(own.Labels) == 0 {
+	if len(own.Keys)+len(own.Holds)+len(own.Labels)+len(own.Peers) == 0 {
 		return nil
 	}
 	items, err := layers.OwnItems(own)

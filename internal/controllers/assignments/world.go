@@ -37,13 +37,16 @@ type world struct {
 	again     bool // assign.Decide is to be asked, whatever the rollouts say
 	released  bool // in the last decision something was let go on
 	retryAt   time.Time
-	unwritten bool      // there were more statuses to write than at once
-	mayDecide time.Time // the next decision is not to come before
+	unwritten bool              // there were more statuses to write than at once
+	mayDecide time.Time         // the next decision is not to come before
+	groups    map[string]string // of hosts by name, as they were when peers were drawn
+	drawAt    time.Time         // when it is looked whose peers are to be drawn anew; zero: nothing of that has changed
+	mayDraw   time.Time         // and not before
 }
 
 func newWorld(now time.Time) *world {
 	return &world{
-		began: now, hosts: map[string]*host{}, configs: map[string]*config{}, placed: map[string]*v1alpha1.Assignment{}, leaving: map[string]*v1alpha1.Assignment{},
+		began: now, hosts: map[string]*host{}, configs: map[string]*config{}, placed: map[string]*v1alpha1.Assignment{}, groups: map[string]string{}, leaving: map[string]*v1alpha1.Assignment{},
 		chosen: map[*config]bool{}, dirty: map[*config]bool{}, stale: map[*config]bool{}, releasing: map[*config]bool{},
 		revisions: newRevisions(), again: true,
 	}
@@ -86,6 +89,7 @@ type host struct {
 	rows     []assign.Row         // what was decided last
 	dirty    bool                 // its Assignment is to be planned
 	wakeAt   time.Time            // when it is by itself: a hold ends
+	drawn    *[]v1alpha1.NodePeer // whom it asks, where that was decided since this server leads; nil: as it is stored
 }
 
 // configSpec is what matters here of a NodeConfig or ClusterNodeConfig.
@@ -190,7 +194,11 @@ func (w *world) forget(c *config) {
 
 // absorb takes in what the watches, the layers and the presence have told.
 func (a *Assignments) absorb(w *world, now time.Time) {
-	w.absorbHosts(a.nodes.take(), a.options.Presence)
+	nodes := a.nodes.take()
+	w.absorbHosts(nodes, a.options.Presence)
+	if w.regroups(nodes) {
+		w.drawSoon(now)
+	}
 	w.absorbConfigs(a.configs[0].take())
 	w.absorbConfigs(a.configs[1].take())
 	placed := a.placed.take()
@@ -198,7 +206,10 @@ func (a *Assignments) absorb(w *world, now time.Time) {
 	a.keepHeads(w, slices.Collect(maps.Keys(placed)))
 	for _, name := range a.options.Presence.Changes() {
 		if h := w.hosts[name]; h != nil {
-			h.seen, _ = a.options.Presence.Of(h.uid)
+			told := h.peerAddress()
+			if h.seen, _ = a.options.Presence.Of(h.uid); h.peerAddress() != told {
+				w.drawSoon(now)
+			}
 			w.touchConfigs(h)
 		}
 	}
@@ -215,6 +226,9 @@ func (a *Assignments) absorb(w *world, now time.Time) {
 		if retry && c.fault != nil {
 			w.touchHosts(c)
 		}
+	}
+	if due(&w.drawAt, now) {
+		w.draw(now)
 	}
 	for _, h := range w.hosts {
 		h.dirty = due(&h.wakeAt, now) || h.dirty

@@ -22,6 +22,9 @@ const (
 	lifetime = 24 * time.Hour
 	// consentMax is all.
 	consentMax = 100
+	// holdersMax is how many hosts keep the head of one that is away: two may be gone when it comes back, and for ten thousand nodes that
+	// are away at once it is as much work again as to sign for them.
+	holdersMax = 3
 )
 
 // Content is what an Assignment comes to, without what changes with time.
@@ -36,6 +39,8 @@ type Content struct {
 	Entries  uint64 // in all layers, the own one too
 	Bytes    uint64 // of their bodies
 	Consent  uint8
+	// Holders are the UIDs of nodes whose hosts keep the head of this one while its own is away: the first of its peers.
+	Holders []string
 }
 
 // ContentOf reads an Assignment. The error says why nothing can be made of it: InvalidValue, and those of catalog.Own.
@@ -47,6 +52,9 @@ func ContentOf(spec *v1alpha1.AssignmentSpec) (*Content, error) {
 			return nil, err
 		}
 		ownRoot = spec.Own.Root
+		for _, p := range spec.Own.Peers[:min(len(spec.Own.Peers), holdersMax)] {
+			c.Holders = append(c.Holders, string(p.UID))
+		}
 		for i := range c.Own {
 			c.Entries++
 			c.Bytes += uint64(len(c.Own[i].Body))

@@ -27,8 +27,9 @@ type view struct {
 	lists     map[catalog.Digest]*listed
 	owns      map[catalog.Digest]*own
 	layers    map[layerID]*layerUse
-	retired   []retired // the oldest first
-	newest    uint64    // version of all that was seen
+	entrusted map[string]map[string]bool // by UID of who keeps heads for others: their names
+	retired   []retired                  // the oldest first
+	newest    uint64                     // version of all that was seen
 }
 
 // node is one node.
@@ -108,7 +109,7 @@ type retired struct {
 func newView() *view {
 	return &view{
 		nodes: map[string]*node{}, strangers: map[string]*stranger{}, gone: map[string]time.Time{},
-		lists: map[catalog.Digest]*listed{}, owns: map[catalog.Digest]*own{}, layers: map[layerID]*layerUse{},
+		lists: map[catalog.Digest]*listed{}, owns: map[catalog.Digest]*own{}, layers: map[layerID]*layerUse{}, entrusted: map[string]map[string]bool{},
 	}
 }
 
@@ -152,6 +153,7 @@ func (v *view) assign(name string, a *assigned, revisions map[layerID]string, no
 	}
 	used := v.takeLocked(a, revisions)
 	used = append(used, v.retireLocked(n.assigned, now)...)
+	v.entrustLocked(name, n.assigned, a)
 	n.assigned = a
 	n.wake()
 	return used
@@ -167,6 +169,7 @@ func (v *view) unassign(name string, version uint64, now time.Time) []usage {
 	}
 	v.newest = max(v.newest, version)
 	used := v.retireLocked(n.assigned, now)
+	v.entrustLocked(name, n.assigned, nil)
 	// The version stays: nothing older may come back.
 	n.seen, n.present, n.assigned = version, false, nil
 	v.forgetLocked(name, n)

@@ -42,6 +42,9 @@ func OwnItems(own *v1alpha1.OwnLayer) ([]catalog.Item, error) {
 		h := &own.Holds[i]
 		o.Holds = append(o.Holds, catalog.Hold{Config: h.Config, Claim: h.Resource, Reason: h.Reason, Owner: h.Owner, Until: h.Until.Unix()})
 	}
+	for _, p := range own.Peers {
+		o.Peers = append(o.Peers, catalog.Peer{Name: p.Name, UID: string(p.UID), Address: p.Address})
+	}
 	return o.Items()
 }
 

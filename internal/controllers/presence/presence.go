@@ -238,6 +238,7 @@ func (e *entry) hear(conn uint64, report *wire.Report, now time.Time) {
 	}
 	e.report, e.conn, e.doubts.ahead = report, conn, time.UnixMilli(report.At).Sub(now)
 	if report.Host != nil {
+		e.relevant = e.relevant || e.host != nil && e.host.Peer != report.Host.Peer
 		e.host = report.Host
 	}
 	e.relevant = e.relevant || old == nil || tellsOther(old, report)
@@ -250,6 +251,8 @@ type Seen struct {
 	Believed bool
 	// Report is the last one; nil before the first. It is shared: change nothing in it.
 	Report *wire.Report
+	// Host is what changes seldom, as it was told last; nil before. It is shared, too.
+	Host *wire.Host
 	// Highest is the highest state that the node has taken up, as far as it is known.
 	Highest catalog.Mark
 }
@@ -262,7 +265,7 @@ func (r *Register) Of(uid types.UID) (Seen, bool) {
 	if e == nil || !e.known {
 		return Seen{}, false
 	}
-	return Seen{Presence: e.said.Presence, Believed: e.said.Believed, Report: e.report, Highest: e.said.High}, true
+	return Seen{Presence: e.said.Presence, Believed: e.said.Believed, Report: e.report, Host: e.host, Highest: e.said.High}, true
 }
 
 // Changed has something to receive when Changes has something to return. It is the same channel always, for one receiver.

@@ -25,6 +25,8 @@ type Client struct {
 	hand    hand
 	came    atomic.Pointer[[]byte] // the list that came with the newest head that had one
 	brought chan brought           // to Run's goroutine
+	peers   neighbours
+	away    chan struct{} // something when a server is not there any more; room for one
 	// disbelieved is why the machine did not believe what came last; of Run's goroutine.
 	disbelieved error
 
@@ -46,8 +48,8 @@ func New(opts Options) (*Client, error) {
 		return nil, err
 	}
 	c := &Client{
-		opts: opts, events: make(chan core.Event), brought: make(chan brought), answers: make(chan struct{}, answersMax), fetch: func() {},
-		trust: make(chan struct{}, 1), renewed: make(chan struct{}, 1), reports: newReports(opts.Host, opts.Session),
+		opts: opts, events: make(chan core.Event), brought: make(chan brought), answers: make(chan struct{}, answersMax), fetch: func() {}, away: make(chan struct{}, 1),
+		trust: make(chan struct{}, 1), renewed: make(chan struct{}, 1), reports: newReports(opts.Host, opts.Session, opts.Links),
 		lines: newLines(opts.Dial, opts.Identity), doubts: newDoubts(opts.Log),
 	}
 	return c, nil
@@ -71,11 +73,14 @@ func (c *Client) Run(ctx context.Context) error {
 	defer cancel()
 	c.opts.Links.began()
 	c.step(ctx, core.Began{})
-	watch, report, upkeep, fallback := c.random(), c.random(), c.random(), c.random()
+	watch, report, upkeep, fallback, peers := c.random(), c.random(), c.random(), c.random(), c.random()
 	c.tasks.Go(func() { c.watch(ctx, watch) })
 	c.tasks.Go(func() { c.report(ctx, report) })
 	c.tasks.Go(func() { c.keepUp(ctx, upkeep) })
 	c.tasks.Go(func() { c.fallBack(ctx, fallback) })
+	if c.opts.Peers != nil {
+		c.tasks.Go(func() { c.askPeers(ctx, peers) })
+	}
 	c.loop(ctx)
 	return nil
 }
@@ -198,6 +203,9 @@ func (c *Client) tell(ctx context.Context, e core.Effect) {
 	case core.Disbelieve:
 		c.disbelieved = e.Err
 		c.doubts.hear(time.Now(), e)
+		if e.Doubt == core.DoubtContent {
+			c.blame()
+		}
 	case core.Alarm:
 		evidence := base64.StdEncoding
 		c.opts.Log.Error("two signed states under one number", "err", e.Err,

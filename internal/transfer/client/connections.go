@@ -23,7 +23,7 @@ type line struct {
 // NewConnections has connections made by dial, nil for TCP.
 func NewConnections(dial Dial) *Connections {
 	if dial == nil {
-		dial = tcp
+		dial = TCP
 	}
 	return &Connections{dial: dial, open: map[*line]bool{}}
 }

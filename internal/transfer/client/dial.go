@@ -30,8 +30,8 @@ const (
 // Dial makes a connection to an address, HOST:PORT.
 type Dial func(ctx context.Context, network, address string) (net.Conn, error)
 
-// tcp dials as the server listens: the kernel finds out within 15 s that the other end is gone.
-func tcp(ctx context.Context, network, address string) (net.Conn, error) {
+// TCP dials as the server listens: the kernel finds out within 15 s that the other end is gone.
+func TCP(ctx context.Context, network, address string) (net.Conn, error) {
 	d := net.Dialer{Timeout: dialTimeout, KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: 4 * time.Second, Interval: 4 * time.Second, Count: 2}}
 	return d.DialContext(ctx, network, address)
 }

@@ -21,34 +21,64 @@ var errEnded = errors.New("the answer has ended before its last part")
 func (c *Client) sync(ctx context.Context, e core.Sync) {
 	limited, cancel := context.WithTimeout(ctx, syncMax)
 	defer cancel()
+	c.peers.asking("")
 	if c.layerAtHand(limited, &e) {
 		return
 	}
+	done := c.fromPeers(ctx, e.ID, e.Request.Head, func(p *server, list []byte) (bool, error) {
+		r := e
+		r.Request.List = list
+		return c.syncWith(limited, p, &r, true)
+	})
+	if done {
+		return
+	}
+	if _, err := c.syncWith(limited, c.lines.at(e.Source), &e, false); err != nil {
+		c.failed(ctx, e.ID, err)
+	}
+}
+
+// syncWith asks one server, or aside of them a peer, and reports whether any of the answer has come.
+func (c *Client) syncWith(ctx context.Context, s *server, e *core.Sync, aside bool) (begun bool, err error) {
 	last := false
-	err := stream(limited, c.lines.at(e.Source), wire.PathSync, e.Request, silenceMax, func() {}, func(p *wire.SyncPart) error {
-		last = p.Last || p.Kind == wire.SyncUnknownBase
-		if !c.send(limited, core.PartCame{ID: e.ID, Part: *p}) || last {
+	err = stream(ctx, s, wire.PathSync, e.Request, silenceMax, func() {}, func(p *wire.SyncPart) error {
+		begun, last = true, p.Last || p.Kind == wire.SyncUnknownBase
+		if !c.send(ctx, core.PartCame{ID: e.ID, Part: *p, Aside: aside}) || last {
 			return io.EOF
 		}
 		return nil
 	})
-	if last {
-		return
-	}
-	if errors.Is(err, io.EOF) {
+	switch {
+	case last:
+		return true, nil
+	case errors.Is(err, io.EOF):
 		err = &reason.Error{Code: reason.ServerUnreachable, Doing: "fetch layer " + e.Request.Layer, Cause: errEnded}
 	}
-	c.failed(ctx, e.ID, err)
+	return begun, err
 }
 
 // nodes asks for what has certain hashes.
 func (c *Client) nodes(ctx context.Context, e core.Nodes) {
+	c.peers.asking("")
 	list := c.listThatCame(&e.Request)
 	if list == nil {
 		list = c.listAtHand(ctx, &e.Request)
 	}
 	if list != nil {
-		c.send(ctx, core.NodesCame{ID: e.ID, Reply: wire.NodesReply{Items: [][]byte{list}}})
+		c.send(ctx, core.NodesCame{ID: e.ID, Reply: wire.NodesReply{Items: [][]byte{list}}, Aside: true})
+		return
+	}
+	done := e.Request.Layer != wire.CatalogLayer && c.fromPeers(ctx, e.ID, e.Request.Head, func(p *server, list []byte) (bool, error) {
+		r := e.Request
+		r.List = list
+		var reply wire.NodesReply
+		err := p.exchange(ctx, wire.PathNodes, r, wire.ReplyMax, &reply)
+		if err == nil {
+			c.send(ctx, core.NodesCame{ID: e.ID, Reply: reply, Aside: true})
+		}
+		return false, err
+	})
+	if done {
 		return
 	}
 	var reply wire.NodesReply

@@ -21,9 +21,10 @@ const sizeSlack = 4 << 20
 
 // hand is what is at hand besides servers, and is looked into before one of them is asked: the order and the place that were brought last.
 type hand struct {
-	mu     sync.Mutex // guards what follows
-	order  *place.Order
-	places []placed // at most one of each kind
+	mu      sync.Mutex // guards what follows
+	order   *place.Order
+	places  []placed // at most one of each kind
+	brought []byte   // the list that a peer has brought last; nil: none
 }
 
 // placed is a place with what may be read of it.
@@ -66,7 +67,7 @@ func (h *hand) close() {
 	if h.order != nil {
 		_ = h.order.Close() // it was only read
 	}
-	h.order, h.places = nil, nil
+	h.order, h.places, h.brought = nil, nil, nil
 }
 
 // all is what is at hand now.
@@ -84,6 +85,9 @@ func (h *hand) all() []placed {
 func (c *Client) listAtHand(ctx context.Context, r *wire.NodesRequest) []byte {
 	if r.Layer != wire.CatalogLayer || len(r.Hashes) != 1 {
 		return nil
+	}
+	if list := c.hand.list(r.Hashes[0]); list != nil {
+		return list
 	}
 	for _, p := range c.hand.all() {
 		list, err := p.List(ctx, r.Hashes[0])
@@ -105,7 +109,7 @@ func (c *Client) layerAtHand(ctx context.Context, e *core.Sync) bool {
 		fed := false
 		err := p.Layer(ctx, e.Request.Target, e.Request.Cursor, most+min(p.extra, ^most), func(part wire.SyncPart) error {
 			fed = true
-			if !c.send(ctx, core.PartCame{ID: e.ID, Part: part}) {
+			if !c.send(ctx, core.PartCame{ID: e.ID, Part: part, Aside: true}) {
 				return ctx.Err()
 			}
 			return nil

@@ -31,7 +31,7 @@ type Joining struct {
 
 func (j *Joining) dial() Dial {
 	if j.Dial == nil {
-		return tcp
+		return TCP
 	}
 	return j.Dial
 }

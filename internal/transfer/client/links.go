@@ -21,6 +21,8 @@ type Link struct {
 	ConnectedSince time.Time `json:"connectedSince,omitzero"`
 	// Trouble is why there is no connection; nil where there is one, or was none tried yet.
 	Trouble *Trouble `json:"trouble,omitempty"`
+	// Peers is how it stands to the other hosts that it asks while there is no connection; nil where it has asked none.
+	Peers *PeerState `json:"peers,omitempty"`
 }
 
 // Trouble is what came in place of a watch: what a server has answered, or that none did.
@@ -102,6 +104,13 @@ func (k *Links) set(s core.Status) {
 	k.status = s
 }
 
+// peers notes how the host stands to its peers.
+func (k *Links) peers(s PeerState) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.link.Peers = &s
+}
+
 func (k *Links) began() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -113,7 +122,7 @@ func (k *Links) opened() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if !k.link.Connected {
-		k.link = Link{Connected: true, ConnectedSince: time.Now()}
+		k.link = Link{Connected: true, ConnectedSince: time.Now(), Peers: k.link.Peers}
 	}
 }
 
@@ -128,7 +137,7 @@ func (k *Links) lost(e *reason.Error) {
 		t.Since = was.Since
 	}
 	if k.link.Connected {
-		k.link = Link{ConnectedSince: now}
+		k.link = Link{ConnectedSince: now, Peers: k.link.Peers}
 	}
 	k.link.Trouble = &t
 }

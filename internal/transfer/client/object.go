@@ -29,7 +29,7 @@ type ObjectRequest struct {
 // TransferWrong for more than there can be, and those of w.
 func FetchObject(ctx context.Context, dial Dial, identity Identity, address string, r ObjectRequest, w io.Writer) error {
 	if dial == nil {
-		dial = tcp
+		dial = TCP
 	}
 	s := newServer(dial, address, known(identity))
 	defer s.http.CloseIdleConnections()

@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"tako.dev/tako/internal/catalog"
 	"tako.dev/tako/internal/reason"
 	"tako.dev/tako/internal/transfer/wire"
 )
@@ -26,6 +27,10 @@ type Options struct {
 	Spool string
 	// Links is told how the host stands to its servers. The default tells nobody.
 	Links *Links
+	// Peers are the other hosts of the cluster that are asked while there is no server. The default is to ask none.
+	Peers func() []catalog.Peer
+	// Deposit is given what a server leaves here for another host. It must not block for long. The default is to pass over it.
+	Deposit func(wire.Deposit)
 	// Random spreads pauses. The default is seeded at random.
 	Random *rand.Rand
 }
@@ -38,10 +43,13 @@ func (o Options) withDefaults() Options {
 		o.Heartbeat = heartbeatMax
 	}
 	if o.Dial == nil {
-		o.Dial = tcp
+		o.Dial = TCP
 	}
 	if o.Links == nil {
 		o.Links = &Links{}
+	}
+	if o.Deposit == nil {
+		o.Deposit = func(wire.Deposit) {}
 	}
 	if o.Random == nil {
 		o.Random = rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64()))

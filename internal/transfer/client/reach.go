@@ -11,7 +11,7 @@ import (
 // CertificateTime and ServerUnreachable.
 func Reach(ctx context.Context, identity Identity, address string, dial Dial) error {
 	if dial == nil {
-		dial = tcp
+		dial = TCP
 	}
 	stranger := func(err error) error {
 		if err == nil {

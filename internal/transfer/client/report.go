@@ -27,6 +27,7 @@ const (
 type reports struct {
 	host    Host
 	session wire.Session
+	links   *Links
 	lazy    chan struct{} // something when a report is due that is in no hurry
 
 	mu     sync.Mutex // guards what follows
@@ -35,8 +36,8 @@ type reports struct {
 	server *server // with which the watch is open; nil when none is
 }
 
-func newReports(host Host, session wire.Session) *reports {
-	return &reports{host: host, session: session, lazy: make(chan struct{}, 1)}
+func newReports(host Host, session wire.Session, links *Links) *reports {
+	return &reports{host: host, session: session, links: links, lazy: make(chan struct{}, 1)}
 }
 
 func (r *reports) set(s core.Status) {
@@ -77,6 +78,9 @@ func (r *reports) next(to *server) wire.Report {
 	report.Statements = s.Statements
 	if v := &report.Verdict; v.Epoch == s.Have.Epoch && v.Version == s.Have.Version {
 		v.Root = s.Have.Root // which statements change at the host is told apart from that
+	}
+	if p := r.links.State().Peers; p != nil && p.From != "" {
+		report.FromPeer, report.FromPeerAt = wire.Name(p.From), p.At.Unix()
 	}
 	report.At, report.Server = time.Now().UnixMilli(), wire.Name(to.address)
 	if s.Open && !decided(&report.Verdict, &s.Verdict) {

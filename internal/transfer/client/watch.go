@@ -59,6 +59,7 @@ func (c *Client) watch(ctx context.Context, random *rand.Rand) {
 			}
 			said = e.Code
 			c.opts.Links.lost(e)
+			poke(c.away)
 			c.doubt(err)
 			if errors.Is(err, errSilent) {
 				c.lines.HangUp() // another watch would go over the same connection
@@ -152,6 +153,9 @@ func (c *Client) frame(ctx context.Context, s *server, f *wire.Frame) {
 		}
 		c.send(ctx, core.HeadCame{Signed: f.Head})
 		poke(c.reports.lazy) // a head that is known already is a question whether the host is there
+	}
+	if f.Deposit != nil {
+		c.opts.Deposit(*f.Deposit)
 	}
 	if f.Question != nil {
 		c.question(ctx, s, *f.Question)

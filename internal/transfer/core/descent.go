@@ -117,6 +117,7 @@ func (m *Machine) nodesCame(e NodesCame) {
 	if !m.answers(e.ID) {
 		return
 	}
+	m.progress.aside = e.Aside
 	items := e.Reply.Items
 	switch {
 	case m.goal.list == nil:

@@ -31,14 +31,16 @@ type Stored struct {
 
 // PartCame is one part of the answer to a Sync.
 type PartCame struct {
-	ID   uint64
-	Part wire.SyncPart
+	ID    uint64
+	Part  wire.SyncPart
+	Aside bool // it is not of the source that was asked, but of another host, or of a place: the source is not to blame
 }
 
 // NodesCame is the answer to a Nodes.
 type NodesCame struct {
 	ID    uint64
 	Reply wire.NodesReply
+	Aside bool // as that of PartCame
 }
 
 // Failed ends a Sync or a Nodes that has no answer, or not all of it.

@@ -74,6 +74,28 @@ func TestTransferCase7_OneOpLessOrMore(t *testing.T) {
 	}
 }
 
+// TestLieFromElsewhere: what a place or another host has sent is not held against the server that was to be asked.
+func TestLieFromElsewhere(t *testing.T) {
+	w := newWorld(t, 1)
+	w.server.publish(filled(web, 100, "first"))
+	w.liar = newServer(t, w.random)
+	w.boot()
+	w.tellNewest()
+	w.machine.sources.current, w.aside = 1, true
+	w.liar.tamper = func(parts []wire.SyncPart) {
+		parts[len(parts)-1].Changes[0].Body, w.liar.tamper = []byte("planted"), nil
+	}
+	w.server.publish(w.layer().with("claim3", "three"))
+	w.liarKnows()
+	w.tellNewest()
+	if got := w.activated; !slices.Equal(got, []uint64{1, 2}) {
+		t.Errorf("versions %v were handed over", got)
+	}
+	if w.machine.sources.current != 1 || w.machine.sources.blamed[1].After(w.now) || w.machine.Status().Refused.Content != 1 {
+		t.Errorf("source %d is asked now, 1 is blamed until %s, %d things were refused", w.machine.sources.current, w.machine.sources.blamed[1], w.machine.Status().Refused.Content)
+	}
+}
+
 // TestTransferCase10_AtEachMoment: at whatever moment of a fetch another version comes, each state that is handed over is one that was
 // signed, complete (activate looks at each layer and body), and the last is the newest.
 func TestTransferCase10_AtEachMoment(t *testing.T) {

@@ -33,6 +33,8 @@ type progress struct {
 	hashes  []catalog.Digest
 	list    catalog.List // that is being stored
 
+	aside bool // what came last is of nobody who was asked
+
 	open    bool // the stage is, for fetch
 	fetch   Fetch
 	way     way
@@ -164,11 +166,13 @@ func (m *Machine) listCame(items [][]byte) {
 	m.do(PutList{Encoded: items[0]})
 }
 
-// lied counts, and blames, a source that has sent what nobody asked for.
+// lied counts that something came which nobody asked for, and blames the source if it was that.
 func (m *Machine) lied(what string, why error) {
 	m.count(func(r *wire.Refused) { r.Content++ })
 	m.do(Disbelieve{Doubt: DoubtContent, Err: &reason.Error{Code: reason.TransferWrong, Doing: "fetch " + what, Cause: why}})
-	m.sources.blame(m.now)
+	if !m.progress.aside {
+		m.sources.blame(m.now)
+	}
 }
 
 // poison is after something that is signed and is not to be used. Nobody is to blame but who signed it.
@@ -275,6 +279,7 @@ func following(key catalog.Digest) (catalog.Digest, bool) {
 
 func (m *Machine) partCame(e PartCame) {
 	if m.answers(e.ID) {
+		m.progress.aside = e.Aside
 		m.part(&e.Part)
 	}
 }

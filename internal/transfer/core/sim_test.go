@@ -62,6 +62,7 @@ type world struct {
 	server   *server
 	believed *trust.Chain // by the host
 	liar     *server      // the second source; nil: there is one
+	aside    bool         // what comes is of nobody who was asked
 	disk     *disk
 	machine  *Machine
 	open     uint64 // request
@@ -355,7 +356,7 @@ func (w *world) sync(e Sync) {
 	at := w.now
 	for _, p := range parts[:cut] {
 		w.now = w.now.Add(time.Duration(w.random.Int64N(int64(20 * time.Millisecond))))
-		w.reach(e.ID, 0, PartCame{ID: e.ID, Part: p}, p.Last)
+		w.reach(e.ID, 0, PartCame{ID: e.ID, Part: p, Aside: w.aside}, p.Last)
 		if w.chance(w.faults) {
 			w.reach(e.ID, time.Second, PartCame{ID: e.ID, Part: p}, false)
 		}

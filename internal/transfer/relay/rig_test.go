@@ -381,6 +381,8 @@ type scene struct {
 	logging sync.Mutex
 	hosts   []*host
 	relayed []*relaying
+	tune    func(*host, *client.Options) // of hosts that begin to run; nil: nothing
+	fresh   bool                         // certificates of hosts are new
 }
 
 // running is a server that runs.
@@ -535,6 +537,7 @@ type host struct {
 	at      []string
 	store   clienttest.Memory
 	changed chan struct{}
+	client  *client.Client
 	stop    func()
 
 	mu     sync.Mutex // guards what follows
@@ -555,7 +558,11 @@ func (s *scene) host(name string, at ...string) *host {
 	request, err := h.Request()
 	if err == nil {
 		var c wire.Credentials
-		if c, err = s.credentials(name, request, certificateAge); err == nil {
+		age := certificateAge
+		if s.fresh {
+			age = 0
+		}
+		if c, err = s.credentials(name, request, age); err == nil {
 			h.cert, err = h.key.TLS(c.Certificate)
 		}
 	}
@@ -583,10 +590,15 @@ func (s *scene) node(name string) {
 
 func (h *host) run() {
 	h.scene.t.Helper()
-	c, err := client.New(client.Options{
+	opts := client.Options{
 		Store: &h.store, Host: h, Identity: h, Session: wire.Session{ID: h.name, Start: 1}, Dial: h.scene.dial, Log: h.scene.logger(h.name),
 		Random: rand.New(rand.NewPCG(uint64(len(h.scene.hosts)), 7)),
-	})
+	}
+	if h.scene.tune != nil {
+		h.scene.tune(h, &opts)
+	}
+	c, err := client.New(opts)
+	h.client = c
 	if err != nil {
 		h.scene.t.Fatal(err)
 	}

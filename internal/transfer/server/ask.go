@@ -313,10 +313,10 @@ func cut(who Identity, cause error) error {
 
 // hostRefuses is what a host says why it does not answer.
 func hostRefuses(who Identity, p wire.Problem, err error) error {
-	e := &reason.Error{Code: reason.AnswerRefused, Doing: "ask node " + who.Name, Hint: bounded(p.Hint)}
+	e := &reason.Error{Code: reason.AnswerRefused, Doing: "ask node " + who.Name, Hint: wire.Text(p.Hint)}
 	if err != nil || p.Message == "" {
 		return e
 	}
-	e.Cause = errors.New(bounded(p.Message))
+	e.Cause = errors.New(wire.Text(p.Message))
 	return e
 }

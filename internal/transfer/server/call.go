@@ -319,7 +319,7 @@ func (s *Server) refuse(q *request, name string, err error) {
 		s.opts.Log.Error("answer a host", "call", name, "node", q.who.Name, "err", err)
 	}
 	if forAudit(e.Code, status) && !q.audited && s.mayAudit(q.conn.from, time.Now()) {
-		s.opts.Audit.Refused(Refusal{Call: name, From: q.conn.from, Who: s.whose(q), Code: e.Code, Status: status, Reason: bounded(e.Error())})
+		s.opts.Audit.Refused(Refusal{Call: name, From: q.conn.from, Who: s.whose(q), Code: e.Code, Status: status, Reason: wire.Text(e.Error())})
 	}
 	p := problem(e)
 	data, encodeErr := wire.Encode(p)
@@ -342,7 +342,7 @@ func (s *Server) refuse(q *request, name string, err error) {
 
 // problem is what a caller is told.
 func problem(e *reason.Error) *wire.Problem {
-	return &wire.Problem{Code: e.Code.String(), Message: bounded(e.Error()), Hint: bounded(e.Hint), RetryAfter: uint32(e.After / time.Millisecond)}
+	return &wire.Problem{Code: e.Code.String(), Message: wire.Text(e.Error()), Hint: wire.Text(e.Hint), RetryAfter: uint32(e.After / time.Millisecond)}
 }
 
 // whose is who a call was made by, or whose certificate it was made with, also where that was not asked for; zero when nobody knows.
@@ -372,16 +372,4 @@ func (s *Server) mayAudit(from netip.Addr, now time.Time) bool {
 // forAudit is false for what is refused because it cannot be done now, and not because of who asks for it.
 func forAudit(code reason.Code, status int) bool {
 	return code != reason.ServerBehind && status < http.StatusInternalServerError && status != http.StatusGone && status != http.StatusTooManyRequests
-}
-
-// bounded cuts a text for people.
-func bounded(s string) string {
-	if len(s) <= wire.MessageMax {
-		return s
-	}
-	cut := wire.MessageMax
-	for cut > 0 && s[cut]&0xc0 == 0x80 {
-		cut-- // not in the middle of a letter
-	}
-	return s[:cut]
 }

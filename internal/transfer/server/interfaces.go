@@ -101,7 +101,7 @@ type Members interface {
 type Presence interface {
 	// Opened is told that a node has opened a watch. Watches are numbered as they are opened, from 1 on.
 	Opened(who Identity, conn uint64)
-	// Closed is told that the watch has ended; dead says that TCP keepalive has found the host or the link lost.
+	// Closed is told that the watch has ended; dead says that TCP has found the host or the link lost.
 	Closed(who Identity, conn uint64, dead bool)
 	// Asked is told that a heartbeat was written.
 	Asked(who Identity, conn uint64)

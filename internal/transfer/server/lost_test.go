@@ -53,8 +53,8 @@ func loopback(t *testing.T, up bool) {
 	}
 }
 
-// TestTransferCase53_HalfOpen: a host whose packets are lost, in both directions and without a word, is told as lost by the kernel, and not
-// as one that went away.
+// TestTransferCase53_HalfOpen: a host whose packets are lost, in both directions and without a word, is told as lost because nothing is heard
+// of its kernel, and not as one that went away.
 func TestTransferCase53_HalfOpen(t *testing.T) {
 	c := casetest.Start(t)
 	if testing.Short() {
@@ -65,7 +65,7 @@ func TestTransferCase53_HalfOpen(t *testing.T) {
 	r := newRig(t, nil)
 	watchOver(t, r)
 	loopback(t, false)
-	// The kernel needs 12 s and some; a machine that is busy gets more.
+	// By the sweep after 10 s; the kernel would need 12 s and some. A machine that is busy gets more.
 	c.Eventually(time.Minute, "the host is told as lost", lostOf(r))
 }
 

@@ -16,6 +16,7 @@ type metrics struct {
 	watches     prometheus.Gauge
 	relays      prometheus.Gauge
 	heads       prometheus.Counter
+	deposits    prometheus.Counter
 	calls       *prometheus.CounterVec // by call
 	sent        *prometheus.CounterVec // by call
 	refused     *prometheus.CounterVec // by call and code
@@ -35,6 +36,7 @@ func newMetrics() *metrics {
 		watches:     prometheus.NewGauge(gauge("watches", "Watches that are open, through relays too.")),
 		relays:      prometheus.NewGauge(gauge("relays", "Relays that are connected.")),
 		heads:       prometheus.NewCounter(counter("heads_sent_total", "Heads that were sent, heartbeats too.")),
+		deposits:    prometheus.NewCounter(counter("deposits_total", "Heads that were left with the hosts of other nodes, because theirs are away.")),
 		calls:       prometheus.NewCounterVec(counter("calls_total", "Calls, by call."), []string{"call"}),
 		sent:        prometheus.NewCounterVec(counter("sent_bytes_total", "Bytes of answers before encryption, by call."), []string{"call"}),
 		refused:     prometheus.NewCounterVec(counter("refused_total", "Calls that were refused, by call and code."), []string{"call", "code"}),
@@ -46,7 +48,7 @@ func newMetrics() *metrics {
 }
 
 func (m *metrics) register(r prometheus.Registerer) error {
-	for _, c := range []prometheus.Collector{m.connections, m.rejected, m.watches, m.relays, m.heads, m.calls, m.sent, m.refused, m.syncs, m.waiting, m.questions, m.slow} {
+	for _, c := range []prometheus.Collector{m.connections, m.rejected, m.watches, m.relays, m.heads, m.deposits, m.calls, m.sent, m.refused, m.syncs, m.waiting, m.questions, m.slow} {
 		if err := r.Register(c); err != nil {
 			return &reason.Error{Code: reason.InternalFault, Doing: "register metrics of the transfer", Cause: err}
 		}

@@ -40,9 +40,9 @@ func (s *Server) object(q *request) error {
 	if err != nil {
 		return malformed("read "+wire.HeaderKey, err)
 	}
-	from, err := rangeOf(q.Header.Get("Range"))
+	from, err := wire.DecodeRange(q.Header.Get("Range"))
 	if err != nil {
-		return err
+		return malformed("read Range", err)
 	}
 	l, err := s.show(q, head)
 	if err != nil {
@@ -62,20 +62,6 @@ func (s *Server) object(q *request) error {
 	}
 	err = s.sendObject(q, object, from)
 	return errors.Join(err, object.Close())
-}
-
-// rangeOf is the first byte that is asked for.
-func rangeOf(header string) (int64, error) {
-	if header == "" {
-		return 0, nil
-	}
-	text, found := strings.CutPrefix(header, "bytes=")
-	text, open := strings.CutSuffix(text, "-")
-	from, err := strconv.ParseInt(text, 10, 64)
-	if !found || !open || err != nil || from < 0 {
-		return 0, malformed("read Range", fmt.Errorf("%s is not bytes=N-", clip(header)))
-	}
-	return from, nil
 }
 
 // names refuses an object that the entry at a key does not name, in any layer of what was shown.

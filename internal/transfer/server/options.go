@@ -30,6 +30,9 @@ type Options struct {
 	// Serving is why hosts and relays are better with another server, which ends their watches within a heartbeat, and refuses others; nil: they are not.
 	// It answers from memory. Default: they never are.
 	Serving func() error
+	// Entrusted are the nodes for whose hosts that of another node keeps what is signed while they are away: a few, of which it leaves
+	// out those that are known to be elsewhere. It does not block. Default: nobody keeps anything.
+	Entrusted func(holder Identity) []Identity
 	// Certificate is the server's own, the newest at each call.
 	Certificate func() (*tls.Certificate, error)
 	// Authorities are those that may have issued the certificates of hosts, at each call.

@@ -250,7 +250,7 @@ func (x *session) audit(who Identity, err error) {
 		if who.Name == "" {
 			who = x.q.who
 		}
-		s.opts.Audit.Refused(Refusal{Call: wire.PathRelay, From: x.q.conn.from, Who: who, Code: e.Code, Status: status, Reason: bounded(e.Error())})
+		s.opts.Audit.Refused(Refusal{Call: wire.PathRelay, From: x.q.conn.from, Who: who, Code: e.Code, Status: status, Reason: wire.Text(e.Error())})
 	}
 }
 

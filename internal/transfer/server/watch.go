@@ -64,6 +64,8 @@ type feed struct {
 	root    catalog.Digest // of the last one that the host has, or was sent
 	trusted uint64         // the highest number of trust documents that the host knows of
 	servers []string       // the last ones that the host was told
+	// left is what the host keeps for others that are away: heads, by the UIDs of their nodes.
+	left map[string][]byte
 }
 
 // run feeds the host until the watch ends, in whatever way.
@@ -86,7 +88,9 @@ func (f *feed) run() {
 			if f.server.opts.Serving() != nil {
 				return
 			}
-			repeat = true
+			if repeat = true; !f.deposit() {
+				return
+			}
 			beat.Reset(t.Heartbeat.draw())
 		case <-end.C:
 			f.frame(f.server.again())

@@ -79,6 +79,8 @@ type Frame struct {
 	Servers []string `cbor:"5,keyasint,omitempty"`
 	// List is the encoded list that Head names, where it is short and the host may not have it: one call less for each host of a change.
 	List []byte `cbor:"6,keyasint,omitempty"`
+	// Deposit is to be kept for another host, which is away.
+	Deposit *Deposit `cbor:"7,keyasint,omitempty"`
 }
 
 // What a question may be about.
@@ -108,6 +110,8 @@ type SyncRequest struct {
 	Base   catalog.Digest `cbor:"3,keyasint"` // root that is there; zero: none
 	Target catalog.Digest `cbor:"4,keyasint"`
 	Cursor catalog.Digest `cbor:"5,keyasint"` // first key to send
+	// List is that of Head, encoded: for a host that is asked as a peer, which has the lists of others as little as their heads.
+	List []byte `cbor:"6,keyasint,omitempty"`
 }
 
 // SyncKind says what a SyncPart belongs to.
@@ -139,6 +143,7 @@ type NodesRequest struct {
 	Head   []byte           `cbor:"1,keyasint"`
 	Layer  string           `cbor:"2,keyasint"` // CatalogLayer, or one that the catalog lists
 	Hashes []catalog.Digest `cbor:"3,keyasint"`
+	List   []byte           `cbor:"4,keyasint,omitempty"` // as that of SyncRequest
 }
 
 // NodesReply is the answer, in the order of the hashes. What is not to be had is empty.
@@ -192,6 +197,10 @@ type Report struct {
 	Statements []Statement `cbor:"16,keyasint,omitempty"`
 	// Delivered is how many values of data the host has, which are in no count.
 	Delivered uint64 `cbor:"17,keyasint,omitempty"`
+	// FromPeer is the name of the node whose host had something new last while no server was reached, and FromPeerAt when that was, seconds since
+	// 1970; empty where there was nothing since the agent started.
+	FromPeer   string `cbor:"18,keyasint,omitempty"`
+	FromPeerAt int64  `cbor:"19,keyasint,omitempty"`
 }
 
 // Statement is an operator's statement about a layer, as a host has it.
@@ -292,6 +301,8 @@ type Host struct {
 	// Disks and Interfaces are what is known of each; empty from agents that do not tell.
 	Disks      []Disk      `cbor:"5,keyasint,omitempty"` // at most DisksMax, by name
 	Interfaces []Interface `cbor:"6,keyasint,omitempty"` // at most InterfacesMax with AddressesMax in all, by name
+	// Peer is where other hosts of the cluster ask this one, HOST:PORT; empty where they cannot.
+	Peer string `cbor:"7,keyasint,omitempty"`
 }
 
 // Disk is a disk of a host.

@@ -4,6 +4,9 @@ import (
 	"encoding/base64"
 	"encoding/hex"
 	"errors"
+	"fmt"
+	"strconv"
+	"strings"
 
 	"tako.dev/tako/internal/catalog"
 )
@@ -21,6 +24,20 @@ const (
 
 // headMax bounds a head in a header: far above what one has.
 const headMax = 4 << 10
+
+// DecodeRange reads the first byte that a Range asks for: "bytes=N-", or nothing for all.
+func DecodeRange(header string) (int64, error) {
+	if header == "" {
+		return 0, nil
+	}
+	text, found := strings.CutPrefix(header, "bytes=")
+	text, open := strings.CutSuffix(text, "-")
+	from, err := strconv.ParseInt(text, 10, 64)
+	if !found || !open || err != nil || from < 0 {
+		return 0, fmt.Errorf("%.100q is not bytes=N-", header)
+	}
+	return from, nil
+}
 
 // EncodeHead is a signed head for HeaderHead.
 func EncodeHead(head []byte) string { return base64.RawStdEncoding.EncodeToString(head) }

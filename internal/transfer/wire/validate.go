@@ -23,6 +23,7 @@ func (r *Report) Validate() error {
 	b.text("session", r.Session.ID, sessionMax)
 	b.text("verdict", r.Verdict.Message, MessageMax)
 	b.text("server", r.Server, nameMax)
+	b.text("peer", r.FromPeer, nameMax)
 	b.count("configs", len(r.Configs), catalog.LayersMax+1)
 	for i := range r.Configs {
 		c := &r.Configs[i]
@@ -52,6 +53,7 @@ func (r *Report) Validate() error {
 
 func (b *bounds) host(h *Host) {
 	b.text("version", h.Version, nameMax)
+	b.text("peer address", h.Peer, nameMax)
 	b.count("facts", len(h.Facts), factsMax)
 	sum := 0
 	for name, value := range h.Facts {

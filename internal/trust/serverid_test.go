@@ -17,12 +17,12 @@ func TestPeer(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c, err := ca.IssuePeer(cluster, "a1b2", now)
+	c, err := ca.IssueServerID(cluster, "a1b2", now)
 	if err != nil {
 		t.Fatal(err)
 	}
 	cert := c.Certificate()
-	who, err := ParsePeer(cert)
+	who, err := ParseServerID(cert)
 	if err != nil || who.Cluster != cluster || who.Name != "a1b2" || who.Key == "" {
 		t.Errorf("it is read as %+v, %v", who, err)
 	}
@@ -35,7 +35,7 @@ func TestPeer(t *testing.T) {
 	if _, err := ParseNode(cert); !reason.Is(err, reason.CertificateRefused) {
 		t.Errorf("it is taken for a host's: %v", err)
 	}
-	if _, err := ca.IssuePeer(cluster, "a/b", now); !reason.Is(err, reason.InvalidValue) {
+	if _, err := ca.IssueServerID(cluster, "a/b", now); !reason.Is(err, reason.InvalidValue) {
 		t.Errorf("a name with a stroke: %v", err)
 	}
 }
@@ -65,7 +65,7 @@ func TestNotPeer(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if who, err := ParsePeer(issued.Certificate()); !reason.Is(err, reason.CertificateRefused) {
+			if who, err := ParseServerID(issued.Certificate()); !reason.Is(err, reason.CertificateRefused) {
 				t.Errorf("it is read as %+v, %v", who, err)
 			}
 		})
