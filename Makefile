@@ -5,7 +5,9 @@ CASES   := agent:1-36,38-40 transfer:1-56
 CASE    := ^Test[A-Z][a-z]+Case[0-9]
 # What has tests on hosts beside its cases, which -short leaves out.
 ON_HOSTS := ./internal/host/packages/apt ./internal/host/service ./internal/host/unit
-FUZZ    := 10s
+# The targets of the transfer are fuzzed in each run, for so long each; make fuzz DECODERS=./... takes all others too.
+FUZZ     := 10s
+DECODERS := ./internal/agent/held ./internal/bundle ./internal/catalog ./internal/layerstore ./internal/transfer/... ./internal/trust
 RESULTS := .scratch/results
 
 # Without it kustomize's library links package plugin, for which the linker keeps 37 MB that nothing calls. It is here and nowhere else, so
@@ -30,9 +32,9 @@ down: ## stop them, and leave nothing behind
 	@tools/down.sh
 
 # Every stage runs, also after one that failed; the last line counts.
-test: needs ## everything that CI runs: check, unit, cases, e2e, cheapest first
+test: needs ## everything that CI runs: check, unit, cases, fuzz, e2e, cheapest first
 	@rm -rf $(RESULTS); failed=; \
-	for stage in check unit cases e2e; do \
+	for stage in check unit cases fuzz e2e; do \
 		echo "== $$stage"; \
 		$(MAKE) --no-print-directory $$stage || failed="$$failed $$stage"; \
 	done; \
@@ -66,8 +68,8 @@ cases: ## the cases, in full; writes cases.json
 e2e: ## the real thing: hosts with systemd, built binaries
 	@$(testsum) -stage e2e go test -json -tags e2e -count=1 -timeout 20m -skip '$(CASE)' ./e2e/... ./examples/... $(ON_HOSTS)
 
-fuzz: ## every fuzz target for FUZZ=10s
-	@tools/fuzz.sh $(FUZZ)
+fuzz: ## every decoder of the transfer for FUZZ=10s, two at a time
+	@$(testsum) -stage fuzz tools/fuzz.sh -json $(FUZZ) $(DECODERS)
 
 bench: ## the table of bars, with peers
 	@go run ./bench

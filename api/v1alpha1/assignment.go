@@ -46,6 +46,9 @@ type AssignmentSpec struct {
 	Bytes int64 `json:"bytes,omitempty"`
 	// AllowDeletions is how many percent of what the host has may go at once with this. Default: what the host itself allows.
 	AllowDeletions int32 `json:"allowDeletions,omitempty"`
+	// Absorbed are the orders of operators that what is declared has caught up with. A host takes none of those again, whoever brings it one.
+	// +listType=atomic
+	Absorbed []AbsorbedOrder `json:"absorbed,omitempty"`
 	// Try is set while a revision in here is tried: the host goes back by itself unless that is confirmed.
 	Try *AssignedTry `json:"try,omitempty"`
 }
@@ -63,6 +66,16 @@ type AssignedLayer struct {
 	Root string `json:"root"`
 	// Since is when this revision was assigned.
 	Since metav1.Time `json:"since"`
+}
+
+// AbsorbedOrder is the highest order about one config that was absorbed.
+type AbsorbedOrder struct {
+	// Config is KIND/NAME or KIND/NAMESPACE/NAME, of one of the layers.
+	Config string `json:"config"`
+	// Epoch is that of the order: its number says nothing of those of another one.
+	Epoch int64 `json:"epoch"`
+	// Number is that of the order. Those below it are absorbed too.
+	Number int64 `json:"number"`
 }
 
 // OwnLayer is what is for one node alone.

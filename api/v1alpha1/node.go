@@ -146,10 +146,10 @@ type NodeStatus struct {
 	Delivered int64 `json:"delivered,omitempty"`
 	// LastHeard is when the host was last heard from. Left out until it was.
 	LastHeard *metav1.Time `json:"lastHeard,omitempty"`
-	// Server is the address of the server, or of the relay, that the host was heard through last, as the host calls it. Left out of agents that
+	// Server is the address that the host has called last, of a server or of a relay, as the host knows it: HOST:PORT. Left out of agents that
 	// do not tell.
 	Server string `json:"server,omitempty"`
-	// Through is the name of the relay that the host was last heard through. Left out when it was through none.
+	// Through is the name of the relay that stands at that address, as its certificate says. Left out when it is a server's.
 	Through string `json:"through,omitempty"`
 	// FromPeer is what the host has got from the host of another node while it reached no server, since its agent started. Left out where that was
 	// nothing.

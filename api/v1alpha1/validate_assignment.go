@@ -30,6 +30,7 @@ func ValidateAssignment(a *Assignment) []declare.Fault {
 	if s.AllowDeletions < 0 || s.AllowDeletions > 100 {
 		v.invalid("spec.allowDeletions", fmt.Sprintf("%d is no percentage", s.AllowDeletions), "0 to 100")
 	}
+	v.absorbed("spec.absorbed", s.Absorbed)
 	if t := s.Try; t != nil {
 		if t.Seconds < 1 {
 			v.invalid("spec.try.seconds", fmt.Sprintf("%d seconds is no time to wait", t.Seconds), "")
@@ -63,6 +64,24 @@ func (v *validator) assignedLayers(path string, layers []AssignedLayer) {
 		first[l.Config] = i
 		if i > 0 && (layers[i-1].Priority < l.Priority || layers[i-1].Priority == l.Priority && layers[i-1].Config > l.Config) {
 			v.invalid(at, "the layers are not in order", "the highest priority first, equal ones by their configs")
+		}
+	}
+}
+
+// absorbed wants at most one for a layer, by their configs.
+func (v *validator) absorbed(path string, orders []AbsorbedOrder) {
+	if len(orders) > AssignedLayersMax {
+		v.invalid(path, fmt.Sprintf("there are %d orders, at most %d are allowed", len(orders), AssignedLayersMax), "")
+		return
+	}
+	for i, o := range orders {
+		at := fmt.Sprintf("%s[%d]", path, i)
+		v.given(at, "config", o.Config)
+		if o.Epoch < 1 || o.Number < 1 {
+			v.invalid(at, fmt.Sprintf("order %d of epoch %d is none", o.Number, o.Epoch), "both begin with 1")
+		}
+		if i > 0 && orders[i-1].Config >= o.Config {
+			v.invalid(at, "the orders are not in order", "by their configs, each once")
 		}
 	}
 }

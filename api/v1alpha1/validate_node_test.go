@@ -88,6 +88,12 @@ func TestValidateAssignment(t *testing.T) {
 	}{
 		{"good", func(*AssignmentSpec) {}, ""},
 		{"nothing", func(s *AssignmentSpec) { *s = AssignmentSpec{NodeUID: "u"} }, ""},
+		{"orders", func(s *AssignmentSpec) { s.Absorbed = []AbsorbedOrder{{"a", 1, 2}, {"b", 1, 1}} }, ""},
+		{"an order about nothing", func(s *AssignmentSpec) { s.Absorbed = []AbsorbedOrder{{"", 1, 2}} }, "TK0413 spec.absorbed[0].config"},
+		{"an order of no epoch", func(s *AssignmentSpec) { s.Absorbed = []AbsorbedOrder{{"a", 0, 2}} }, "TK0414 spec.absorbed[0]"},
+		{"an order without a number", func(s *AssignmentSpec) { s.Absorbed = []AbsorbedOrder{{"a", 1, 0}} }, "TK0414 spec.absorbed[0]"},
+		{"orders twice", func(s *AssignmentSpec) { s.Absorbed = []AbsorbedOrder{{"a", 1, 2}, {"a", 1, 3}} }, "TK0414 spec.absorbed[1]"},
+		{"too many orders", func(s *AssignmentSpec) { s.Absorbed = make([]AbsorbedOrder, AssignedLayersMax+1) }, "TK0414 spec.absorbed"},
 		{"of no node", func(s *AssignmentSpec) { s.NodeUID = "" }, "TK0413 spec.nodeUID"},
 		{"not in order", func(s *AssignmentSpec) { s.Layers[0].Priority = 1 }, "TK0414 spec.layers[1]"},
 		{"equal ones not in order", func(s *AssignmentSpec) { s.Layers[1].Config = "d"; s.Layers[2].Config = "c" }, "TK0414 spec.layers[2]"},

@@ -6,6 +6,11 @@
 package v1alpha1
 
 // OpenAPIModelName returns the OpenAPI model name for this type.
+func (in AbsorbedOrder) OpenAPIModelName() string {
+	return "dev.tako.v1alpha1.AbsorbedOrder"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
 func (in AgentUsage) OpenAPIModelName() string {
 	return "dev.tako.v1alpha1.AgentUsage"
 }

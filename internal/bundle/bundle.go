@@ -5,7 +5,6 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"encoding/binary"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -37,13 +36,12 @@ func Digest(root catalog.Digest) string { return digestPrefix + root.String() }
 
 // ParseDigest reads what Digest wrote, and nothing else. The error is InvalidValue.
 func ParseDigest(text string) (catalog.Digest, error) {
-	var root catalog.Digest
 	digits, found := strings.CutPrefix(text, digestPrefix)
-	b, err := hex.DecodeString(digits)
-	if !found || err != nil || len(b) != len(root) || digits != strings.ToLower(digits) {
-		return root, &reason.Error{Code: reason.InvalidValue, Doing: fmt.Sprintf("read digest %.80q", text), Hint: "a digest is sha256: and 64 hexadecimal digits in small letters"}
+	root, ok := catalog.ParseDigest(digits)
+	if !found || !ok {
+		return catalog.Digest{}, &reason.Error{Code: reason.InvalidValue, Doing: fmt.Sprintf("read digest %.80q", text), Hint: "a digest is sha256: and 64 hexadecimal digits in small letters"}
 	}
-	return catalog.Digest(b), nil
+	return root, nil
 }
 
 // Size is how many bytes Write writes of changes; length says how long the body of a change is that deletes nothing.

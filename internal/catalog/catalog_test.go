@@ -248,3 +248,16 @@ func FuzzDecode(f *testing.F) {
 		}
 	})
 }
+
+// TestParseDigest: a digest has one text.
+func TestParseDigest(t *testing.T) {
+	d := KeyOf("a")
+	if got, ok := ParseDigest(d.String()); !ok || got != d {
+		t.Errorf("%s is read as %s, %v", d, got, ok)
+	}
+	for _, text := range []string{"", d.String()[1:], d.String() + "0", strings.ToUpper(d.String()), " " + d.String()[1:], d.String()[:63] + "g", "sha256:" + d.String()} {
+		if got, ok := ParseDigest(text); ok || got != (Digest{}) {
+			t.Errorf("%q is read as %s", text, got)
+		}
+	}
+}

@@ -19,6 +19,33 @@ type Digest [sha256.Size]byte
 // String is the digest in hexadecimal.
 func (d Digest) String() string { return hex.EncodeToString(d[:]) }
 
+// ParseDigest reads what String wrote, and nothing else: small hexadecimal digits, so that there is one text for each digest. It makes no
+// garbage: files are called after digests, and there are many.
+func ParseDigest(text string) (d Digest, ok bool) {
+	if len(text) != hex.EncodedLen(len(d)) {
+		return Digest{}, false
+	}
+	for i := range d {
+		high, low := digit(text[2*i]), digit(text[2*i+1])
+		if high < 0 || low < 0 {
+			return Digest{}, false
+		}
+		d[i] = byte(high<<4 | low)
+	}
+	return d, true
+}
+
+// digit is the value of a small hexadecimal digit; below 0 for anything else.
+func digit(c byte) int {
+	switch {
+	case c >= '0' && c <= '9':
+		return int(c - '0')
+	case c >= 'a' && c <= 'f':
+		return int(c-'a') + 10
+	}
+	return -1
+}
+
 // UnmarshalCBOR reads a byte string of just that length: the library would fill up a shorter one.
 func (d *Digest) UnmarshalCBOR(data []byte) error {
 	var b []byte

@@ -227,6 +227,10 @@ func decodeBody(data []byte) (Desired, error) {
 		return Desired{}, errors.New("its resource is about something else than it says")
 	}
 	if why != nil {
+		// Whoever wants the same claim is compared with it.
+		if _, err := unnamed(data); err != nil {
+			return Desired{}, err
+		}
 		// It is never acted upon, so its order is nobody's.
 		d = Desired{Claim: b.Claim, body: bytes.Clone(data)}
 		d.Unsupported = &reason.Error{Code: reason.LaterVersion, Doing: "read the declaration of " + b.Claim, Cause: why, Hint: "bring tako-agent on this host up to date"}

@@ -82,7 +82,7 @@ func readRows(r *bufio.Reader, take func(Digest, []byte) error) error {
 	if err != nil {
 		return err
 	}
-	if count > declare.ResourcesMax {
+	if count > EntriesMax {
 		return badRows("it says that it has %d rows", count)
 	}
 	var last Digest

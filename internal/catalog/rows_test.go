@@ -7,6 +7,7 @@ import (
 	"io"
 	"testing"
 
+	"tako.dev/tako/declare"
 	"tako.dev/tako/internal/reason"
 	"tako.dev/tako/internal/trust"
 )
@@ -128,4 +129,29 @@ func FuzzReadOrder(f *testing.F) {
 			t.Errorf("%v: %x is read, and written as %x", err, data, again.Bytes())
 		}
 	})
+}
+
+// TestManyRows: a layer with more entries than a host may act upon, because it has data, is brought by hand as any other.
+func TestManyRows(t *testing.T) {
+	const count = declare.ResourcesMax + 1
+	trie := ruledTrie(count)
+	var file bytes.Buffer
+	err := WriteRows(&file, count, func(yield func(Digest, []byte) bool) {
+		for row := range trie.From(Digest{}) {
+			if !yield(row.Key, []byte{1}) {
+				return
+			}
+		}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	read, size, err := ReadTrie(&file)
+	if err != nil || read.Len() != count || size != count {
+		t.Errorf("%d rows of %d bytes were read, %v", read.Len(), size, err)
+	}
+	over := append([]byte(rowsHeader), 0xff, 0xff, 0xff, 0xff)
+	if _, _, err := ReadTrie(bytes.NewReader(over)); !reason.Is(err, reason.StateCorrupt) {
+		t.Errorf("2^32-1 rows: %v", err)
+	}
 }

@@ -66,7 +66,7 @@ func (s *Store) look() error {
 		return err
 	}
 	for _, name := range names {
-		root, ok := parseName(name)
+		root, ok := catalog.ParseDigest(name)
 		if !ok {
 			if disk.IsTemporary(name) && !s.opts.ReadOnly { // of who was killed
 				if err := s.remove(name); err != nil {
@@ -180,7 +180,7 @@ func (s *Store) Trim(keep func(root catalog.Digest) bool) error {
 	}
 	stays := s.needed(keep)
 	for _, name := range names {
-		root, ok := parseName(name)
+		root, ok := catalog.ParseDigest(name)
 		if ok && (stays[root] || keep(root)) {
 			continue
 		}
@@ -331,31 +331,6 @@ func (s *Store) remove(name string) error {
 		return unwritable("remove", filepath.Join(s.path, name), err)
 	}
 	return nil
-}
-
-// parseName reads the name of a file, which is a root in hexadecimal.
-func parseName(name string) (d catalog.Digest, ok bool) {
-	if len(name) != 2*len(d) {
-		return d, false
-	}
-	for i := range d {
-		high, low := digit(name[2*i]), digit(name[2*i+1])
-		if high < 0 || low < 0 {
-			return catalog.Digest{}, false
-		}
-		d[i] = byte(high<<4 | low)
-	}
-	return d, true
-}
-
-func digit(c byte) int {
-	switch {
-	case c >= '0' && c <= '9':
-		return int(c - '0')
-	case c >= 'a' && c <= 'f':
-		return int(c-'a') + 10
-	}
-	return -1
 }
 
 func isCorrupt(err error) bool { return reason.Is(err, reason.StateCorrupt) }

@@ -119,6 +119,7 @@ func importTable() []row {
 		{pattern: "cmd/tako", may: centre},
 		{pattern: "cmd/tako-agent", may: plain("agent", "agent/bring", "agent/fetch", "agent/join", "agent/local", "agent/lookup", "agent/rehearse", "agent/store", "host/all", "host/upgrade", "run/all", "present", "command")},
 		{pattern: "internal/casetest"},
+		{pattern: "internal/spectest"},
 		{pattern: "internal/tidy"},
 		{pattern: "e2e/...", may: all, k8s: all},
 		{pattern: "bench/...", may: all, k8s: all},

@@ -120,7 +120,7 @@ func TestDamageIsFoundAndSetAside(t *testing.T) {
 		s, err := Open(dir, time.Now())
 		must(t, err)
 		defer s.Close()
-		layerRoot, _ := parseRoot(names[0].Name())
+		layerRoot, _ := catalog.ParseDigest(names[0].Name())
 		if _, found, err := s.Trie(layerRoot); found || err != nil && !reason.Is(err, reason.StateNewer) {
 			rt.Fatalf("a damaged layer is there: %v, %v", found, err)
 		} else if err == nil && len(s.Troubles()) != 1 {

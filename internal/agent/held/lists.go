@@ -51,7 +51,7 @@ func (s *Store) listsLocked() ([]keptList, error) {
 	}
 	var found []keptList
 	for _, name := range names {
-		root, ok := parseRoot(name)
+		root, ok := catalog.ParseDigest(name)
 		if !ok {
 			continue
 		}

@@ -173,31 +173,6 @@ func (s *Store) trimLocked(recent int) error {
 	return s.layers.Trim(func(root catalog.Digest) bool { return layers[root] })
 }
 
-// parseRoot reads the name of a file that is called after its root.
-func parseRoot(name string) (d catalog.Digest, ok bool) {
-	if len(name) != 2*len(d) {
-		return d, false
-	}
-	for i := range d {
-		hi, lo := digit(name[2*i]), digit(name[2*i+1])
-		if hi < 0 || lo < 0 {
-			return catalog.Digest{}, false
-		}
-		d[i] = byte(hi<<4 | lo)
-	}
-	return d, true
-}
-
-func digit(c byte) int {
-	switch {
-	case c >= '0' && c <= '9':
-		return int(c - '0')
-	case c >= 'a' && c <= 'f':
-		return int(c-'a') + 10
-	}
-	return -1
-}
-
 // HasJoined reports whether the host of a state directory belongs to a cluster.
 func HasJoined(stateDir string) (bool, error) {
 	_, err := os.Lstat(filepath.Join(stateDir, identityName, nodeName))

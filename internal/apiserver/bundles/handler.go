@@ -204,7 +204,7 @@ func (s *Store) nodes(root catalog.Digest, body io.Reader) (Nodes, error) {
 	}
 	answer := Nodes{Nodes: make([][]byte, len(ask.Hashes))}
 	for i, text := range ask.Hashes {
-		hash, ok := parseName(text)
+		hash, ok := catalog.ParseDigest(text)
 		if !ok {
 			return Nodes{}, usage(doing, fmt.Errorf("%.80q is no hash", text))
 		}

@@ -2,7 +2,6 @@ package bundles
 
 import (
 	"cmp"
-	"encoding/hex"
 	"errors"
 	"io/fs"
 	"maps"
@@ -10,7 +9,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
-	"strings"
 	"sync"
 	"time"
 
@@ -170,17 +168,8 @@ func (s *Store) newest(namespace string) (catalog.Digest, bool) {
 	if err != nil {
 		return catalog.Digest{}, false
 	}
-	root, ok := parseName(string(text))
+	root, ok := catalog.ParseDigest(string(text))
 	return root, ok && s.Has(root)
-}
-
-// parseName reads the name of the directory of a bundle.
-func parseName(name string) (root catalog.Digest, ok bool) {
-	b, err := hex.DecodeString(name)
-	if err != nil || len(b) != len(root) || name != strings.ToLower(name) {
-		return root, false
-	}
-	return catalog.Digest(b), true
 }
 
 // nodesOf are the nodes of a bundle that is here. The errors are those of Open.
@@ -236,7 +225,7 @@ func (s *Store) list() (all, parts []kept, err error) {
 		return nil, nil, err
 	}
 	for _, e := range entries {
-		root, ok := parseName(e.Name())
+		root, ok := catalog.ParseDigest(e.Name())
 		if !ok {
 			continue
 		}

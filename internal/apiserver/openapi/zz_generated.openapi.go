@@ -159,6 +159,7 @@ func GetOpenAPIDefinitions(ref common.ReferenceCallback) map[string]common.OpenA
 		runtime.Unknown{}.OpenAPIModelName():                                   schema_k8sio_apimachinery_pkg_runtime_Unknown(ref),
 		intstr.IntOrString{}.OpenAPIModelName():                                schema_apimachinery_pkg_util_intstr_IntOrString(ref),
 		version.Info{}.OpenAPIModelName():                                      schema_k8sio_apimachinery_pkg_version_Info(ref),
+		v1alpha1.AbsorbedOrder{}.OpenAPIModelName():                            schema_takodev_tako_api_v1alpha1_AbsorbedOrder(ref),
 		v1alpha1.AgentUsage{}.OpenAPIModelName():                               schema_takodev_tako_api_v1alpha1_AgentUsage(ref),
 		v1alpha1.AppliedHead{}.OpenAPIModelName():                              schema_takodev_tako_api_v1alpha1_AppliedHead(ref),
 		v1alpha1.AssignedLayer{}.OpenAPIModelName():                            schema_takodev_tako_api_v1alpha1_AssignedLayer(ref),
@@ -7062,6 +7063,42 @@ func schema_k8sio_apimachinery_pkg_version_Info(ref common.ReferenceCallback) co
 	}
 }
 
+func schema_takodev_tako_api_v1alpha1_AbsorbedOrder(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "AbsorbedOrder is the highest order about one config that was absorbed.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"config": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Config is KIND/NAME or KIND/NAMESPACE/NAME, of one of the layers.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"epoch": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Epoch is that of the order: its number says nothing of those of another one.",
+							Type:        []string{"integer"},
+							Format:      "int64",
+						},
+					},
+					"number": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Number is that of the order. Those below it are absorbed too.",
+							Type:        []string{"integer"},
+							Format:      "int64",
+						},
+					},
+				},
+				Required: []string{"config", "epoch", "number"},
+			},
+		},
+	}
+}
+
 func schema_takodev_tako_api_v1alpha1_AgentUsage(ref common.ReferenceCallback) common.OpenAPIDefinition {
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
@@ -7430,6 +7467,24 @@ func schema_takodev_tako_api_v1alpha1_AssignmentSpec(ref common.ReferenceCallbac
 							Format:      "int32",
 						},
 					},
+					"absorbed": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "Absorbed are the orders of operators that what is declared has caught up with. A host takes none of those again, whoever brings it one.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(v1alpha1.AbsorbedOrder{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
 					"try": {
 						SchemaProps: spec.SchemaProps{
 							Description: "Try is set while a revision in here is tried: the host goes back by itself unless that is confirmed.",
@@ -7441,7 +7496,7 @@ func schema_takodev_tako_api_v1alpha1_AssignmentSpec(ref common.ReferenceCallbac
 			},
 		},
 		Dependencies: []string{
-			v1alpha1.AssignedLayer{}.OpenAPIModelName(), v1alpha1.AssignedTry{}.OpenAPIModelName(), v1alpha1.OwnLayer{}.OpenAPIModelName()},
+			v1alpha1.AbsorbedOrder{}.OpenAPIModelName(), v1alpha1.AssignedLayer{}.OpenAPIModelName(), v1alpha1.AssignedTry{}.OpenAPIModelName(), v1alpha1.OwnLayer{}.OpenAPIModelName()},
 	}
 }
 
@@ -8784,14 +8839,14 @@ func schema_takodev_tako_api_v1alpha1_NodeStatus(ref common.ReferenceCallback) c
 					},
 					"server": {
 						SchemaProps: spec.SchemaProps{
-							Description: "Server is the address of the server, or of the relay, that the host was heard through last, as the host calls it. Left out of agents that do not tell.",
+							Description: "Server is the address that the host has called last, of a server or of a relay, as the host knows it: HOST:PORT. Left out of agents that do not tell.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
 					},
 					"through": {
 						SchemaProps: spec.SchemaProps{
-							Description: "Through is the name of the relay that the host was last heard through. Left out when it was through none.",
+							Description: "Through is the name of the relay that stands at that address, as its certificate says. Left out when it is a server's.",
 							Type:        []string{"string"},
 							Format:      "",
 						},

@@ -46,9 +46,7 @@ func transferOf(n *v1alpha1.Node) []Finding {
 	}
 	if s.LastHeard != nil {
 		line("heard", "last at %s", s.LastHeard.UTC().Format(time.RFC3339))
-		if s.Server != "" {
-			lines[len(lines)-1] += ", through " + s.Server
-		}
+		lines[len(lines)-1] += way(s)
 	}
 	if p := s.FromPeer; p != nil {
 		line("peer", "node %s had something new for it at %s, while it reached no server", p.Node, p.At.UTC().Format(time.RFC3339))
@@ -57,6 +55,19 @@ func transferOf(n *v1alpha1.Node) []Finding {
 		line("held", "%d of its resources", s.Held)
 	}
 	return []Finding{{Weight: Note, Subject: "node/" + n.Name, What: transferred, Text: text, Evidence: strings.Join(lines, "\n")}}
+}
+
+// way is which way a host was heard last, in words; empty where that is not known.
+func way(s *v1alpha1.NodeStatus) string {
+	switch {
+	case s.Through != "" && s.Server != "":
+		return ", through relay " + s.Through + " at " + s.Server
+	case s.Through != "":
+		return ", through relay " + s.Through
+	case s.Server != "":
+		return ", through server " + s.Server
+	}
+	return ""
 }
 
 // headWords is a signed state in words.

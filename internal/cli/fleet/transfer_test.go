@@ -29,19 +29,19 @@ func TestWhyNodeSpeaksTransfer(t *testing.T) {
   – State        node/web-1: it enforces version 7, the newest that there is for it
     | enforced version 7 of epoch 1, root aaaaaaaaaaaa, since 2026-03-04T14:00:00Z
     | verdict  Applied, of version 7, since 2026-03-04T14:01:00Z
-    | heard    last at 2026-03-04T14:59:57Z, through tako.example:6444
+    | heard    last at 2026-03-04T14:59:57Z, through server tako.example:6444
 `},
 		"behind": {func(n *v1alpha1.Node) {
 			n.Status.AssignedHead = &v1alpha1.AppliedHead{Epoch: 1, Version: 90, Root: root("b"), Since: since(10 * time.Minute)}
 			n.Status.Verdict = &v1alpha1.Verdict{Type: v1alpha1.VerdictPending, Version: 42}
-			n.Status.Server = "relay.example:6444"
+			n.Status.Server, n.Status.Through = "relay.example:6444", "edge-1"
 		}, `
   … Behind       node/web-1: it has state 7, and state 90 is there for it (10m ago)
   – State        node/web-1: it enforces version 7; the newest that there is for it is version 90
     | enforced version 7 of epoch 1, root aaaaaaaaaaaa, since 2026-03-04T14:00:00Z
     | newest   version 90 of epoch 1, root bbbbbbbbbbbb, since 2026-03-04T14:50:00Z
     | verdict  Pending, of version 42
-    | heard    last at 2026-03-04T14:59:57Z, through relay.example:6444
+    | heard    last at 2026-03-04T14:59:57Z, through relay edge-1 at relay.example:6444
 `},
 		"quarantined": {func(n *v1alpha1.Node) {
 			n.Status.AssignedHead = &v1alpha1.AppliedHead{Epoch: 1, Version: 9, Root: root("b")}
@@ -54,7 +54,7 @@ func TestWhyNodeSpeaksTransfer(t *testing.T) {
     | enforced version 7 of epoch 1, root aaaaaaaaaaaa, since 2026-03-04T14:00:00Z
     | newest   version 9 of epoch 1, root bbbbbbbbbbbb
     | verdict  Quarantined, of version 9, since 2026-03-04T14:59:00Z  TK1023
-    | heard    last at 2026-03-04T14:59:57Z, through tako.example:6444
+    | heard    last at 2026-03-04T14:59:57Z, through server tako.example:6444
 `},
 		"nothing yet, and from an agent that does not tell": {func(n *v1alpha1.Node) {
 			n.Status.AppliedHead, n.Status.Verdict, n.Status.Server = nil, nil, ""
@@ -77,7 +77,7 @@ func TestWhyNodeSpeaksTransfer(t *testing.T) {
   – State        node/web-1: it enforces version 7; nothing is assigned to it
     | enforced version 7 of epoch 1, root aaaaaaaaaaaa, since 2026-03-04T14:00:00Z
     | verdict  Applied, of version 7, since 2026-03-04T14:01:00Z
-    | heard    last at 2026-03-04T14:59:57Z, through tako.example:6444
+    | heard    last at 2026-03-04T14:59:57Z, through server tako.example:6444
     | held     3 of its resources
 `},
 	} {

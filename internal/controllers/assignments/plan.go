@@ -40,6 +40,7 @@ type planner struct {
 	host    *host
 	configs map[string]*config
 	now     time.Time
+	orders  orders                   // that what is declared has caught up with, on any host
 	was     *v1alpha1.AssignmentSpec // what is stored; empty when nothing is
 }
 
@@ -69,6 +70,7 @@ func (p *planner) plan(ctx context.Context) (*plan, error) {
 		return nil, err
 	}
 	p.planConsent(next, to)
+	next.spec.Absorbed = absorbed(next.spec.Layers, p.was.Absorbed, p.orders)
 	return next, nil
 }
 
@@ -285,7 +287,7 @@ func (p *planner) enforced() bool {
 // is reports whether the plan says what is stored.
 func (p *plan) is(was *v1alpha1.AssignmentSpec, sealed string) bool {
 	s := &p.spec
-	return s.NodeUID == was.NodeUID && s.Environment == was.Environment && s.Entries == was.Entries && s.Bytes == was.Bytes && s.AllowDeletions == was.AllowDeletions &&
+	return s.NodeUID == was.NodeUID && s.Environment == was.Environment && s.Entries == was.Entries && s.Bytes == was.Bytes && s.AllowDeletions == was.AllowDeletions && slices.Equal(s.Absorbed, was.Absorbed) &&
 		p.sealedFor == sealed && slices.EqualFunc(s.Layers, was.Layers, sameLayer) && sameOwn(s.Own, was.Own) && sameTry(s.Try, was.Try)
 }
 

@@ -34,6 +34,7 @@ type world struct {
 	placed    map[string]*v1alpha1.Assignment
 	leaving   map[string]*v1alpha1.Assignment // whose nodes were deleted
 	revisions *revisions
+	orders    orders
 	again     bool // assign.Decide is to be asked, whatever the rollouts say
 	released  bool // in the last decision something was let go on
 	retryAt   time.Time
@@ -48,7 +49,7 @@ func newWorld(now time.Time) *world {
 	return &world{
 		began: now, hosts: map[string]*host{}, configs: map[string]*config{}, placed: map[string]*v1alpha1.Assignment{}, groups: map[string]string{}, leaving: map[string]*v1alpha1.Assignment{},
 		chosen: map[*config]bool{}, dirty: map[*config]bool{}, stale: map[*config]bool{}, releasing: map[*config]bool{},
-		revisions: newRevisions(), again: true,
+		revisions: newRevisions(), orders: orders{}, again: true,
 	}
 }
 
@@ -190,6 +191,7 @@ func (w *world) forget(c *config) {
 		delete(set, c)
 	}
 	delete(w.configs, c.id)
+	delete(w.orders, c.id)
 }
 
 // absorb takes in what the watches, the layers and the presence have told.
@@ -210,6 +212,7 @@ func (a *Assignments) absorb(w *world, now time.Time) {
 			if h.seen, _ = a.options.Presence.Of(h.uid); h.peerAddress() != told {
 				w.drawSoon(now)
 			}
+			h.dirty = w.orders.caughtUp(h) || h.dirty
 			w.touchConfigs(h)
 		}
 	}
@@ -414,6 +417,7 @@ func (w *world) absorbPlaced(news map[string]*v1alpha1.Assignment) {
 			delete(w.placed, name)
 		} else {
 			w.placed[name] = p
+			w.orders.stored(p)
 		}
 		if h := w.hosts[name]; h != nil {
 			w.attach(h)

@@ -44,9 +44,13 @@ func write(ctx context.Context, jobs []job) {
 // assignmentJobs are the Assignments that differ from what they are to be, by name.
 func (a *Assignments) assignmentJobs(ctx context.Context, w *world, now time.Time) []job {
 	var jobs []job
-	for _, name := range w.dirtyHosts() {
+	names := w.dirtyHosts()
+	for _, name := range names {
+		w.orders.caughtUp(w.hosts[name]) // with what was decided just now
+	}
+	for _, name := range names {
 		h := w.hosts[name]
-		p := planner{layers: a.options.Layers, host: h, configs: w.configs, now: now}
+		p := planner{layers: a.options.Layers, host: h, configs: w.configs, now: now, orders: w.orders}
 		next, err := p.plan(ctx)
 		if err != nil {
 			a.options.Log.Error("assignment cannot be made", "node", name, "err", err)

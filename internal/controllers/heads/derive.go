@@ -40,12 +40,13 @@ type Content struct {
 	Bytes    uint64 // of their bodies
 	Consent  uint8
 	// Holders are the UIDs of nodes whose hosts keep the head of this one while its own is away: the first of its peers.
-	Holders []string
+	Holders  []string
+	Absorbed []v1alpha1.AbsorbedOrder
 }
 
 // ContentOf reads an Assignment. The error says why nothing can be made of it: InvalidValue, and those of catalog.Own.
 func ContentOf(spec *v1alpha1.AssignmentSpec) (*Content, error) {
-	c := &Content{Entries: uint64(max(spec.Entries, 0)), Bytes: uint64(max(spec.Bytes, 0)), Consent: uint8(min(max(spec.AllowDeletions, 0), consentMax))}
+	c := &Content{Entries: uint64(max(spec.Entries, 0)), Bytes: uint64(max(spec.Bytes, 0)), Consent: uint8(min(max(spec.AllowDeletions, 0), consentMax)), Absorbed: spec.Absorbed}
 	ownRoot := ""
 	if spec.Own != nil {
 		if err := c.own(spec.Own); err != nil {
@@ -106,9 +107,20 @@ func Derive(c *Content, node catalog.Node, epoch, version uint64, issued int64) 
 	return catalog.Head{
 		Cluster: node.Cluster, Node: node.Name, UID: node.UID, Epoch: epoch, Version: version, MinProtocol: catalog.HeadProtocol,
 		Roots:   []catalog.FormatRoot{{Format: catalog.FormatV1, Root: c.Root}},
-		Entries: c.Entries, Bytes: c.Bytes, Consent: c.Consent, Try: c.Try,
+		Entries: c.Entries, Bytes: c.Bytes, Consent: c.Consent, Try: c.Try, Absorbed: c.absorbed(epoch),
 		Issued: issued, Expires: issued + int64(lifetime/time.Second),
 	}
+}
+
+// absorbed are the orders that a head of an epoch says are absorbed: those of that epoch, because numbers begin anew with each.
+func (c *Content) absorbed(epoch uint64) []catalog.AbsorbedNumber {
+	var all []catalog.AbsorbedNumber
+	for _, o := range c.Absorbed {
+		if o.Epoch > 0 && uint64(o.Epoch) == epoch && o.Number > 0 {
+			all = append(all, catalog.AbsorbedNumber{Layer: o.Config, Number: uint64(o.Number)})
+		}
+	}
+	return all
 }
 
 // Issued is when the head of a node was issued that is good now, in seconds since 1970: the start of its period. The periods of

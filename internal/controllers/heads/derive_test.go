@@ -3,6 +3,7 @@ package heads
 import (
 	"bytes"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -214,5 +215,20 @@ func TestOwnLayerIsNamed(t *testing.T) {
 	want := catalog.Layer{Priority: catalog.OwnPriority, ID: wire.OwnLayer, Root: c.OwnRoot}
 	if len(c.List) != 1 || c.List[0] != want {
 		t.Errorf("list %+v", c.List)
+	}
+}
+
+// TestAbsorbedOrders: a head says which orders are absorbed, of its own epoch alone: numbers begin anew with each.
+func TestAbsorbedOrders(t *testing.T) {
+	c, err := ContentOf(&v1alpha1.AssignmentSpec{NodeUID: "u", Absorbed: []v1alpha1.AbsorbedOrder{
+		{Config: "NodeConfig/prod/a", Epoch: 1, Number: 9}, {Config: "NodeConfig/prod/b", Epoch: 2, Number: 3}, {Config: "NodeConfig/prod/c", Epoch: -1, Number: 3}, {Config: "NodeConfig/prod/d", Epoch: 2},
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for epoch, want := range map[uint64][]catalog.AbsorbedNumber{1: {{Layer: "NodeConfig/prod/a", Number: 9}}, 2: {{Layer: "NodeConfig/prod/b", Number: 3}}, 3: nil} {
+		if got := Derive(c, catalog.Node{}, epoch, 7, 1).Absorbed; !slices.Equal(got, want) {
+			t.Errorf("a head of epoch %d has absorbed %+v, want %+v", epoch, got, want)
+		}
 	}
 }

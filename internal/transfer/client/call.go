@@ -25,7 +25,20 @@ const (
 	silenceMax = 30 * time.Second
 )
 
-var errSilent = errors.New("nothing came for too long")
+var (
+	errSilent = errors.New("nothing came for too long")
+	// errGarbled is of whoever does not speak as servers and relays do, or at least not now.
+	errGarbled = errors.New("what came cannot be read")
+)
+
+// unread puts into words why an answer cannot be read.
+func (s *server) unread(path string, err error) error {
+	doing := "read the answer of https://" + s.address + path
+	if reason.Is(err, reason.StateCorrupt) {
+		return &reason.Error{Code: reason.TransferWrong, Doing: doing, Cause: fmt.Errorf("%w: %w", errGarbled, errors.Unwrap(err)), Hint: "whatever answers there is no server of this cluster, or is broken: see its log"}
+	}
+	return explain(doing, err)
+}
 
 // post opens a call. The caller closes the body of the answer. The errors are those of explain, and what the server said.
 func (s *server) post(ctx context.Context, path, query string, body io.Reader) (*http.Response, error) {
@@ -96,7 +109,7 @@ func (s *server) exchange(ctx context.Context, path string, message any, max int
 	}
 	defer closeBody(answer)
 	if err := wire.ReadAll(answer.Body, max, reply); err != nil {
-		return explain("read the answer of https://"+s.address+path, err)
+		return s.unread(path, err)
 	}
 	return nil
 }
@@ -157,7 +170,7 @@ func frames[M any](ctx context.Context, s *server, path string, body io.Reader, 
 			case errors.Is(err, io.EOF):
 				return io.EOF
 			}
-			return explain("read the answer of https://"+s.address+path, err)
+			return s.unread(path, err)
 		}
 		if err := take(&m); err != nil {
 			return err

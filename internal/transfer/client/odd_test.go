@@ -1,12 +1,15 @@
 package client_test
 
 import (
+	"bytes"
+	"encoding/binary"
 	"errors"
 	"strings"
 	"testing"
 	"time"
 
 	"tako.dev/tako/internal/reason"
+	"tako.dev/tako/internal/transfer/core"
 	"tako.dev/tako/internal/transfer/wire"
 )
 
@@ -65,4 +68,52 @@ func TestRefusalIsSaidOnce(t *testing.T) {
 			t.Errorf("it is over, and the trouble is %+v", l.Trouble)
 		}
 	})
+}
+
+// What cannot be read is counted, as what is not believed; it costs a pause each time, and whoever sent it is turned away from. The host keeps
+// what it has, and goes on when somebody makes sense.
+func TestGarbledAnswers(t *testing.T) {
+	frame := func(content ...byte) []byte {
+		return append(binary.BigEndian.AppendUint32(nil, uint32(len(content))), content...)
+	}
+	for name, garbled := range map[string][]byte{
+		"too long":       {0xff, 0xff, 0xff, 0xff},
+		"no CBOR":        frame('<', 'h', 't', 'm', 'l', '>'),
+		"nested":         frame(bytes.Repeat([]byte{0x81}, 1_000)...),
+		"a long array":   frame(0xa1, 0x02, 0x9b, 0x7f, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff),
+		"another tag":    frame(0xc1, 0xa0),
+		"something more": frame(0xa0, 0x00),
+	} {
+		for _, path := range []string{wire.PathSync, wire.PathNodes, wire.PathWatch} {
+			t.Run(name+" in "+path, func(t *testing.T) {
+				play(t, func(t *testing.T, s *scene) {
+					s.publish(7, "one")
+					s.start()
+					pass(5 * time.Second)
+					s.wantVersions(7)
+					s.set(func() { s.garble = map[string][]byte{path: garbled} })
+					if path == wire.PathWatch {
+						s.set(func() { s.cut = true })
+					}
+					s.publish(8, "two")
+					before := s.count(path)
+					pass(10 * time.Minute)
+					calls := s.count(path) - before
+					if calls == 0 || calls > 40 {
+						t.Errorf("%d calls in ten minutes", calls)
+					}
+					s.set(func() { s.garble, s.cut = nil, false })
+					pass(3 * time.Minute)
+					s.wantVersions(7, 8)
+					// A watch may have been ended in the middle of the first one.
+					if got := s.last().Refused.Content; got+1 < uint64(calls) || got > uint64(calls) {
+						t.Errorf("%d are counted of %d", got, calls)
+					}
+					if log := s.log.String(); !strings.Contains(log, string(core.DoubtContent)) {
+						t.Errorf("nobody is told: %s", log)
+					}
+				})
+			})
+		}
+	}
 }

@@ -58,6 +58,7 @@ type behaviour struct {
 	refuse *reason.Error     // of watches
 	ask    *wire.Question    // to be asked with the next head
 	others []string          // servers that watches tell of
+	garble map[string][]byte // what is answered instead, by the path of the call
 }
 
 // seen is what the host has done.
@@ -214,7 +215,12 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			s.expired++
 		}
 	}
+	garbled := s.garble[r.URL.Path]
 	s.mu.Unlock()
+	if garbled != nil {
+		_, _ = w.Write(garbled)
+		return
+	}
 	var err error
 	switch r.URL.Path {
 	case wire.PathTrust:

@@ -61,6 +61,9 @@ func (c *Client) watch(ctx context.Context, random *rand.Rand) {
 			c.opts.Links.lost(e)
 			poke(c.away)
 			c.doubt(err)
+			if errors.Is(err, errGarbled) {
+				c.send(ctx, core.Garbled{Err: err})
+			}
 			if errors.Is(err, errSilent) {
 				c.lines.HangUp() // another watch would go over the same connection
 			}

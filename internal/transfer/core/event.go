@@ -45,10 +45,14 @@ type NodesCame struct {
 
 // Failed ends a Sync or a Nodes that has no answer, or not all of it.
 type Failed struct {
-	ID    uint64
-	Err   error
-	After time.Duration // not to be tried again before; 0 is as the machine thinks
+	ID      uint64
+	Err     error
+	After   time.Duration // not to be tried again before; 0 is as the machine thinks
+	Garbled bool          // something came that cannot be read
 }
+
+// Garbled says that something came unasked that cannot be read.
+type Garbled struct{ Err error }
 
 // Judged ends an Activate.
 type Judged struct {
@@ -73,6 +77,7 @@ func (Stored) event()        {}
 func (PartCame) event()      {}
 func (NodesCame) event()     {}
 func (Failed) event()        {}
+func (Garbled) event()       {}
 func (Judged) event()        {}
 func (Ticked) event()        {}
 func (Reread) event()        {}

@@ -97,6 +97,24 @@ func (m *Machine) failed(after time.Duration) {
 	m.sources.next(m.now)
 }
 
+// unanswering is after a request that has come to nothing. A source that has sent what cannot be read is as one that has lied.
+func (m *Machine) unanswering(e *Failed) {
+	if !m.answers(e.ID) {
+		return
+	}
+	if e.Garbled {
+		m.nonsense(e.Err)
+		m.sources.blame(m.now)
+	}
+	m.failed(e.After)
+}
+
+// nonsense counts what cannot be read.
+func (m *Machine) nonsense(err error) {
+	m.count(func(r *wire.Refused) { r.Content++ })
+	m.do(Disbelieve{Doubt: DoubtContent, Err: err})
+}
+
 // answers tells whether an answer is to the request that is open, and counts it as no longer open if so.
 func (m *Machine) answers(id uint64) bool {
 	return m.progress.waits == forAnswer && m.progress.request == id
@@ -168,8 +186,7 @@ func (m *Machine) listCame(items [][]byte) {
 
 // lied counts that something came which nobody asked for, and blames the source if it was that.
 func (m *Machine) lied(what string, why error) {
-	m.count(func(r *wire.Refused) { r.Content++ })
-	m.do(Disbelieve{Doubt: DoubtContent, Err: &reason.Error{Code: reason.TransferWrong, Doing: "fetch " + what, Cause: why}})
+	m.nonsense(&reason.Error{Code: reason.TransferWrong, Doing: "fetch " + what, Cause: why})
 	if !m.progress.aside {
 		m.sources.blame(m.now)
 	}

@@ -50,7 +50,7 @@ func (m *Machine) began() {
 	if root, _ := h.Root(); h.Epoch != m.kept.Mark.Epoch || h.Version != m.kept.Mark.Version || root != m.kept.Mark.Root {
 		return
 	}
-	m.goal = &candidate{mark: m.kept.Mark, head: h, signed: m.kept.Head}
+	m.goal = &candidate{mark: m.kept.Mark, head: h, signed: m.kept.Head, had: m.kept.Ground == nil}
 	m.resumeTrial()
 }
 
@@ -191,7 +191,7 @@ func (m *Machine) repeated(h catalog.Head, mark catalog.Mark, signed []byte) {
 		}
 	}
 	if m.goal == nil && m.active == nil && !m.refused() {
-		m.goal = &candidate{mark: m.kept.Mark, head: h, signed: signed}
+		m.goal = &candidate{mark: m.kept.Mark, head: h, signed: signed, had: m.kept.Ground == nil}
 	}
 }
 

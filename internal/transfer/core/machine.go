@@ -74,6 +74,7 @@ type candidate struct {
 	root   catalog.Digest // of list
 	size   uint64         // of the bodies of its layers
 	trying string         // the layer whose statement is new; empty where the head is
+	had    bool           // the host enforces it, or may have when it was started: it is nothing new
 	begun  bool           // something was asked for
 	failed bool           // and did not come
 	bytes  uint64         // of the bodies of layers that were committed for it
@@ -153,9 +154,9 @@ func (m *Machine) Step(now time.Time, e Event) []Effect {
 	case NodesCame:
 		m.nodesCame(e)
 	case Failed:
-		if m.answers(e.ID) {
-			m.failed(e.After)
-		}
+		m.unanswering(&e)
+	case Garbled:
+		m.nonsense(e.Err)
 	case Reread:
 		m.reread()
 	case SourcesKnown:
@@ -203,7 +204,7 @@ func (m *Machine) Wake() (time.Time, bool) {
 	if due := m.doubt.asked.Add(trustPause); m.doubt.open && (at.IsZero() || due.Before(at)) {
 		at = due
 	}
-	if m.progress.waits == forNothing && (m.goal != nil || m.next != nil || m.ordering()) {
+	if m.progress.waits == forNothing && (m.goal != nil && !m.late() || m.next != nil || m.ordering()) {
 		if due := m.due(); at.IsZero() || due.Before(at) {
 			at = due
 		}
@@ -244,6 +245,8 @@ func (m *Machine) proceed() bool {
 		return false
 	case m.ordering():
 		return m.order()
+	case m.goal != nil && m.late():
+		return false
 	case m.goal != nil:
 		m.goal.failed = false
 		return (m.goal.list == nil || m.arrange()) && m.fetch()
@@ -255,7 +258,14 @@ func (m *Machine) proceed() bool {
 
 // overtaken tells whether the next head takes the place of the goal, which is not being fetched.
 func (m *Machine) overtaken() bool {
-	return m.next != nil && m.goal != nil && (!m.goal.begun || m.goal.failed)
+	return m.next != nil && m.goal != nil && (!m.goal.begun || m.goal.failed || m.late())
+}
+
+// late tells whether the head of the goal has expired on the way, or a clock that was set says so. Then it is not begun with any more; a later
+// issue of it may come, and the clock may be set right. What the host has is not ended by that, and statements are applied to it.
+func (m *Machine) late() bool {
+	g := m.goal
+	return g != nil && g.trying == "" && !g.had && m.time().Unix() >= g.mark.Expires
 }
 
 // accept makes the next head the goal, as soon as that is durable.
@@ -429,6 +439,7 @@ func (m *Machine) reread() {
 	clear(m.tries)
 	if m.goal == nil && m.active != nil && !m.refused() {
 		m.goal = m.active
+		m.goal.had = true
 		m.goal.begun, m.goal.failed, m.goal.list, m.goal.plain = false, false, nil, nil
 		m.active = nil
 	}

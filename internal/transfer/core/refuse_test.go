@@ -249,3 +249,29 @@ func TestTransferCase45_HashMissing(t *testing.T) {
 	w.is(c, 1)
 	c.Equal(w.machine.Status().Refused.Content, uint64(0), "what was refused")
 }
+
+// TestGarbled: who sends what cannot be read is as one who lies. He is not asked while there is somebody else, and what he has sent is counted.
+func TestGarbled(t *testing.T) {
+	w := calm(t, 20)
+	m := w.machine
+	m.sources = sources{blamed: make([]time.Time, 3)}
+	w.server.publish(w.layer().with("claim3", "changed"))
+	w.feed(HeadCame{Signed: w.server.head(w.server.newest(), w.now)})
+	w.pass(time.Millisecond)
+	if w.open == 0 {
+		t.Fatal("nothing is asked for")
+	}
+	id := w.open
+	w.open = 0
+	w.feed(Failed{ID: id, Err: &reason.Error{Code: reason.TransferWrong, Doing: "read"}, Garbled: true})
+	if m.sources.current == 0 || !m.sources.blamed[0].After(w.now) {
+		t.Errorf("sources are %+v", m.sources)
+	}
+	equal(t, m.Status().Refused.Content, 1, "what is counted")
+	w.feed(Garbled{Err: &reason.Error{Code: reason.TransferWrong, Doing: "read a watch"}})
+	equal(t, m.Status().Refused.Content, 2, "what is counted")
+	w.pass(time.Minute)
+	if w.active.Version != 2 {
+		t.Errorf("the host has version %d", w.active.Version)
+	}
+}

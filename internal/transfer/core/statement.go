@@ -370,7 +370,7 @@ func (m *Machine) ordering() bool {
 	case g.trying != "":
 		return g.failed && m.orders.paused != nil
 	}
-	return (g.failed || m.now.Before(g.start)) && m.trial() != ""
+	return (g.failed || m.late() || m.now.Before(g.start)) && m.trial() != ""
 }
 
 // order does that, and reports whether another decision may follow.
@@ -401,7 +401,7 @@ func (m *Machine) order() bool {
 
 // again is the same head once more, with what has changed in its statements since.
 func (c *candidate) again(trying string) *candidate {
-	return &candidate{mark: c.mark, head: c.head, signed: c.signed, plain: c.plain, list: c.plain, trying: trying}
+	return &candidate{mark: c.mark, head: c.head, signed: c.signed, plain: c.plain, list: c.plain, trying: trying, had: true}
 }
 
 func (m *Machine) write(next []Statement, why waiting) {

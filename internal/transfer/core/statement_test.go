@@ -457,3 +457,21 @@ func TestTransferCase25_OldStatementFromAnybody(t *testing.T) {
 	c.Equal(w.taken.rootOf(web), newer.trie.Root(), "the layer that is enforced")
 	c.Equal(w.machine.Status().Refused.Old, uint64(2), "statements that were refused, over a restart")
 }
+
+// TestAbsorbedUnseen: an order that the declarations have caught up with is taken by no host any more, also by one that hears of it only now.
+func TestAbsorbedUnseen(t *testing.T) {
+	w := calm(t, 100)
+	order := w.signStatement(w.statementOf(w.layer().with("claim3", "ordered"), 7))
+	w.server.publish(w.layer().with("claim3", "ordered and then changed"))
+	declared := w.layer()
+	h := w.server.headOf(w.server.newest(), w.now)
+	h.Absorbed = []catalog.AbsorbedNumber{{Layer: web, Number: 7}}
+	w.feed(HeadCame{Signed: w.server.sign(h)})
+	w.pass(time.Minute)
+	w.bring(order)
+	w.has(t, declared, "after the order")
+	equal(t, w.machine.Status().Refused.Old, 1, "orders that were refused")
+	next := w.layer().with("claim3", "ordered again")
+	w.bring(w.signStatement(w.statementOf(next, 8)))
+	w.has(t, next, "after the next order")
+}

@@ -162,12 +162,14 @@ func TestTransferCase31_ClockBehind(t *testing.T) {
 	c.Equal(w.machine.Status().Refused.Old, uint64(1), "older heads that were refused")
 }
 
-// TestTransferCase31_ClockJumpsDuringFetch: a clock that is set while something is fetched breaks nothing off, and starts nothing twice.
+// TestTransferCase31_ClockJumpsDuringFetch: a clock that is set back while something is fetched breaks nothing off, and starts nothing twice.
+// One that is set ahead makes of what is fetched what has expired: it is not begun with, whatever of it is there, until the clock is right.
 func TestTransferCase31_ClockJumpsDuringFetch(t *testing.T) {
 	c := casetest.Start(t)
 	for name, by := range map[string]time.Duration{"ahead": years, "back": -years} {
 		t.Run(name, func(t *testing.T) {
 			c := c.Sub(t)
+			late := 0
 			for moment := time.Duration(0); moment <= 300*time.Millisecond; moment += 10 * time.Millisecond {
 				w := calm(t, 100)
 				first := w.server.newest().version
@@ -175,16 +177,51 @@ func TestTransferCase31_ClockJumpsDuringFetch(t *testing.T) {
 				p := w.server.publish(w.layer().with("claim3", "changed"), filled("NodeConfig/x/other", 100, "new"))
 				w.feed(HeadCame{Signed: w.server.head(p, w.now)})
 				w.pass(moment)
+				had := w.active.Version
 				w.jump(by)
 				w.pass(time.Minute)
-				c.Equal(w.active.Version, first+1, "the version that is enforced")
 				c.Equal(w.machine.Status().Stale, by > 0, "whether it is stale")
 				c.Check(w.server.asked.syncs-before <= 2, "after %s: %d requests for two layers", moment, w.server.asked.syncs-before)
+				if by > 0 && had == first {
+					late++
+					c.Equal(w.active.Version, first, "the version that is enforced when the next one has expired on the way")
+					asked := w.requests
+					w.feed(Ticked{})
+					w.boot()
+					w.pass(time.Hour)
+					c.Equal(w.active.Version, first, "the same, over a restart")
+					c.Equal(w.requests, asked, "requests for what has expired")
+				} else {
+					c.Equal(w.active.Version, first+1, "the version that is enforced")
+				}
 				w.jump(-by)
 				w.tellNewest()
 				c.Equal(w.machine.Status().Stale, false, "whether it is stale when the clock is right")
 				c.Equal(w.active.Root, p.root, "the root that is enforced")
 			}
+			c.Equal(late > 0, by > 0, "whether a jump came in time")
 		})
+	}
+}
+
+// TestOrdersWhenTheHeadHasExpired: without any server every head expires, and orders go on: they are applied to what is enforced.
+func TestOrdersWhenTheHeadHasExpired(t *testing.T) {
+	w := calm(t, 100)
+	w.server.publish(w.layer().with("claim3", "never taken"))
+	w.feed(HeadCame{Signed: w.server.head(w.server.newest(), w.now)})
+	w.jump(48 * time.Hour) // in the middle of its fetch
+	w.pass(time.Minute)
+	if w.active.Version != 1 || !w.machine.Status().Stale {
+		t.Fatalf("the host has version %d, %+v", w.active.Version, w.machine.Status())
+	}
+	w.boot()
+	ordered := w.layer().with("claim4", "ordered")
+	w.bring(w.signStatement(w.statementOf(ordered, 7)))
+	w.has(t, ordered, "after the statement")
+	w.boot()
+	w.pass(time.Minute)
+	w.has(t, ordered, "after a restart")
+	if w.active.Version != 1 {
+		t.Errorf("the host has version %d", w.active.Version)
 	}
 }

@@ -26,7 +26,7 @@ const (
 	listMax   = 2 << 20 // above a list at every bound
 	rowMax    = 64      // what stands around a body in a layer
 	uidMax    = 253
-	countMax  = 1 << 20 // rows of a layer, far above what one may have
+	countMax  = catalog.EntriesMax
 	headerMax = 64
 )
 

@@ -143,19 +143,18 @@ func (p *Place) Layer(ctx context.Context, root, from catalog.Digest, most uint6
 
 // verify reads rows, and wants those of a root. The error is fs.ErrNotExist for others.
 func verify(r io.Reader, root catalog.Digest, most uint64) error {
-	var rows []catalog.Row
+	var b catalog.Builder // a host has no room for the rows of a million entries
 	var size uint64
 	err := catalog.ReadRows(r, func(key catalog.Digest, body []byte) error {
 		if size += uint64(len(body)); size > most {
 			return fmt.Errorf("it has more than the %d bytes that are signed", most)
 		}
-		rows = append(rows, catalog.Row{Key: key, Digest: sha256.Sum256(body)})
-		return nil
+		return b.Add(catalog.Row{Key: key, Digest: sha256.Sum256(body)})
 	})
 	if err != nil {
 		return err
 	}
-	if t := catalog.Build(rows); t.Root() != root {
+	if b.Trie(nil).Root() != root {
 		return fs.ErrNotExist
 	}
 	return nil

@@ -39,7 +39,7 @@ const (
 	// verifiedMax is of how many entries a snapshot is computed to its root here: 6 MB. Larger ones are verified by the hosts alone.
 	verifiedMax = 100_000
 	// changesMax is how many changes an answer may have: all entries of a layer go, and as many come.
-	changesMax = 2 * declare.ResourcesMax
+	changesMax = 2 * catalog.EntriesMax
 	// bytesSlack is what an answer may have above the bytes that the head names, as on a host.
 	bytesSlack = 4 << 20
 )

@@ -2,7 +2,6 @@ package wire
 
 import (
 	"encoding/base64"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"strconv"
@@ -51,11 +50,10 @@ func DecodeHead(text string) ([]byte, error) {
 }
 
 // DecodeKey reads a key of a HeaderKey, as its String wrote it.
-func DecodeKey(text string) (key catalog.Digest, err error) {
-	b, err := hex.DecodeString(text)
-	if err != nil || len(b) != len(key) {
-		return key, errors.Join(errors.New("it is no key"), err)
+func DecodeKey(text string) (catalog.Digest, error) {
+	key, ok := catalog.ParseDigest(text)
+	if !ok {
+		return key, errors.New("it is no key: 64 small hexadecimal digits")
 	}
-	copy(key[:], b)
 	return key, nil
 }

@@ -293,7 +293,11 @@ func fuzzLists[M any](f *testing.F, each int) {
 	f.Add([]byte{0xa0})
 	f.Fuzz(func(t *testing.T, data []byte) {
 		var message M
-		if err := Decode(data, &message); err != nil {
+		var err error
+		if used := allocated(func() { err = Decode(data, &message) }); used > uint64(64<<10+512*len(data)) {
+			t.Errorf("%d bytes are allocated for %d", used, len(data))
+		}
+		if err != nil {
 			if !reason.Is(err, reason.StateCorrupt) {
 				t.Errorf("an error without its code: %v", err)
 			}
@@ -324,7 +328,7 @@ func FuzzCredentials(f *testing.F)  { fuzz[Credentials](f) }
 func FuzzWatchRequest(f *testing.F) { fuzz[WatchRequest](f) }
 func FuzzFrame(f *testing.F)        { fuzz[Frame](f) }
 func FuzzSyncRequest(f *testing.F)  { fuzz[SyncRequest](f) }
-func FuzzSyncPart(f *testing.F)     { fuzz[SyncPart](f) }
+func FuzzSyncPart(f *testing.F)     { fuzzLists[SyncPart](f, 40) }
 func FuzzNodesRequest(f *testing.F) { fuzz[NodesRequest](f) }
 func FuzzNodesReply(f *testing.F)   { fuzz[NodesReply](f) }
 func FuzzStatusReply(f *testing.F)  { fuzz[StatusReply](f) }
@@ -347,7 +351,10 @@ func FuzzReadFrame(f *testing.F) {
 	f.Fuzz(func(t *testing.T, data []byte) {
 		for r := bytes.NewReader(data); ; {
 			var frame Frame
-			err := ReadFrame(r, &frame)
+			var err error
+			if used := allocated(func() { err = ReadFrame(r, &frame) }); used > uint64(FrameMax+64<<10+512*len(data)) {
+				t.Errorf("%d bytes are allocated for %d", used, len(data))
+			}
 			if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || reason.Is(err, reason.StateCorrupt) {
 				return
 			}
