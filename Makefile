@@ -22,7 +22,7 @@ race     = $(if $(filter 1,$(shell go env CGO_ENABLED)),-race)
 skips    = $(shell tools/needs.sh complete || echo -allow-skips)
 
 .DEFAULT_GOAL := test
-.PHONY: up down test needs check unit cases e2e fuzz bench soak mutants generate hooks help
+.PHONY: up down test needs check unit cases sim e2e fuzz bench soak mutants generate hooks help
 
 up: ## run a server and an agent on examples/hello, below .scratch; Ctrl-C stops them
 	@CGO_ENABLED=0 go build -trimpath -ldflags '-s -w' -o bin/ ./cmd/tako ./cmd/tako-agent
@@ -32,9 +32,9 @@ down: ## stop them, and leave nothing behind
 	@tools/down.sh
 
 # Every stage runs, also after one that failed; the last line counts.
-test: needs ## everything that CI runs: check, unit, cases, fuzz, e2e, cheapest first
+test: needs ## everything that CI runs: check, unit, cases, sim, fuzz, e2e, cheapest first
 	@rm -rf $(RESULTS); failed=; \
-	for stage in check unit cases fuzz e2e; do \
+	for stage in check unit cases sim fuzz e2e; do \
 		echo "== $$stage"; \
 		$(MAKE) --no-print-directory $$stage || failed="$$failed $$stage"; \
 	done; \
@@ -64,6 +64,14 @@ cases: ## the cases, in full; writes cases.json
 	TAKO_CASES=$(CURDIR)/.scratch/cases $(testsum) -stage cases go test -json -count=1 -timeout 50m -run '$(CASE)' ./... || status=1; \
 	$(testsum) -step cases go run ./tools/cases -dir .scratch/cases -out cases.json -want '$(CASES)' $(skips) || status=1; \
 	exit $$status
+
+# Without -race: a world has one thread.
+sim: ## fifty fleets of fifty hosts on a virtual clock; SEED=n replays one, with its trace
+ifdef SEED
+	@TAKO_SEED=$(SEED) go test -count=1 -v -run '^TestSeeds$$' ./internal/sim
+else
+	@$(testsum) -stage sim go test -json -count=1 -timeout 15m ./internal/sim
+endif
 
 e2e: ## the real thing: hosts with systemd, built binaries
 	@$(testsum) -stage e2e go test -json -tags e2e -count=1 -timeout 20m -skip '$(CASE)' ./e2e/... ./examples/... $(ON_HOSTS)

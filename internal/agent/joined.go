@@ -30,7 +30,7 @@ type joined struct {
 	vault    *held.Vault
 	news     chan struct{}                 // has something when a report should be sent; room for one
 	life     held.Life                     // as it is on the disk
-	coming   held.Trial                    // what the agent is on its way to; open only where an earlier run has left it so
+	coming   held.Trial                    // what the agent is on its way to, with the deaths on it; never open
 	list     catalog.List                  // of the state that is enforced
 	own      catalog.Own                   // of the same
 	verdict  wire.Verdict                  // on the state that is enforced
@@ -141,7 +141,7 @@ func (l *loop) awake() error {
 		}
 	}
 	if life.Enforced.Version > 0 && !life.Settled {
-		trial, poison := core.Trial(life.Trial).Begin(life.Enforced)
+		trial, poison := core.Trial(life.Trial).Beside(core.Trial(j.coming)).Begin(life.Enforced)
 		life.Trial = held.Trial(trial)
 		if poison != nil {
 			l.quarantine(&life, poison)
@@ -149,6 +149,12 @@ func (l *loop) awake() error {
 	}
 	err = j.held.Started(life)
 	j.life = j.held.Life()
+	if j.coming.Open {
+		j.coming = held.Trial(core.Trial(j.coming).Died())
+		if noted := j.held.SetComing(j.coming); noted != nil {
+			l.book.trouble("note what the agent has died of", noted)
+		}
+	}
 	return err
 }
 

@@ -688,3 +688,28 @@ func TestKept(t *testing.T) {
 	s.until("it is told", func(*Report) bool { return told.Load() == 1 })
 	stop()
 }
+
+// TestDeathOfAnotherState: who dies three times on the way to a state gives up that one, and not the one that it was still applying.
+func TestDeathOfAnotherState(t *testing.T) {
+	s, c := joinedSite(t)
+	stop := s.watch()
+	first := c.assign(nil, c.config("NodeConfig/web", 5, fileOf("a")))
+	c.settles(first, wire.Applied)
+	good := c.assign(nil, c.config("NodeConfig/web", 5, textOf("a", "good")))
+	c.settles(good, wire.Applied)
+	stop()
+	// As it is left when what is enforced had not settled, and the agent dies of reading the next state: both were under way.
+	poison := c.assign(nil, c.config("NodeConfig/web", 5, textOf("a", "poison")))
+	h, err := held.Open(s.opts.StateDir, time.Now())
+	must(t, err)
+	life := h.Life()
+	life.Settled, life.Trial = false, held.Trial{Epoch: good.Epoch, Version: good.Version, Root: good.Root, Deaths: 2, Open: true}
+	must(t, h.SetLife(life))
+	must(t, h.SetComing(held.Trial{Epoch: poison.Epoch, Version: poison.Version, Root: poison.Root, Deaths: 2, Open: true}))
+	must(t, h.Close())
+	s.watch()
+	if r := c.settles(poison, wire.Quarantined); r.Enforced != good {
+		t.Errorf("it enforces version %d, and version %d is good", r.Enforced.Version, good.Version)
+	}
+	s.holds("a", "good")
+}

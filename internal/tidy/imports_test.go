@@ -115,7 +115,7 @@ func importTable() []row {
 		{pattern: "internal/controllers/...", may: centre, k8s: all},
 		{pattern: "internal/cli/...", may: centre, k8s: all},
 		{pattern: "internal/console/...", may: centre, k8s: all},
-		{pattern: "internal/sim", may: plain("trust", "catalog", "converge", "scheduler/...", "fleet/...", "transfer/core", "agent/core")},
+		{pattern: "internal/sim", may: plain("trust", "catalog", "converge", "scheduler/...", "fleet/...", "transfer/core", "transfer/relay/core", "transfer/wire", "agent/core")},
 		{pattern: "cmd/tako", may: centre},
 		{pattern: "cmd/tako-agent", may: plain("agent", "agent/bring", "agent/fetch", "agent/join", "agent/local", "agent/lookup", "agent/rehearse", "agent/store", "host/all", "host/upgrade", "run/all", "present", "command")},
 		{pattern: "internal/casetest"},

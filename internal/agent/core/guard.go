@@ -82,6 +82,23 @@ func (t Trial) Begin(m catalog.Mark) (Trial, *reason.Error) {
 		Cause: fmt.Errorf("the agent has died %d times on its way to it", next.Deaths), Hint: "`journalctl -u tako-agent` shows how; the next state is taken again"}
 }
 
+// Beside is the trial of what was enforced when the agent may have died on its way to another state: a death is blamed on one, and on the way is
+// where it was. Where the other one is not to blame the agent dies without it, too, and that is counted then.
+func (t Trial) Beside(coming Trial) Trial {
+	if coming.Open && (coming.Epoch != t.Epoch || coming.Version != t.Version || coming.Root != t.Root) {
+		t.Open = false
+	}
+	return t
+}
+
+// Died is the trial when a run has found it: a death is counted once, also where the next one comes before the agent sets out again.
+func (t Trial) Died() Trial {
+	if t.Open {
+		t.Deaths, t.Open = t.Deaths+1, false
+	}
+	return t
+}
+
 // Settle is the trial when the state has been reached: nothing that happens later is its fault.
 func (t Trial) Settle() Trial { return Trial{Epoch: t.Epoch, Version: t.Version, Root: t.Root} }
 

@@ -121,6 +121,32 @@ func TestTrial(t *testing.T) {
 	}
 }
 
+// TestTrialBeside: a death is blamed on the state that the agent was on its way to, once; without such a one on what is enforced.
+func TestTrialBeside(t *testing.T) {
+	enforced, _ := Trial{}.Begin(mark(1, 1))
+	other, _ := Trial{}.Begin(mark(2, 2))
+	for name, c := range map[string]struct {
+		coming Trial
+		deaths uint32 // of what is enforced
+	}{
+		"on the way to another state": {other, 0},
+		"on the way to it":            {enforced, 1},
+		"on the way to nothing":       {Trial{}, 1},
+		"the other one had ended":     {other.End(), 1},
+		"the other one was counted":   {other.Died(), 1},
+	} {
+		if next, _ := enforced.Beside(c.coming).Begin(mark(1, 1)); next.Deaths != c.deaths || !next.Open {
+			t.Errorf("%s: %+v", name, next)
+		}
+	}
+	if died := other.Died(); died.Deaths != 1 || died.Open || died.Died() != died {
+		t.Errorf("a death is counted as %+v, and then as %+v", died, died.Died())
+	}
+	if next, _ := other.Died().Begin(mark(2, 2)); next.Deaths != 1 {
+		t.Errorf("it is counted twice: %+v", next)
+	}
+}
+
 func TestHold(t *testing.T) {
 	in := input(t, "  resources:\n  - name: one\n    file: {path: /one}\n  - name: two\n    file: {path: /two}\n")
 	in.Removals = []Removal{{Claim: declare.Claim{Kind: declare.ClaimPath, ID: "/gone"}, Title: "file/gone", Config: "NodeConfig/b", Type: declare.TypeFile, OnRemove: declare.OnRemoveDelete}}

@@ -155,9 +155,10 @@ func (m *Machine) partsCame(items [][]byte) {
 		came = true
 	}
 	if !came {
-		m.failed(0)
+		m.lacks()
 		return
 	}
+	m.lacking = lacking{}
 	m.progress.waits = forNothing
 	m.descend()
 }
@@ -176,11 +177,31 @@ func (m *Machine) bodiesCame(items [][]byte) {
 		count++
 	}
 	if bodies == 0 {
-		m.failed(0)
+		m.lacks()
 		return
 	}
+	m.lacking = lacking{}
 	p.waits = forNothing
 	m.pace.backoff.Reset() // it gets on
 	m.stage(count, items[:bodies])
 	m.askBodies()
+}
+
+// lacks is after a source that answered, and has nothing of what was asked for. When all that there are have, the layer is asked for as a whole: what
+// an operator has ordered is at no server, and where somebody brings it, it is there as a whole.
+func (m *Machine) lacks() {
+	target := m.progress.fetch.Target
+	if m.lacking.target != target {
+		m.lacking = lacking{target: target}
+	}
+	m.lacking.times++
+	if m.lacked(target) {
+		m.progress.open = false // it begins anew, as a whole
+	}
+	m.failed(0)
+}
+
+// lacked tells whether a layer is not to be had by hash.
+func (m *Machine) lacked(target catalog.Digest) bool {
+	return m.lacking.target == target && m.lacking.times >= max(len(m.sources.blamed), lacksMin)
 }

@@ -1,5 +1,5 @@
 // Package core decides, for one host, which signed head counts and how what it names is fetched. It does no I/O, starts no goroutine
-// and reads no clock: the client feeds it with events and does its effects, and so does the simulation in its tests.
+// and reads no clock: the client feeds it with events and does its effects, and so does the simulation of a whole fleet, package sim.
 //
 //	head -> Verify, Judge -> waits in one place for the newest -> Accept (durable) -> list -> each layer that is not held -> Activate
 //	layer: difference from the root that is held -> descent by hash -> snapshot -> REJECTED, and a pause

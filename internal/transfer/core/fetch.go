@@ -91,6 +91,9 @@ func (m *Machine) pause(atLeast time.Duration) {
 
 // failed is after a source that did not answer.
 func (m *Machine) failed(after time.Duration) {
+	if f := m.progress.fetch; m.lacked(f.Target) {
+		m.reject(reason.RootUnknown, fmt.Sprintf("nobody who was asked has layer %s at %s; where an operator has ordered it, bring the order once more", f.Layer, f.Target))
+	}
 	m.progress.waits = forNothing
 	m.pause(after)
 	m.goal.failed = true
@@ -215,6 +218,9 @@ func (m *Machine) fetchLayer(l *catalog.Layer) {
 		wrong = 0
 	}
 	*p = progress{id: id, wrong: wrong, fetch: Fetch{Layer: l.ID, Target: l.Root}, way: way(wrong)}
+	if m.lacked(l.Root) {
+		p.way = bySnapshot
+	}
 	if p.way != bySnapshot {
 		base, whole, found, err := m.baseOf(l)
 		if err != nil {
@@ -415,6 +421,7 @@ func (m *Machine) finish() {
 
 func (m *Machine) committed() {
 	p := &m.progress
+	m.lacking = lacking{}
 	m.goal.bytes += p.staged.Bytes
 	m.pace.backoff.Reset()
 	m.progress = progress{id: p.id}

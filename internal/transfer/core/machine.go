@@ -27,6 +27,9 @@ const (
 	// doubtsMax bounds the heads that are looked at again with later trust documents: more than come while these are asked for. Of more, the
 	// oldest is counted as forged.
 	doubtsMax = 8
+	// lacksMin is how often in a row a layer is not to be had by hash before it is asked for as a whole, however few sources there are: one that
+	// has just started, or has let go what it kept, has it in a moment.
+	lacksMin = 3
 	// descentRowsMax bounds a descent: what has come stays in memory until all has, and to ask for more by hash is slower than a snapshot.
 	descentRowsMax = 50_000
 )
@@ -58,6 +61,7 @@ type Machine struct {
 	pace     pace
 	doubt    doubt
 	verdict  wire.Verdict // of the machine itself, on what it could not fetch
+	lacking  lacking
 	orders   orders
 
 	now time.Time
@@ -80,6 +84,12 @@ type candidate struct {
 	bytes  uint64         // of the bodies of layers that were committed for it
 	rounds uint           // how often a layer came wrong in all ways
 	start  time.Time      // not to begin, or to begin again, before
+}
+
+// lacking is a layer of which sources that answer do not have what was asked for by hash.
+type lacking struct {
+	target catalog.Digest
+	times  int // in a row
 }
 
 // pace keeps the machine from asking too often.

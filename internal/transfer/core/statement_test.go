@@ -65,45 +65,6 @@ func (w *world) has(t testing.TB, l layer, what string) {
 	}
 }
 
-// orders signs a statement now and then, brings old ones again, and others that are not to be believed.
-func (w *world) orders() {
-	number := uint64(len(w.server.orders) + 1)
-	say := func(signed []byte) {
-		for range 1 + w.times() {
-			w.later(200*time.Millisecond, func() {
-				if w.machine != nil {
-					w.feed(StatementCame{Signed: signed})
-				}
-			})
-		}
-	}
-	layers := w.server.newest().layers
-	l := layers[w.random.IntN(len(layers))]
-	if w.chance(0.3) {
-		changed := l.with(fmt.Sprint("claim", w.random.IntN(200)), fmt.Sprint("ordered ", number))
-		st := w.statementOf(changed, number)
-		say(w.signStatement(st))
-		if w.chance(0.3) {
-			st.Root = catalog.KeyOf("another") // which nobody could fetch
-			w.later(10*time.Second, func() {
-				if slices.ContainsFunc(w.disk.kept.Statements, func(s Statement) bool { return s.Layer == st.Layer && s.Number >= st.Number }) {
-					say(w.signStatement(st))
-				}
-			})
-		}
-	}
-	if len(w.server.orders) > 0 && w.chance(w.faults) {
-		old := w.told[w.server.orders[w.random.IntN(len(w.server.orders))].trie.Root()]
-		say(w.signStatement(old))
-		old.Number += 1000
-		say(signedStatement(w.t, old, w.server.by.heads))
-		old.Cluster = trust.NewClusterID()
-		say(w.signStatement(old))
-		old.Cluster, old.Epoch = w.server.by.cluster, old.Epoch+1
-		say(w.signStatement(old))
-	}
-}
-
 // TestStatement: a statement replaces its layer in what the head names, over restarts, until a head has caught up with it.
 func TestStatement(t *testing.T) {
 	w := calm(t, 100)
@@ -474,4 +435,38 @@ func TestAbsorbedUnseen(t *testing.T) {
 	next := w.layer().with("claim3", "ordered again")
 	w.bring(w.signStatement(w.statementOf(next, 8)))
 	w.has(t, next, "after the next order")
+}
+
+// TestOrderedLayerIsLost: a layer that an operator has ordered is at no server. Where the disk has damaged it the host says what it waits for, and
+// takes it from whoever brings the order once more, as a whole; then it goes on with the newest head.
+func TestOrderedLayerIsLost(t *testing.T) {
+	w := calm(t, 100)
+	ordered := w.layer().with("claim3", "ordered")
+	order := w.signStatement(w.statementOf(ordered, 7))
+	w.bring(order)
+	w.has(t, ordered, "after the statement")
+
+	orders := w.server.orders
+	w.server.orders = nil
+	w.disk.damage(ordered.trie.Root(), 3)
+	w.feed(Reread{})
+	w.server.publish(w.layer(), filled("NodeConfig/x/other", 10, "new"))
+	w.tellNewest()
+	w.pass(10 * time.Minute)
+	if s := w.machine.Status(); !s.Stuck || s.Verdict.Code != reason.RootUnknown || s.Verdict.Version != 2 {
+		t.Errorf("while nobody has the layer it reports %+v", s.Verdict)
+	}
+	before := w.requests
+	w.pass(10 * time.Minute)
+	if n := w.requests - before; n > 30 {
+		t.Errorf("it makes %d requests in ten minutes", n)
+	}
+
+	w.server.orders, w.server.whole = orders, true
+	w.bring(order)
+	w.pass(3 * time.Minute)
+	w.has(t, ordered, "after the order was brought again")
+	if s := w.machine.Status(); w.active.Version != 2 || s.Open {
+		t.Errorf("it is at version %d, and reports %+v", w.active.Version, s.Verdict)
+	}
 }

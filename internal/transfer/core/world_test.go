@@ -115,6 +115,7 @@ type server struct {
 	tamper  func([]wire.SyncPart)           // what it makes of the parts of an answer
 
 	orders    []layer // that statements are about
+	whole     bool    // these are had as a whole, and not by hash
 	snapshots bool    // it sends nothing else
 	random    *rand.Rand
 	asked     struct{ lists, syncs, snapshots, nodes int }
@@ -331,7 +332,7 @@ func (s *server) nodes(r wire.NodesRequest) (wire.NodesReply, error) {
 	}
 	layers := []layer{l}
 	for _, o := range s.orders {
-		if o.id == r.Layer {
+		if o.id == r.Layer && !s.whole {
 			layers = append(layers, o)
 		}
 	}
@@ -376,7 +377,7 @@ func (s *server) reachable(t catalog.Trie, digest catalog.Digest) bool {
 	return false
 }
 
-// disk is what a host keeps, durably but for the end of the stage. Only here are the bounds of a crash.
+// disk is what a host keeps, durably.
 type disk struct {
 	t      testing.TB
 	kept   Kept
@@ -565,11 +566,4 @@ func (d *disk) commit(target catalog.Trie) error {
 	}
 	d.layers[fetch.Target] = l
 	return nil
-}
-
-// crash loses what was not durable: an end of the stage.
-func (d *disk) crash(random *rand.Rand) {
-	if len(d.staged) > 0 {
-		d.staged = d.staged[:random.IntN(len(d.staged)+1)]
-	}
 }

@@ -1,34 +1,17 @@
 package core
 
 import (
-	"bytes"
 	"container/heap"
 	"errors"
-	"fmt"
-	"maps"
 	"math/rand/v2"
-	"os"
 	"slices"
-	"strconv"
 	"testing"
 	"time"
 
 	"tako.dev/tako/internal/catalog"
-	"tako.dev/tako/internal/reason"
 	"tako.dev/tako/internal/transfer/wire"
 	"tako.dev/tako/internal/trust"
 )
-
-// simSeeds is how many seeds a normal run tries; TAKO_SEEDS asks for more, TAKO_SEED replays one.
-const simSeeds = 50
-
-// number reads a number from the environment.
-func number(name string, otherwise uint64) uint64 {
-	if n, err := strconv.ParseUint(os.Getenv(name), 10, 64); err == nil {
-		return n
-	}
-	return otherwise
-}
 
 // delivery is something on its way.
 type delivery struct {
@@ -75,7 +58,6 @@ type world struct {
 
 // trouble is what goes wrong.
 type trouble struct {
-	faults  float64 // how likely each is
 	slow    time.Duration
 	mute    bool  // nobody answers questions for trust documents
 	cuts    []int // after how many parts the next answers break
@@ -134,22 +116,12 @@ func (w *world) boot() {
 	w.feed(Began{})
 }
 
-func (w *world) crash() {
-	w.machine, w.open = nil, 0
-	w.disk.crash(w.random)
-	w.later(5*time.Second, w.boot)
-}
-
 // feed is what the client does.
 func (w *world) feed(e Event) {
 	for e != nil && w.machine != nil {
 		effects := w.machine.Step(w.now, e)
 		e = nil
 		for i, effect := range effects {
-			if w.chance(w.faults / 20) {
-				w.crash()
-				return
-			}
 			answer := w.do(effect)
 			if answer == nil {
 				continue
@@ -159,9 +131,6 @@ func (w *world) feed(e Event) {
 			}
 			e = answer
 			break
-		}
-		if w.chance(w.faults / 20) {
-			w.crash()
 		}
 	}
 }
@@ -341,25 +310,19 @@ func (w *world) sync(e Sync) {
 	if w.spoiled != nil {
 		parts = w.spoiled(parts)
 	}
-	if err != nil || w.chance(w.faults) {
+	if err != nil {
 		w.broken(e.ID)
 		return
 	}
 	cut := len(parts)
-	if w.chance(w.faults) {
-		cut = w.random.IntN(len(parts))
-	}
 	if len(w.cuts) > 0 {
 		cut, w.cuts = min(w.cuts[0], len(parts)), w.cuts[1:]
 	}
-	// The parts of one answer come in order; what a broken line doubles comes again later.
+	// The parts of one answer come in order.
 	at := w.now
 	for _, p := range parts[:cut] {
 		w.now = w.now.Add(time.Duration(w.random.Int64N(int64(20 * time.Millisecond))))
 		w.reach(e.ID, 0, PartCame{ID: e.ID, Part: p, Aside: w.aside}, p.Last)
-		if w.chance(w.faults) {
-			w.reach(e.ID, time.Second, PartCame{ID: e.ID, Part: p}, false)
-		}
 	}
 	if cut < len(parts) || cut > 0 && !parts[cut-1].Last { // one that floods goes on where it was broken off
 		w.broken(e.ID)
@@ -369,38 +332,20 @@ func (w *world) sync(e Sync) {
 
 func (w *world) nodes(e Nodes) {
 	reply, err := w.source(e.Source).nodes(e.Request)
-	if err != nil || w.chance(w.faults) {
+	if err != nil {
 		w.broken(e.ID)
 		return
 	}
-	if w.chance(w.faults) && len(reply.Items) > 0 {
-		reply.Items[0] = nil
-	}
 	w.reach(e.ID, 50*time.Millisecond, NodesCame{ID: e.ID, Reply: reply}, true)
-	if w.chance(w.faults) {
-		w.reach(e.ID, time.Second, NodesCame{ID: e.ID, Reply: reply}, true)
-	}
 }
 
 // say sends a head to the host, as a watch does.
 func (w *world) say(head []byte) {
-	for range 1 + w.times() {
-		if w.chance(w.faults) {
-			continue
+	w.later(200*time.Millisecond, func() {
+		if w.machine != nil {
+			w.feed(HeadCame{Signed: head})
 		}
-		w.later(200*time.Millisecond, func() {
-			if w.machine != nil {
-				w.feed(HeadCame{Signed: head})
-			}
-		})
-	}
-}
-
-func (w *world) times() int {
-	if w.chance(w.faults) {
-		return w.random.IntN(5)
-	}
-	return 0
+	})
 }
 
 // until runs the world until a time.
@@ -441,136 +386,9 @@ func (w *world) until(end time.Time) {
 
 func (w *world) pass(d time.Duration) { w.until(w.now.Add(d)) }
 
-// edit is the next state of some layers.
-func (w *world) edit(layers []layer) []layer {
-	out := append([]layer(nil), layers...)
-	if len(out) < 3 && w.chance(0.2) {
-		return append(out, filled(fmt.Sprint("NodeConfig/x/", len(w.server.history)), w.random.IntN(150), "new"))
-	}
-	if len(out) > 1 && w.chance(0.1) {
-		return out[1:]
-	}
-	i := w.random.IntN(len(out))
-	for range 1 + w.random.IntN(30) {
-		body := fmt.Sprint("body ", w.random.Uint32())
-		if w.chance(0.3) {
-			body = ""
-		}
-		out[i] = out[i].with(fmt.Sprint("claim", w.random.IntN(200)), body)
-	}
-	return out
-}
-
-// TestSim lets a host live through a bad hour, and wants it to have the newest state some minutes after the network has healed.
-func TestSim(t *testing.T) {
-	if seed := number("TAKO_SEED", 0); seed > 0 {
-		simulate(t, seed)
-		return
-	}
-	for seed := uint64(1); seed <= number("TAKO_SEEDS", simSeeds); seed++ {
-		t.Run(fmt.Sprint("TAKO_SEED=", seed), func(t *testing.T) { simulate(t, seed) })
-	}
-}
-
-func simulate(t *testing.T, seed uint64) {
-	w := newWorld(t, seed)
-	w.faults = w.random.Float64() * 0.3
-	if w.chance(0.5) {
-		w.liar = newServer(t, w.random)
-		w.liar.lying, w.liar.floods = true, w.chance(0.5)
-	}
-	poison, most := map[uint64]bool{}, uint64(0)
-	w.refuses = func(s State) wire.Verdict {
-		if poison[s.Mark.Version] && s.Trying == "" || s.Trying != "" && w.told[s.rootOf(s.Trying)].Number%5 == 0 {
-			return wire.Verdict{Type: wire.Rejected, Code: reason.PriorityConflict}
-		}
-		return wire.Verdict{Type: wire.Pending}
-	}
-	layers := []layer{filled("NodeConfig/x/base", w.random.IntN(300), "first")}
-	w.server.publish(layers...)
-	w.boot()
-	for range 10 + w.random.IntN(30) {
-		switch layers = w.edit(layers); {
-		case w.chance(0.2) && len(w.server.history) > 1:
-			layers = w.server.history[len(w.server.history)-2].layers // back to what was there before
-		case w.chance(0.1):
-			w.server.forget()
-		}
-		p := w.server.publish(layers...)
-		poison[p.version] = w.chance(0.1)
-		most = max(most, p.bytes)
-		if w.chance(0.1) {
-			p.bytes = 0 // and nobody is worse off
-		}
-		w.orders()
-		w.liarKnows()
-		w.say(w.server.head(p, w.now))
-		w.mischief()
-		w.pass(time.Duration(w.random.Int64N(int64(20 * time.Second))))
-	}
-	poison = nil // nothing is wrong with the last one
-	w.server.publish(w.edit(layers)...)
-	w.liarKnows()
-	w.heal()
-	if w.disk.most > most+bytesSlack {
-		t.Errorf("%d bytes were staged, of states that have %d", w.disk.most, most)
-	}
-}
-
 // liarKnows gives the lying source all that there is to know.
 func (w *world) liarKnows() {
 	if w.liar != nil {
 		w.liar.lists, w.liar.known, w.liar.history, w.liar.orders = w.server.lists, w.server.known, w.server.history, w.server.orders
-	}
-}
-
-// mischief sends heads that are not to be believed, and spoils the disk.
-func (w *world) mischief() {
-	old := w.server.history[w.random.IntN(len(w.server.history))]
-	h := w.server.headOf(&old, w.now)
-	if w.chance(w.faults) {
-		w.say(w.server.sign(h))
-	}
-	if w.chance(w.faults) {
-		h.Node = "web-2"
-		w.say(w.server.sign(h))
-	}
-	if w.chance(w.faults) {
-		forged := w.server.head(w.server.newest(), w.now)
-		forged[w.random.IntN(len(forged))] ^= 0x40
-		w.say(forged)
-	}
-	if w.chance(w.faults/4) && w.machine != nil && len(w.disk.layers) > 0 {
-		roots := slices.SortedFunc(maps.Keys(w.disk.layers), func(a, b catalog.Digest) int { return bytes.Compare(a[:], b[:]) })
-		for _, root := range roots { // found to be damaged by whoever reads it
-			if w.chance(0.5) {
-				delete(w.disk.layers, root)
-			}
-		}
-		w.feed(Reread{})
-	}
-}
-
-// heal ends all faults, and waits for the newest state.
-func (w *world) heal() {
-	w.faults = 0
-	last := w.server.newest()
-	for range 12 {
-		w.say(w.server.head(last, w.now))
-		w.pass(time.Minute)
-	}
-	if w.active.Root != last.root || w.active.Version != last.version {
-		w.t.Fatalf("after healing the host has version %d, and the newest is %d: %+v", w.active.Version, last.version, w.machine.Status())
-	}
-	before := w.requests
-	for range 10 {
-		w.say(w.server.head(last, w.now))
-		w.pass(time.Minute)
-	}
-	if w.requests != before {
-		w.t.Errorf("%d requests are made for what the host has", w.requests-before)
-	}
-	if s := w.machine.Status(); s.Open || s.Have.Version != last.version {
-		w.t.Errorf("it reports %+v", s)
 	}
 }
