@@ -14,7 +14,7 @@ one() {
 	trap 'rm -f "$log"' EXIT
 	for try in 1 2; do
 		status=0
-		go test $json -run '^$' -fuzz "^$name\$" -fuzztime "$time" -parallel "$workers" "$package" </dev/null >"$log" 2>&1 || status=1
+		go test $json -run '^$' -fuzz "^$name\$" -fuzztime "$time" -fuzzminimizetime 10x -parallel "$workers" "$package" </dev/null >"$log" 2>&1 || status=1
 		[ "$status" = 1 ] && raced "$log" || break
 	done
 	[ -n "$json" ] || echo "== $package $name for $time, try $try" | cat - "$log" | flock "$lock" cat

@@ -47,7 +47,7 @@ func TestPeers(t *testing.T) {
 	}
 	f.ctl.PowerCut(t)
 	wantKept(t, lost, "one\n")
-	f.hosts["web-1"].Put(t, "/etc/motd", "theirs\n", 0o644)
+	f.hosts["web-1"].MustRun(t, "sh", "-c", "echo theirs >/etc/motd") // what is removed first may be back before it is made again
 	wantFile(t, f.hosts["web-1"], "/etc/motd", "two\n")
 	lost.RestoreLink(t)
 	wantSpread(t, lost, "two\n")

@@ -316,6 +316,10 @@ func madeVectors(t *testing.T) *vectors {
 		Keys:   []OwnKey{{ID: "00112233445566778899aabbccddeeff", Sealed: bytes.Repeat([]byte{7}, 80)}},
 		Holds:  []Hold{{Config: "NodeConfig/prod/web", Claim: "unit:nginx.service", Reason: "incident 42", Owner: "ann", Until: 1_800_003_600}},
 		Labels: map[string]string{"role": "web", "zone": "b"},
+		Peers: []Peer{
+			{Name: "web-2", UID: "22222222-2222-2222-2222-222222222222", Address: "192.0.2.7:6445"},
+			{Name: "web-3", UID: "33333333-3333-3333-3333-333333333333", Address: "[2001:db8::7]:6445"},
+		},
 	}.Items()
 	if err != nil {
 		t.Fatal(err)

@@ -68,7 +68,8 @@ func importTable() []row {
 		{pattern: "internal/transfer/core", may: plain("catalog", "trust", "transfer/wire")},
 		{pattern: "internal/transfer/place", may: plain("catalog", "command", "trust", "transfer/wire")},
 		{pattern: "internal/transfer/handshake"},
-		{pattern: "internal/transfer/server", may: plain("catalog", "content", "trust", "transfer/core", "transfer/handshake", "transfer/wire")},
+		{pattern: "internal/transfer/bucket"},
+		{pattern: "internal/transfer/server", may: plain("catalog", "content", "trust", "transfer/core", "transfer/bucket", "transfer/handshake", "transfer/wire")},
 		{pattern: "internal/transfer/client", may: plain("catalog", "content", "trust", "disk", "transfer/core", "transfer/peer/core", "transfer/place", "transfer/wire")},
 		{pattern: "internal/transfer/peer", may: plain("catalog", "trust", "transfer/core", "transfer/wire")},
 		{pattern: "internal/transfer/peer/core", may: plain("catalog")},
@@ -133,7 +134,7 @@ var outside = []string{"e2e", "bench", "examples", "tools"}
 
 // forTests is what every test may import, whatever its package may: e2e/host, because a case that boots hosts stands beside
 // what it is about.
-var forTests = []string{"internal/casetest", "e2e/host"}
+var forTests = []string{"internal/casetest", "internal/spectest", "e2e/host"}
 
 // contracts are packages whose implementations are the folders right below them.
 var contracts = []string{"internal/host", "internal/run"}

@@ -79,7 +79,7 @@ func TestCorpus(t *testing.T) {
 func tokenCorpus(t *testing.T) {
 	t.Helper()
 	token, user := Token{kind: TokenJoin, id: [tokenIDSize]byte{1}, secret: [tokenSecretSize]byte{2}}.Reveal(), Token{kind: TokenUser}.Reveal()
-	tokens, lines, nodes, relays := map[string][]any{}, map[string][]any{}, map[string][]any{}, map[string][]any{}
+	tokens, lines, nodes, relays, servers := map[string][]any{}, map[string][]any{}, map[string][]any{}, map[string][]any{}, map[string][]any{}
 	for name, s := range map[string]string{
 		"join": token, "user": user, "empty": "", "cut-off": token[:40], "followed": token + "a", "capitals": strings.ToUpper(token), "one-letter-changed": token[:30] + "7" + token[31:],
 		"another-kind": strings.Replace(token, "join", "root", 1), "a-newline": token[:len(token)-1] + "\n", "dashes": strings.ReplaceAll(token, "_", "-"),
@@ -99,6 +99,13 @@ func tokenCorpus(t *testing.T) {
 		nodes["id-"+string(rune('a'+i))] = []any{id}
 		relays["id-"+string(rune('a'+i))] = []any{strings.Replace(id, "/node/", "/relay/", 1), bytes.Repeat([]byte{0x30, 0x80}, i)}
 	}
+	for name, rest := range map[string]string{
+		"good": "/server/a1b2", "none": "/server/", "two": "/server/a/b", "upwards": "/server/..", "a-query": "/server/a?b=c", "a-fragment": "/server/a#b", "escaped": "/server/%61", "a-node": "/node/a/" + testUID,
+		"a-port": ":1/server/a", "long": "/server/" + strings.Repeat("a", 300), "twice": "/server//server/a",
+	} {
+		servers[name] = []any{"spiffe://abcdefghijklmnopqrstuvwx" + rest}
+	}
+	spectest.Corpus(t, "FuzzParseServerID", servers)
 	spectest.Corpus(t, "FuzzParseToken", tokens)
 	spectest.Corpus(t, "FuzzParseJoinLine", lines)
 	spectest.Corpus(t, "FuzzParseNode", nodes)
@@ -159,6 +166,28 @@ func FuzzParseRelay(f *testing.F) {
 		}
 		if want := "spiffe://" + string(n.Cluster) + "/relay/" + n.Name + "/" + n.UID; u.String() != want {
 			t.Errorf("%q was read as %+v", id, n)
+		}
+	})
+}
+
+// FuzzParseServerID: what is read as a server's identity is exactly what is written for it, and is nobody else's.
+func FuzzParseServerID(f *testing.F) {
+	f.Fuzz(func(t *testing.T, id string) {
+		u, err := url.Parse(id)
+		if err != nil {
+			return
+		}
+		cert := &x509.Certificate{URIs: []*url.URL{u}, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}}
+		n, err := ParseServerID(cert)
+		if err != nil {
+			wantCode(t, err, reason.CertificateRefused)
+			return
+		}
+		if want := "spiffe://" + string(n.Cluster) + "/server/" + n.Name; u.String() != want {
+			t.Errorf("%q was read as %+v", id, n)
+		}
+		if _, err := ParseNode(cert); err == nil || IsRelay(cert) {
+			t.Errorf("%q is somebody else's too", id)
 		}
 	})
 }

@@ -216,7 +216,7 @@ func ofFleet() []Mutant {
 func ofShares() []Mutant {
 	return []Mutant{
 		{"a host calls as often as it likes", "internal/transfer/server/allowance.go",
-			"if b.take(a.rates[e], now) {", "if b.take(a.rates[e], now) || true {",
+			"if b.Take(a.rates[e], now) {", "if b.Take(a.rates[e], now) || true {",
 			transferServer, "^TestHasty"},
 		{"a host that calls too often keeps its connection", "internal/transfer/server/allowance.go",
 			"if q.conn.hasty.Add(1) > hastyMax {", "if false {",

@@ -91,12 +91,12 @@ func TestGarbledAnswers(t *testing.T) {
 					s.start()
 					pass(5 * time.Second)
 					s.wantVersions(7)
+					before := s.count(path)
 					s.set(func() { s.garble = map[string][]byte{path: garbled} })
 					if path == wire.PathWatch {
 						s.set(func() { s.cut = true })
 					}
 					s.publish(8, "two")
-					before := s.count(path)
 					pass(10 * time.Minute)
 					calls := s.count(path) - before
 					if calls == 0 || calls > 40 {

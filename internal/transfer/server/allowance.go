@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"tako.dev/tako/internal/reason"
+	"tako.dev/tako/internal/transfer/bucket"
 )
 
 // errand is what a node has an allowance for.
@@ -20,9 +21,12 @@ const (
 	errands
 )
 
+// bucketsEvery is how often nodes are forgotten that use nothing: to look through all takes a millisecond.
+const bucketsEvery = time.Minute
+
 // connects: an agent that dials again and again, over a bad line, pauses for some seconds each time. A handshake takes about a millisecond
 // of one processor: above this they are its address's, of which others are protected from (Limits.SourceAccepts).
-func connects() rate { return rate{burst: 30, second: 0.5} }
+func connects() bucket.Rate { return bucket.Rate{Burst: 30, Second: 0.5} }
 
 // burstOf is how many seconds' worth of its calls a node may make at once: that of a host whose configs all change, and which reports
 // each.
@@ -31,18 +35,18 @@ const burstOf = 10
 // allowances bound what one node can have the server do, however many connections it has: whoever holds a valid certificate gets his
 // share and no more, so that the others have theirs. There is an entry for each node that called lately.
 type allowances struct {
-	rates [errands]rate
+	rates [errands]bucket.Rate
 
 	mu     sync.Mutex // guards all below
-	nodes  map[string]*[errands]bucket
+	nodes  map[string]*[errands]bucket.Bucket
 	forgot time.Time
 }
 
 func newAllowances(l Limits) *allowances {
-	each := func(n int) rate { return rate{burst: burstOf * float64(n), second: float64(n)} }
+	each := func(n int) bucket.Rate { return bucket.Rate{Burst: burstOf * float64(n), Second: float64(n)} }
 	return &allowances{
-		nodes: map[string]*[errands]bucket{},
-		rates: [errands]rate{speaking: each(l.NodeCalls), fetching: each(l.NodeFetches), connecting: connects(), relaying: each(l.RelayCalls)},
+		nodes: map[string]*[errands]bucket.Bucket{},
+		rates: [errands]bucket.Rate{speaking: each(l.NodeCalls), fetching: each(l.NodeFetches), connecting: connects(), relaying: each(l.RelayCalls)},
 	}
 }
 
@@ -50,19 +54,19 @@ func newAllowances(l Limits) *allowances {
 func (a *allowances) take(node string, e errand, now time.Time) (ok bool, wait time.Duration) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if now.Sub(a.forgot) > forgetEvery {
+	if now.Sub(a.forgot) > bucketsEvery {
 		a.forgetLocked(now)
 	}
 	buckets := a.nodes[node]
 	if buckets == nil {
-		buckets = &[errands]bucket{}
+		buckets = &[errands]bucket.Bucket{}
 		a.nodes[node] = buckets
 	}
 	b := &buckets[e]
-	if b.take(a.rates[e], now) {
+	if b.Take(a.rates[e], now) {
 		return true, 0
 	}
-	return false, b.wait(a.rates[e])
+	return false, b.Wait(a.rates[e])
 }
 
 // forgetLocked drops those of which nothing is used: they are as good as none.
@@ -71,8 +75,8 @@ func (a *allowances) forgetLocked(now time.Time) {
 	for node, buckets := range a.nodes {
 		used := 0.0
 		for e := range buckets {
-			buckets[e].leak(a.rates[e], now)
-			used += buckets[e].used
+			buckets[e].Leak(a.rates[e], now)
+			used += buckets[e].Used
 		}
 		if used == 0 {
 			delete(a.nodes, node)

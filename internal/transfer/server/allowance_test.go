@@ -137,7 +137,7 @@ func TestConnectionsOfOneNode(t *testing.T) {
 	for n < 1_000 && connect("192.0.2.1:1", "hasty") {
 		n++
 	}
-	most := int(connects().burst + limits.source().burst)
+	most := int(connects().Burst + limits.source().Burst)
 	if n < most || n > most+5 { // some tenths of a second may pass
 		t.Errorf("%d connections, want %d", n, most)
 	}
@@ -167,7 +167,7 @@ func TestStrangersCallSeldom(t *testing.T) {
 	}
 	limits := Limits{}.withDefaults()
 	l := newListener(nil, limits, newAllowances(limits), newMetrics())
-	used := func() float64 { return l.sources.buckets[sourceOf(l.first().from)].used }
+	used := func() float64 { return l.sources.Used(l.first().from) }
 	now := time.Now()
 	first, _ := l.admit(fakeConn{from: "192.0.2.1:1"}, now)
 	if second, _ := l.admit(fakeConn{from: "192.0.2.1:1"}, now); first == nil || second == nil {
@@ -192,20 +192,20 @@ func TestAllowancesAreForgotten(t *testing.T) {
 			t.Fatal("the first call is refused")
 		}
 	}
-	a.take("last", speaking, now.Add(2*forgetEvery))
+	a.take("last", speaking, now.Add(2*bucketsEvery))
 	if n := len(a.nodes); n != 1 {
 		t.Errorf("%d nodes are remembered", n)
 	}
 	for range 3 * burstOf * 20 {
-		a.take("busy", speaking, now.Add(2*forgetEvery))
+		a.take("busy", speaking, now.Add(2*bucketsEvery))
 	}
-	if ok, wait := a.take("busy", speaking, now.Add(2*forgetEvery)); ok || wait <= 0 || wait > time.Second {
+	if ok, wait := a.take("busy", speaking, now.Add(2*bucketsEvery)); ok || wait <= 0 || wait > time.Second {
 		t.Errorf("%t, %s", ok, wait)
 	}
-	if ok, _ := a.take("busy", fetching, now.Add(2*forgetEvery)); !ok {
+	if ok, _ := a.take("busy", fetching, now.Add(2*bucketsEvery)); !ok {
 		t.Error("one kind of calls takes the other's place")
 	}
-	if ok, _ := a.take("busy", speaking, now.Add(2*forgetEvery+time.Second)); !ok {
+	if ok, _ := a.take("busy", speaking, now.Add(2*bucketsEvery+time.Second)); !ok {
 		t.Error("a second later it has none")
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"tako.dev/tako/internal/reason"
+	"tako.dev/tako/internal/transfer/bucket"
 	"tako.dev/tako/internal/transfer/wire"
 )
 
@@ -47,7 +48,7 @@ type watch struct {
 	// guarded by desk.mu
 	unsent []wire.Question
 	open   int // questions without an answer
-	rate   bucket
+	rate   bucket.Bucket
 }
 
 // question is one that somebody waits for.
@@ -214,12 +215,12 @@ func (d *desk) end(q *question) {
 // pace is how long a host has to wait with so many bytes more of answers.
 func (d *desk) pace(w *watch, n int, now time.Time) time.Duration {
 	const each = answerRate / answerPiece
-	r := rate{burst: each, second: each}
+	r := bucket.Rate{Burst: each, Second: each}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	w.rate.leak(r, now)
-	w.rate.used += float64(n) / answerPiece
-	return max(0, time.Duration((w.rate.used-r.burst)/r.second*float64(time.Second)))
+	w.rate.Leak(r, now)
+	w.rate.Used += float64(n) / answerPiece
+	return max(0, time.Duration((w.rate.Used-r.Burst)/r.Second*float64(time.Second)))
 }
 
 // mayAnswer says whether the caller may answer what a host was asked: the host itself, or the relay or server that the question has gone

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"tako.dev/tako/internal/reason"
+	"tako.dev/tako/internal/transfer/bucket"
 	"tako.dev/tako/internal/transfer/wire"
 )
 
@@ -360,13 +361,13 @@ func (s *Server) whose(q *request) Identity {
 
 // auditRate is how many refusals of one address are written into the audit log: what a person has to look at, and not what one host
 // can make the log forget by filling it. All are counted in the metrics.
-func auditRate() rate { return rate{burst: 100, second: 1} }
+func auditRate() bucket.Rate { return bucket.Rate{Burst: 100, Second: 1} }
 
 // mayAudit says whether there is room for one more refusal of an address in the audit log.
 func (s *Server) mayAudit(from netip.Addr, now time.Time) bool {
 	s.auditing.Lock()
 	defer s.auditing.Unlock()
-	return s.audited.take(from, now)
+	return s.audited.Take(from, now)
 }
 
 // forAudit is false for what is refused because it cannot be done now, and not because of who asks for it.

@@ -158,7 +158,7 @@ func TestTransferCase39_Herd(t *testing.T) {
 					until, _ := slices.BinarySearch(s.back, s.back[i]+time.Second)
 					most = max(most, until-i)
 				}
-				c.Check(most <= int(limits.all().burst+limits.all().second), "%d were let in within a second", most)
+				c.Check(most <= int(limits.all().Burst+limits.all().Second), "%d were let in within a second", most)
 				c.Check(len(s.dies) <= herd, "%d connections were in vain", len(s.dies))
 				t.Logf("the last is back after %s, at most %d in a second, %d connections in vain", s.back[herd-1], most, len(s.dies))
 			})

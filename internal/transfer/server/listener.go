@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"tako.dev/tako/internal/transfer/bucket"
 )
 
 // How a lost host is found: a connection on which nothing is heard for 4 s is asked by the kernel, which answers for the other one without
@@ -36,8 +38,8 @@ type listener struct {
 	close      sync.Once
 
 	mu        sync.Mutex // guards all below
-	all       bucket
-	sources   *sources
+	all       bucket.Bucket
+	sources   *bucket.Sources
 	open      map[*conn]struct{}
 	strangers int                  // of the open ones: those that have not shown who they are
 	unknown   map[netip.Prefix]int // the same, by where they come from
@@ -46,7 +48,7 @@ type listener struct {
 
 func newListener(l net.Listener, limits Limits, a *allowances, m *metrics) *listener {
 	return &listener{
-		Listener: l, limits: limits, allowances: a, metrics: m, closed: make(chan struct{}), sources: newSources(limits.source()),
+		Listener: l, limits: limits, allowances: a, metrics: m, closed: make(chan struct{}), sources: bucket.NewSources(limits.source()),
 		open: map[*conn]struct{}{}, unknown: map[netip.Prefix]int{}, nodes: map[string]int{},
 	}
 }
@@ -88,9 +90,9 @@ func (l *listener) admit(raw net.Conn, now time.Time) (*conn, time.Duration) {
 	switch {
 	case len(l.open) >= l.limits.Connections:
 		why = "connections"
-	case l.strangers >= l.limits.Strangers, l.unknown[sourceOf(from)] >= l.limits.strangersOfOne():
+	case l.strangers >= l.limits.Strangers, l.unknown[bucket.SourceOf(from)] >= l.limits.strangersOfOne():
 		why = "strangers"
-	case !l.sources.take(from, now):
+	case !l.sources.Take(from, now):
 		why = "source"
 	}
 	if why != "" {
@@ -100,12 +102,12 @@ func (l *listener) admit(raw net.Conn, now time.Time) (*conn, time.Duration) {
 	c := &conn{Conn: raw, from: from, since: now, home: l}
 	l.open[c] = struct{}{}
 	l.strangers++
-	l.unknown[sourceOf(from)]++
+	l.unknown[bucket.SourceOf(from)]++
 	l.metrics.connections.Set(float64(len(l.open)))
 	var wait time.Duration
-	if r := l.limits.all(); !l.all.take(r, now) {
-		wait = l.all.wait(r)
-		l.all.used++ // it is taken in all the same, after that time
+	if r := l.limits.all(); !l.all.Take(r, now) {
+		wait = l.all.Wait(r)
+		l.all.Used++ // it is taken in all the same, after that time
 	}
 	return c, wait
 }
@@ -138,7 +140,7 @@ func (l *listener) leave(c *conn) {
 // recognizedLocked counts a connection no longer among the strangers.
 func (l *listener) recognizedLocked(c *conn) {
 	l.strangers--
-	from := sourceOf(c.from)
+	from := bucket.SourceOf(c.from)
 	if l.unknown[from]--; l.unknown[from] == 0 {
 		delete(l.unknown, from)
 	}
@@ -304,6 +306,6 @@ func (c *conn) known(s *shown, who Identity) bool {
 func (l *listener) giveLocked(c *conn) {
 	if !c.given {
 		c.given = true
-		l.sources.give(c.from)
+		l.sources.Give(c.from)
 	}
 }

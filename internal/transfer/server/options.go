@@ -11,6 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"tako.dev/tako/internal/reason"
+	"tako.dev/tako/internal/transfer/bucket"
 	"tako.dev/tako/internal/trust"
 )
 
@@ -72,12 +73,14 @@ type Limits struct {
 }
 
 // all: a handshake takes about a millisecond of one processor.
-func (l Limits) all() rate { return rate{burst: 2 * float64(l.Accepts), second: float64(l.Accepts)} }
+func (l Limits) all() bucket.Rate {
+	return bucket.Rate{Burst: 2 * float64(l.Accepts), Second: float64(l.Accepts)}
+}
 
 // source: forty times as much at once as each second: all hosts behind one address translation come back at once, and each gives back
 // what it has used when it has shown who it is, or has joined.
-func (l Limits) source() rate {
-	return rate{burst: 40 * float64(l.SourceAccepts), second: float64(l.SourceAccepts)}
+func (l Limits) source() bucket.Rate {
+	return bucket.Rate{Burst: 40 * float64(l.SourceAccepts), Second: float64(l.SourceAccepts)}
 }
 
 // strangersOfOne: hosts behind one address translation that come back at once are strangers for a handshake each, some hundreds at a time.

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"tako.dev/tako/internal/reason"
+	"tako.dev/tako/internal/transfer/bucket"
 	"tako.dev/tako/internal/transfer/handshake"
 	"tako.dev/tako/internal/transfer/wire"
 )
@@ -29,8 +30,8 @@ type Server struct {
 	numbers    atomic.Uint64 // of watches
 	ran        atomic.Bool
 
-	auditing sync.Mutex // guards audited
-	audited  *sources   // of refusals
+	auditing sync.Mutex      // guards audited
+	audited  *bucket.Sources // of refusals
 
 	stopping chan struct{} // closed when the server begins to stop
 	handlers handlers
@@ -44,7 +45,7 @@ func New(opts Options) (*Server, error) {
 	}
 	m := newMetrics()
 	s := &Server{
-		opts: opts, metrics: m, desk: newDesk(m), stopping: make(chan struct{}), audited: newSources(auditRate()), allowances: newAllowances(opts.Limits),
+		opts: opts, metrics: m, desk: newDesk(m), stopping: make(chan struct{}), audited: bucket.NewSources(auditRate()), allowances: newAllowances(opts.Limits),
 		budgets: budgets{snapshots: newBudget("snapshots", opts.Limits.Snapshots, m), deltas: newBudget("deltas", opts.Limits.Deltas, m), objects: newBudget("objects", opts.Limits.Objects, m)},
 	}
 	s.calls = s.routes()

@@ -30,8 +30,8 @@ type packedPart struct {
 const (
 	// windowMax is what an agent looks back when it unpacks, in bytes: it is a part of what a host pays for being managed.
 	windowMax = 512 << 10
-	// packMin is of how many bytes on packing is tried: of one row there is little that repeats.
-	packMin = 128
+	// packMin is of how many bytes on packing is tried: of one row there is little that repeats, and a shorter frame would not say its size.
+	packMin = 256
 	// packShare is what packing must save, of all: what is compressed already only costs whoever unpacks it.
 	packShare = 8
 )

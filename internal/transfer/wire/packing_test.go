@@ -56,6 +56,21 @@ func TestPartIsPacked(t *testing.T) {
 	}
 }
 
+// TestPartOfAnySize: short ones come back, too, packed or not.
+func TestPartOfAnySize(t *testing.T) {
+	for size := range 1200 {
+		part := SyncPart{Kind: SyncDelta, Changes: []Change{{Key: catalog.Digest{1}, Body: bytes.Repeat([]byte("a"), size+1)}}, Last: true}
+		data, err := Encode(part)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var back SyncPart
+		if err := Decode(data, &back); err != nil || !reflect.DeepEqual(back, part) {
+			t.Fatalf("a body of %d bytes comes back otherwise: %v", size+1, err)
+		}
+	}
+}
+
 // TestDeletionIsItsKey: there is nothing that it follows from.
 func TestDeletionIsItsKey(t *testing.T) {
 	part := SyncPart{Kind: SyncDelta}

@@ -19,9 +19,10 @@ func TestReference(t *testing.T) {
 		"watch":   {"WatchRequest", "Frame", "Question"},
 		"report":  {"Report", "Session", "Verdict", "Counts", "ConfigReport", "Resource", "Statement", "Refused", "Usage", "Host", "Disk", "Interface", "StatusReply"},
 		"sync":    {"SyncRequest"},
-		"parts":   {"SyncPart", "Change"},
+		"parts":   {"packedPart"},
 		"nodes":   {"NodesRequest", "NodesReply"},
-		"relay":   {"RelayUp", "RelayedAgent", "RelayDown", "RelayedNews"},
+		"news":    {"NewsRequest", "StatementMark", "NewsReply", "Deposit"},
+		"relay":   {"RelayUp", "RelayedAgent", "Vouched", "RelayDown", "RelayedNews"},
 		"export":  {"Export"},
 	} {
 		spectest.Fields(t, reference, name, types...)
@@ -32,7 +33,11 @@ func TestReference(t *testing.T) {
 		"session bytes": sessionMax, "title bytes": titleMax, "problems": ProblemsMax, "configs": catalog.LayersMax + 1, "statements": StatementsMax, "disks": DisksMax,
 		"interfaces": InterfacesMax, "addresses": AddressesMax, "relayed agents": RelayedMax, "relayed questions": QuestionsMax,
 		"relayed certificate bytes": CertificateMax, "relayed head bytes": HeadMax, "subject bytes": subjectMax,
+		"changes": ChangesMax, "servers": ServersMax, "list bytes": ListMax, "news bytes": NewsMax, "news statements": NewsStatementsMax, "deposit bytes": DepositMax,
 	})
+	if windowMax != 512<<10 {
+		t.Errorf("the page says another window than %d bytes", windowMax)
+	}
 	o := decoding.DecOptions()
 	spectest.Bounds(t, reference, "CBOR of messages", map[string]any{"depth": o.MaxNestedLevels, "elements": o.MaxArrayElements, "pairs": o.MaxMapPairs})
 	verdicts, leavings := map[string]any{}, map[string]any{"Here": Here, "Ended": Ended, "Lost": Lost}

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"os"
 	"reflect"
+	"slices"
 	"testing"
 
 	"tako.dev/tako/internal/catalog"
@@ -45,7 +46,7 @@ func examples() []example {
 		return catalog.Mark{Epoch: 1, Version: version, Root: digest(root), Issued: 1_800_000_000, Expires: 1_800_086_400}
 	}
 	again := uint32(1500)
-	head := []byte("a signed head, as internal/catalog/testdata/vectors.json has some")
+	head, list := []byte("a signed head, as internal/catalog/testdata/vectors.json has some"), []byte("a list, as it has one")
 	question := Question{ID: 9, What: AskLogs, Subject: "nginx.service", Lines: 100, Since: 1_800_000_000, Seconds: 30}
 	report := Report{
 		Session: Session{ID: "0123456789abcdef", Start: 3}, Number: 12, Have: at(4711, 1), Enforced: at(4710, 2),
@@ -55,9 +56,9 @@ func examples() []example {
 		Problems: []Resource{{Title: "file/motd", Claim: "path:/etc/motd", Config: "NodeConfig/prod/web", Outcome: "failed", Code: reason.DiskFull, Message: "no space left",
 			Since: 1_800_000_100_000, RetryAt: 1_800_000_130_000}},
 		Host: &Host{Version: "v1.0.0", Facts: map[string]string{"os.name": "linux", "arch": "amd64"}, CPUs: 2, Memory: 4 << 30,
-			Disks: []Disk{{Name: "sda", Bytes: 64 << 30, Model: "Fast", Rotational: true}}, Interfaces: []Interface{{Name: "eth0", MAC: "52:54:00:12:34:56", Addresses: []string{"192.0.2.7"}}}},
+			Disks: []Disk{{Name: "sda", Bytes: 64 << 30, Model: "Fast", Rotational: true}}, Interfaces: []Interface{{Name: "eth0", MAC: "52:54:00:12:34:56", Addresses: []string{"192.0.2.7"}}}, Peer: "192.0.2.7:6445"},
 		Refused: Refused{Old: 1}, At: 1_800_000_200_000, Trust: 2, Usage: &Usage{CPU: 1200, RSS: 7 << 20, Anonymous: 5 << 20}, Server: "tako.test:6444", Delivered: 1_000_000,
-		Statements: []Statement{{Layer: "NodeConfig/prod/web", Number: 3, Root: digest(3)}},
+		Statements: []Statement{{Layer: "NodeConfig/prod/web", Number: 3, Root: digest(3)}}, FromPeer: "web-2", FromPeerAt: 1_800_000_190,
 	}
 	small := Report{Session: report.Session, Number: 13, Have: at(4711, 1), Enforced: at(4711, 1), Verdict: Verdict{Type: Applied, Epoch: 1, Version: 4711, Root: digest(1), Since: 1_800_000_300_000},
 		Counts: Counts{Kept: 100}, At: 1_800_000_300_000, Trust: 2, Server: "tako.test:6444"}
@@ -71,13 +72,18 @@ func examples() []example {
 		{"a watch brings a question", Frame{Question: &question}},
 		{"a watch ends, another one is to be opened", Frame{Again: &again}},
 		{"a watch tells of trust documents", Frame{Trust: 2}},
+		{"a watch brings a head that is new to the host, with its list", Frame{Head: head, List: list}},
+		{"a watch tells of all servers", Frame{Servers: []string{"a.tako.test:6444", "b.tako.test:6444"}}},
+		{"a watch brings what is to be kept for another host", Frame{Deposit: &Deposit{Head: head, List: list}}},
 		{"a difference is asked for", SyncRequest{Head: head, Layer: "NodeConfig/prod/web", Base: digest(4), Target: digest(5)}},
 		{"a snapshot is asked for, from a key on", SyncRequest{Head: head, Layer: "NodeConfig/prod/web", Target: digest(5), Cursor: digest(6)}},
+		{"a difference is asked of a peer", SyncRequest{Head: head, Layer: "NodeConfig/prod/web", Base: digest(4), Target: digest(5), List: list}},
 		{"a part of a difference", SyncPart{Kind: SyncDelta, Changes: []Change{{Key: digest(1), Deleted: true}, {Key: digest(2), Body: []byte("a body")}}}},
 		{"the last part of one", SyncPart{Kind: SyncDelta, Last: true}},
 		{"the base is not known", SyncPart{Kind: SyncUnknownBase, Last: true}},
 		{"a snapshot in one part", SyncPart{Kind: SyncSnapshot, Changes: []Change{{Key: digest(2), Body: []byte("a body")}}, Last: true}},
 		{"the list of a catalog is asked for", NodesRequest{Head: head, Layer: CatalogLayer, Hashes: []catalog.Digest{digest(7)}}},
+		{"a node is asked of a peer", NodesRequest{Head: head, Layer: "NodeConfig/prod/web", Hashes: []catalog.Digest{digest(7)}, List: list}},
 		{"two things, of which the second is not to be had", NodesReply{Items: [][]byte{[]byte("a node"), nil}}},
 		{"a report with everything in it", report},
 		{"a report of a host that is as it should be", small},
@@ -86,11 +92,18 @@ func examples() []example {
 		{"a refusal", Problem{Code: reason.TransferBusy.String(), Message: "too many transfers at once", Hint: "come again", RetryAfter: 2500}},
 		{"the first word of a relay about an agent, and that another one has left", RelayUp{Protocol: Protocol, Agents: []RelayedAgent{
 			{Number: 1, Certificate: []byte{0x30, 0}, Report: &small}, {Number: 2, Asked: true}, {Number: 3, Left: Lost}}}},
+		{"what a server tells the one that leads, in the place of a certificate", RelayUp{Protocol: Protocol, Agents: []RelayedAgent{
+			{Number: 1, Report: &small, Who: &Vouched{Name: "web-1", UID: "11111111-1111-1111-1111-111111111111", Key: "sha256:0a", Through: "edge-1"}}}}},
 		{"a relay is there", RelayUp{Protocol: Protocol}},
 		{"what there is for the agents of a relay", RelayDown{Trust: 2, Pause: 1000, Agents: []RelayedNews{
 			{Number: 1, Taken: true, Head: head, Questions: []Question{question}, Status: &StatusReply{RetryAfter: 30}},
 			{Number: 2, Problem: &Problem{Code: reason.CertificateRefused.String(), Message: "the node is gone"}}}}},
 		{"the stream of a relay ends", RelayDown{Again: &again}},
+		{"a host asks a peer", NewsRequest{Protocol: Protocol, Head: head, List: list, Trust: 2, Statements: []StatementMark{{Layer: "NodeConfig/prod/web", Epoch: 1, Number: 3}}}},
+		{"a host that has nothing yet asks a peer", NewsRequest{Protocol: Protocol, Trust: 1}},
+		{"a peer has a head, documents and a statement", NewsReply{Head: head, List: list, Trust: []byte(`{"documents":[]}`), Statements: [][]byte{[]byte("a signed statement")}}},
+		{"a peer has nothing new", NewsReply{}},
+		{"what is kept for another host", Deposit{Head: head, List: list}},
 		{"what a host is brought by hand", Export{Trust: []byte(`{"documents":[]}`), Head: head, List: []byte{0x80}}},
 	}
 }
@@ -154,15 +167,28 @@ func TestSecondWriter(t *testing.T) {
 		u(1), spectest.Map(u(1), s("0123456789abcdef"), u(2), u(3)), u(2), u(13), u(3), mark(4711, 1), u(4), mark(4711, 1),
 		u(5), spectest.Map(u(1), u(1), u(2), u(1), u(3), u(4711), u(4), digest(1), u(7), u(1_800_000_300_000)),
 		u(6), spectest.Map(u(1), u(100)), u(10), spectest.Map(), u(12), u(1_800_000_300_000), u(13), u(2), u(15), s("tako.test:6444"))
+	list := b([]byte("a list, as it has one"))
+	rows := slices.Concat([]byte{0}, bytes.Repeat([]byte{1}, 32), []byte{2*6 + 1}, bytes.Repeat([]byte{2}, 32), []byte("a body"))
 	for what, v := range map[string]spectest.Value{
-		"a watch brings a head":                        spectest.Map(u(1), head),
-		"a watch brings a question":                    spectest.Map(u(2), spectest.Map(u(1), u(9), u(2), s("logs"), u(3), s("nginx.service"), u(4), u(100), u(5), u(1_800_000_000), u(6), u(30))),
-		"a watch ends, another one is to be opened":    spectest.Map(u(3), u(1500)),
-		"a watch tells of trust documents":             spectest.Map(u(4), u(2)),
-		"a watch is opened by a host that has a state": spectest.Map(u(1), u(1), u(2), report),
-		"a difference is asked for":                    spectest.Map(u(1), head, u(2), s("NodeConfig/prod/web"), u(3), digest(4), u(4), digest(5), u(5), digest(0)),
-		"a part of a difference": spectest.Map(u(1), u(1), u(2), spectest.Array(
-			spectest.Map(u(1), digest(1), u(2), spectest.Bool(true)), spectest.Map(u(1), digest(2), u(3), b([]byte("a body"))))),
+		"a watch brings a head":                                        spectest.Map(u(1), head),
+		"a watch brings a question":                                    spectest.Map(u(2), spectest.Map(u(1), u(9), u(2), s("logs"), u(3), s("nginx.service"), u(4), u(100), u(5), u(1_800_000_000), u(6), u(30))),
+		"a watch ends, another one is to be opened":                    spectest.Map(u(3), u(1500)),
+		"a watch tells of trust documents":                             spectest.Map(u(4), u(2)),
+		"a watch is opened by a host that has a state":                 spectest.Map(u(1), u(1), u(2), report),
+		"a difference is asked for":                                    spectest.Map(u(1), head, u(2), s("NodeConfig/prod/web"), u(3), digest(4), u(4), digest(5), u(5), digest(0)),
+		"a part of a difference":                                       spectest.Map(u(1), u(1), u(2), b(rows)),
+		"a watch brings a head that is new to the host, with its list": spectest.Map(u(1), head, u(6), list),
+		"a watch tells of all servers":                                 spectest.Map(u(5), spectest.Array(s("a.tako.test:6444"), s("b.tako.test:6444"))),
+		"a watch brings what is to be kept for another host":           spectest.Map(u(7), spectest.Map(u(1), head, u(2), list)),
+		"a difference is asked of a peer":                              spectest.Map(u(1), head, u(2), s("NodeConfig/prod/web"), u(3), digest(4), u(4), digest(5), u(5), digest(0), u(6), list),
+		"a node is asked of a peer":                                    spectest.Map(u(1), head, u(2), s("NodeConfig/prod/web"), u(3), spectest.Array(digest(7)), u(4), list),
+		"a host asks a peer": spectest.Map(u(1), u(1), u(2), head, u(3), list, u(4), u(2), u(5), spectest.Array(
+			spectest.Map(u(1), s("NodeConfig/prod/web"), u(2), u(1), u(3), u(3)))),
+		"a peer has a head, documents and a statement": spectest.Map(u(1), head, u(2), list, u(3), b([]byte(`{"documents":[]}`)), u(4), spectest.Array(b([]byte("a signed statement")))),
+		"a peer has nothing new":                       spectest.Map(),
+		"what is kept for another host":                spectest.Map(u(1), head, u(2), list),
+		"what a server tells the one that leads, in the place of a certificate": spectest.Map(u(1), u(1), u(2), spectest.Array(spectest.Map(u(1), u(1), u(3), report, u(6),
+			spectest.Map(u(1), s("web-1"), u(2), s("11111111-1111-1111-1111-111111111111"), u(3), s("sha256:0a"), u(4), s("edge-1"))))),
 		"the base is not known":                            spectest.Map(u(1), u(2), u(3), spectest.Bool(true)),
 		"the list of a catalog is asked for":               spectest.Map(u(1), head, u(2), s("catalog"), u(3), spectest.Array(digest(7))),
 		"two things, of which the second is not to be had": spectest.Map(u(1), spectest.Array(b([]byte("a node")), spectest.Null())),

@@ -1,0 +1,48 @@
+package server
+
+import (
+	"errors"
+	"net"
+	"testing"
+	"time"
+)
+
+// TestAcceptRate: connections that come faster than all of them may are not refused: they wait, until there is no listener any more.
+func TestAcceptRate(t *testing.T) {
+	raw, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	limits := Limits{Accepts: 1}.withDefaults()
+	l := newListener(raw, limits, newAllowances(limits), newMetrics())
+	for range 4 {
+		c, err := net.Dial("tcp", raw.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+	}
+	begun := time.Now()
+	for range 3 { // two at once, and one a second
+		c, err := l.Accept()
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+	}
+	if waited := time.Since(begun); waited < 900*time.Millisecond {
+		t.Errorf("the third one came after %s", waited)
+	}
+	failed := make(chan error, 1)
+	go func() {
+		_, err := l.Accept()
+		failed <- err
+	}()
+	_ = l.Close()
+	if err := <-failed; !errors.Is(err, net.ErrClosed) {
+		t.Errorf("a listener that was closed says %v", err)
+	}
+	if n := len(l.connections()); n != 3 {
+		t.Errorf("%d connections are open", n)
+	}
+}
