@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"tako.dev/tako/e2e/host"
 	"tako.dev/tako/internal/agent"
 	"tako.dev/tako/internal/reason"
 )
@@ -119,10 +120,11 @@ func TestRebootInWindow(t *testing.T) {
 		s.await(t, repairTime, "the reboot waits", func(r *agent.Report) bool {
 			return r.Settled && slices.ContainsFunc(r.Resources, func(res agent.Resource) bool { return res.Title == "exec/reboot" && res.Detail == reason.Window })
 		})
-		said := s.MustRun(t, "sh", "-c", agentPath+" status; test $? -le 1")
-		if want := "it opens at " + tomorrow.Format("2006-01-02T"); !strings.Contains(said, want) {
-			t.Errorf("status does not say %q:\n%s", want, said)
-		}
+		want := "it opens at " + tomorrow.Format("2006-01-02T") // an agent that has just been started first knows nothing
+		host.Eventually(t, repairTime, "status says "+want, func() (string, bool) {
+			said := s.MustRun(t, "sh", "-c", agentPath+" status; test $? -le 1")
+			return said, strings.Contains(said, want)
+		})
 		if now := s.bootID(t); now != boot {
 			t.Fatal("it was rebooted outside of its window")
 		}
