@@ -135,7 +135,7 @@ func (r *Roster) Answered(uid string, news bool, now time.Time) {
 	if at < 0 {
 		return
 	}
-	if r.cutOff() {
+	if r.cutOff(now) {
 		for i := range r.seats { // it was this host
 			r.seats[i].misses, r.seats[i].rests = 0, r.seats[i].lied
 		}
@@ -147,9 +147,9 @@ func (r *Roster) Answered(uid string, news bool, now time.Time) {
 	}
 }
 
-// cutOff tells whether nobody could be reached last who has not lied.
-func (r *Roster) cutOff() bool {
-	return !slices.ContainsFunc(r.seats, func(s seat) bool { return s.misses == 0 && s.lied.IsZero() })
+// cutOff tells whether nobody could be reached last, but those who are left alone because they have lied.
+func (r *Roster) cutOff(now time.Time) bool {
+	return !slices.ContainsFunc(r.seats, func(s seat) bool { return s.misses == 0 && !now.Before(s.lied) })
 }
 
 // Missed notes that one could not be reached, or does not want to be asked again for a while, which may be zero.

@@ -2,6 +2,7 @@ package core
 
 import (
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -29,7 +30,7 @@ func TestRound(t *testing.T) {
 		n := rapid.IntRange(0, catalog.PeersMax).Draw(t, "peers")
 		r.Set(peers(n))
 		random, now := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 1)), time.Unix(0, 0)
-		resting := map[string]time.Time{}
+		resting, missed := map[string]time.Time{}, map[string]bool{}
 		asked := map[string]bool{}
 		for range n {
 			round := r.Round(now, random)
@@ -46,10 +47,20 @@ func TestRound(t *testing.T) {
 				case 0:
 					r.Lied(p.UID, now)
 					resting[p.UID] = now.Add(liedFor)
+					delete(missed, p.UID)
 				case 1:
 					r.Missed(p.UID, 0, now)
-					resting[p.UID] = now.Add(restMin)
+					if now.Add(restMin).After(resting[p.UID]) {
+						resting[p.UID] = now.Add(restMin)
+					}
+					missed[p.UID] = true
 				default:
+					if len(resting) == n { // nobody could be reached: it was this host, and who has missed is asked again
+						maps.DeleteFunc(resting, func(uid string, _ time.Time) bool { return missed[uid] })
+						clear(missed)
+					}
+					delete(resting, p.UID)
+					delete(missed, p.UID)
 					r.Answered(p.UID, rapid.Bool().Draw(t, "news"), now)
 				}
 			}
@@ -128,6 +139,21 @@ func TestCutOff(t *testing.T) {
 	}
 	if len(asked) != 7 || asked["uid-7"] {
 		t.Errorf("after one has answered %d are asked, the liar among them: %v", len(asked), asked["uid-7"])
+	}
+}
+
+// TestLiedLongAgo: one that has lied once and answers again says nothing of others that are dead: they rest on.
+func TestLiedLongAgo(t *testing.T) {
+	var r Roster
+	r.Set(peers(2))
+	now := time.Unix(1000, 0)
+	r.Lied("uid-1", now)
+	now = now.Add(liedFor)
+	r.Answered("uid-1", false, now)
+	r.Missed("uid-0", 0, now)
+	r.Answered("uid-1", false, now)
+	if round := r.Round(now.Add(restMin-1), seeded()); len(round) != 1 || round[0].UID != "uid-1" {
+		t.Errorf("asked are %v", round)
 	}
 }
 
