@@ -155,6 +155,7 @@ func (l *liar) Renew(context.Context, transferserver.Identity, wire.RenewRequest
 	return wire.Credentials{}, nil
 }
 func (l *liar) Identify(*x509.Certificate) (transferserver.Identity, error) { return l.who, nil }
+func (l *liar) Remains(transferserver.Identity) error                       { return nil }
 func (l *liar) Trust(uint64) ([]byte, uint64, error)                        { return nil, 1, nil }
 func (l *liar) Opened(transferserver.Identity, uint64)                      {}
 func (l *liar) Closed(transferserver.Identity, uint64, bool)                {}

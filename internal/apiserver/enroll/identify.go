@@ -35,14 +35,25 @@ func (m *Members) Identify(cert *x509.Certificate) (server.Identity, error) {
 		return server.Identity{}, &reason.Error{Code: reason.CertificateRefused, Doing: "identify node " + shown.Name, Cause: errors.New("the certificate is of cluster " + string(shown.Cluster))}
 	}
 	who := server.Identity{Name: shown.Name, UID: shown.UID, Key: shown.Key}
+	return who, m.Remains(who)
+}
+
+// Remains is nil as long as somebody who was identified is what he was then. Errors: IdentityGone, StoreUnreachable.
+func (m *Members) Remains(who server.Identity) error {
+	switch {
+	case who.Server != "" && who.Relay:
+		return nil // it has the authority of the cluster
+	case who.Relay:
+		return m.remainsRelay(who)
+	}
 	known, gone := m.index.get(types.UID(who.UID))
 	switch {
 	case known == member{name: who.Name, key: who.Key}:
-		return who, nil
+		return nil
 	case gone:
-		return who, unknown(who)
+		return unknown(who)
 	}
-	return who, m.ask(who)
+	return m.ask(who)
 }
 
 // identifyServer says of which server a certificate is. Whoever has one has the authority of the cluster, which all servers have.

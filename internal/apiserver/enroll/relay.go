@@ -101,7 +101,11 @@ func (m *Members) identifyRelay(cert *x509.Certificate) (server.Identity, error)
 		return server.Identity{}, &reason.Error{Code: reason.CertificateRefused, Doing: "identify relay " + shown.Name, Cause: errors.New("the certificate is of cluster " + string(shown.Cluster))}
 	}
 	who := server.Identity{Name: shown.Name, UID: shown.UID, Key: shown.Key, Relay: true}
-	return who, m.relays.look(who, m.opts.Now(), func() error {
+	return who, m.Remains(who)
+}
+
+func (m *Members) remainsRelay(who server.Identity) error {
+	return m.relays.look(who, m.opts.Now(), func() error {
 		ctx, cancel := context.WithTimeout(context.Background(), askMax)
 		defer cancel()
 		return m.isRelay(ctx, who)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"math/rand/v2"
 	"slices"
 	"sync"
 	"time"
@@ -167,11 +168,16 @@ func (r *Register) Asked(who server.Identity, conn uint64) {
 	r.note(who, func(e *entry, now time.Time) { e.life.Asked(conn, now) })
 }
 
-// Heard is told of a report, and keeps it.
+// Heard is told of a report, and keeps it. The answer says for how long the host may be silent.
 func (r *Register) Heard(who server.Identity, conn uint64, report *wire.Report) wire.StatusReply {
 	var reply wire.StatusReply
 	r.note(who, func(e *entry, now time.Time) {
 		e.hear(conn, report, now)
+		if least, most := node.Quiet(len(r.names)); most > 0 {
+			quiet := (least + rand.N(most-least)).Truncate(time.Second)
+			reply.RetryAfter = uint32(quiet / time.Second)
+			e.life.Spared(now.Add(quiet))
+		}
 		reply.Cloned = e.known && !e.said.Believed && len(e.said.Conditions) > 0
 	})
 	return reply

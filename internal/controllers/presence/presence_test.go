@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"math/rand/v2"
 	"runtime"
@@ -689,5 +690,42 @@ func TestOvertakenReport(t *testing.T) {
 		if seen, _ := r.Of("1"); seen.Report.Enforced.Version != 9 {
 			t.Errorf("of the next session %d counts", seen.Report.Enforced.Version)
 		}
+	})
+}
+
+// TestManyAreAskedToBeSilent: few hosts answer each heartbeat; of many each is told for how long it need not, other times each time, and that it
+// says nothing meanwhile is no silence. A hang is found all the same.
+func TestManyAreAskedToBeSilent(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		a := r.make("a", "1")
+		r.Opened(a, 1)
+		if reply := r.Heard(a, 1, report("x", 1, 1, 7)); reply != (wire.StatusReply{}) {
+			t.Errorf("one of one is answered %+v", reply)
+		}
+		for i := range 9000 {
+			r.make(fmt.Sprint("n-", i), fmt.Sprint("n", i))
+		}
+		answers := map[uint32]bool{}
+		for number := range uint64(20) {
+			reply := r.Heard(a, 1, report("x", 1, number+2, 7))
+			if least, most := node.Quiet(9001); reply.RetryAfter < uint32(least/time.Second) || reply.RetryAfter > uint32(most/time.Second) {
+				t.Fatalf("one of 9,001 is answered %+v", reply)
+			}
+			answers[reply.RetryAfter] = true
+		}
+		if len(answers) < 5 {
+			t.Errorf("answers are %v", answers)
+		}
+		longest := slices.Max(slices.Collect(maps.Keys(answers)))
+		for end := time.Now().Add(time.Duration(longest)*time.Second - time.Minute); time.Now().Before(end); after(45 * time.Second) {
+			r.Asked(a, 1)
+		}
+		r.wantReady("a", metav1.ConditionTrue, node.ReasonAnswering)
+		for range 5 {
+			after(45 * time.Second)
+			r.Asked(a, 1)
+		}
+		after(15 * time.Second)
+		r.wantReady("a", metav1.ConditionUnknown, node.ReasonAgentSilent)
 	})
 }

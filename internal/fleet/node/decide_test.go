@@ -111,6 +111,46 @@ func TestAgentSilent(t *testing.T) {
 	want(t, d, Here, True, ReasonAnswering)
 }
 
+// TestSpared: heartbeats that need no answer are none that were not answered, and those after them count from the first.
+func TestSpared(t *testing.T) {
+	l, v := living(t)
+	l.Spared(at(200))
+	for _, second := range []float64{30, 75, 120, 170, 210} {
+		l.Asked(1, at(second))
+	}
+	_, d := Decide(l, v, at(240))
+	want(t, d, Here, True, ReasonAnswering)
+	l.Asked(1, at(250))
+	_, d = Decide(l, v, at(260))
+	want(t, d, Silent, Unknown, ReasonAgentSilent)
+	// Another connection begins with a report, and nothing was said over it.
+	l, v = living(t)
+	l.Spared(at(200))
+	l.Opened(2, at(50))
+	l.Asked(2, at(80))
+	l.Asked(2, at(120))
+	_, d = Decide(l, v, at(130))
+	want(t, d, Silent, Unknown, ReasonAgentSilent)
+}
+
+// TestQuiet: few hosts answer each heartbeat; of many no more report in a second than of fewer, and none is left alone for longer than the bound.
+func TestQuiet(t *testing.T) {
+	for _, nodes := range []int{0, 1, 1000, 2399} {
+		if least, most := Quiet(nodes); least != 0 || most != 0 {
+			t.Errorf("%d hosts may be silent for %v to %v", nodes, least, most)
+		}
+	}
+	for _, nodes := range []int{2400, 5000, 10_000, 100_000, 10_000_000} {
+		least, most := Quiet(nodes)
+		if least <= 0 || least >= most || most > quietMax {
+			t.Errorf("%d hosts may be silent for %v to %v", nodes, least, most)
+		}
+		if mean := (least + most) / 2; nodes <= 9000 && mean != time.Duration(nodes)*time.Second/answersPerSecond {
+			t.Errorf("%d hosts report each %v", nodes, mean)
+		}
+	}
+}
+
 func TestNewLeader(t *testing.T) {
 	_, v := living(t)
 	v.Began = at(100)

@@ -30,6 +30,7 @@ type Life struct {
 	dead       bool      // it was ended by TCP keepalive
 	unanswered int       // heartbeats
 	asked      time.Time // the last heartbeat
+	spared     time.Time // heartbeats before need no answer
 
 	session  Session
 	number   uint64
@@ -45,8 +46,8 @@ type Life struct {
 // connection may take to end (TCP keepalive after 12 s, and some).
 const lateMax = 15 * time.Second
 
-// clonedQuiet is how long no second agent must have been seen until it counts as gone: 10 minutes, in which either of the two has
-// ten heartbeats.
+// clonedQuiet is how long no second agent must have been seen until it counts as gone: 10 minutes, in which either of the two
+// reports at least twice: twice quietMax.
 const clonedQuiet = 10 * time.Minute
 
 // Opened is told of a new connection of the node. Connections are numbered as they are opened, from 1 on, whatever server has them.
@@ -54,7 +55,7 @@ func (l *Life) Opened(conn uint64, now time.Time) {
 	if conn <= l.conn {
 		return
 	}
-	l.conn, l.opened, l.closed, l.dead, l.unanswered = conn, now, time.Time{}, false, 0
+	l.conn, l.opened, l.closed, l.dead, l.unanswered, l.spared = conn, now, time.Time{}, false, 0, time.Time{}
 }
 
 // Closed is told that a connection has ended; dead says that TCP keepalive has ended it.
@@ -64,9 +65,17 @@ func (l *Life) Closed(conn uint64, dead bool, now time.Time) {
 	}
 }
 
+// Spared is told that the agent was asked not to report before a moment, unless something changes. An earlier moment does not end a later
+// one: which of two answers came to the agent last is not known.
+func (l *Life) Spared(until time.Time) {
+	if until.After(l.spared) {
+		l.spared = until
+	}
+}
+
 // Asked is told that a heartbeat was written to a connection.
 func (l *Life) Asked(conn uint64, now time.Time) {
-	if conn == l.conn {
+	if conn == l.conn && !now.Before(l.spared) {
 		l.unanswered++
 		l.asked = now
 	}

@@ -319,14 +319,30 @@ func (o *origin) relayCredentials(name string, request []byte) (wire.Credentials
 	return wire.Credentials{Protocol: wire.Protocol, Certificate: cert, Name: name, UID: "uid-of-" + name, Trust: documents}, err
 }
 
+func (o *origin) Remains(who server.Identity) error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.remainsLocked(who)
+}
+
+func (o *origin) remainsLocked(who server.Identity) error {
+	if who.Relay && o.relays[who.UID] {
+		return &reason.Error{Code: reason.IdentityGone, Doing: "identify relay " + who.Name}
+	}
+	if n := o.nodes[who.Name]; !who.Relay && (n == nil || n.id.UID != who.UID) {
+		return &reason.Error{Code: reason.IdentityGone, Doing: "identify node " + who.Name}
+	}
+	return nil
+}
+
 func (o *origin) Identify(cert *x509.Certificate) (server.Identity, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if trust.IsRelay(cert) {
 		shown, err := trust.ParseRelay(cert)
 		who := server.Identity{Name: shown.Name, UID: shown.UID, Key: shown.Key, Relay: true}
-		if err == nil && o.relays[shown.UID] {
-			err = &reason.Error{Code: reason.IdentityGone, Doing: "identify relay " + shown.Name}
+		if err == nil {
+			err = o.remainsLocked(who)
 		}
 		return who, err
 	}
@@ -335,10 +351,7 @@ func (o *origin) Identify(cert *x509.Certificate) (server.Identity, error) {
 		return server.Identity{}, err
 	}
 	who := server.Identity{Name: shown.Name, UID: shown.UID, Key: shown.Key}
-	if n := o.nodes[shown.Name]; n == nil || n.id.UID != shown.UID {
-		return who, &reason.Error{Code: reason.IdentityGone, Doing: "identify node " + shown.Name}
-	}
-	return who, nil
+	return who, o.remainsLocked(who)
 }
 
 func (o *origin) Trust(after uint64) ([]byte, uint64, error) {

@@ -91,6 +91,8 @@ type Members interface {
 	// to a client, and looks at its time itself. The error is a refusal: it is of neither, or the node with that UID is gone, or has another key by
 	// now; beside it is whose certificate it is or was, where that is known, for the audit log. It answers from memory, at most 5 s behind.
 	Identify(cert *x509.Certificate) (Identity, error)
+	// Remains is nil as long as somebody whom Identify has named is still that: it answers as Identify does, without the certificate.
+	Remains(who Identity) error
 	// Trust is the trust documents with numbers above after, as trust.EncodeDocuments writes them (nil when there are none), and the
 	// highest number that there is. It answers from memory.
 	Trust(after uint64) (documents []byte, highest uint64, err error)

@@ -305,7 +305,7 @@ func (s *Server) may(who Identity, seen *shown, now time.Time) error {
 	if err := timely(who, seen, certificate, now); err != nil {
 		return err
 	}
-	if _, err := s.opts.Members.Identify(seen.leaf); err != nil && reason.Of(err).Entry().HTTP < http.StatusInternalServerError {
+	if err := s.opts.Members.Remains(who); err != nil && reason.Of(err).Entry().HTTP < http.StatusInternalServerError {
 		return err
 	}
 	return nil

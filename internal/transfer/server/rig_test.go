@@ -238,6 +238,15 @@ func (w *world) Identify(cert *x509.Certificate) (Identity, error) {
 	return n.id, nil
 }
 
+func (w *world) Remains(who Identity) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if n := w.nodes[who.Name]; !who.Relay && (n == nil || n.gone) {
+		return &reason.Error{Code: reason.IdentityGone, Doing: "recognize a host"}
+	}
+	return nil
+}
+
 func (w *world) Trust(after uint64) ([]byte, uint64, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -182,14 +182,15 @@ func (s *Server) mayStay(c *conn, now time.Time) bool {
 	if c.stranger() {
 		return now.Sub(c.since) < s.opts.Times.Stranger
 	}
-	leaf := c.shown.Load().leaf
+	seen := c.shown.Load()
+	leaf := seen.leaf
 	if c.since.After(leaf.NotAfter) {
 		return now.Sub(c.since) < s.opts.Times.Stranger // it had expired before: to be renewed is all that it can be here for
 	}
 	if now.After(leaf.NotAfter) {
 		return false
 	}
-	_, err := s.opts.Members.Identify(leaf)
+	err := s.opts.Members.Remains(*seen.name.Load())
 	// That it cannot be found out now is no refusal.
 	return err == nil || reason.Of(err).Entry().HTTP >= http.StatusInternalServerError
 }

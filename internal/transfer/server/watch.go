@@ -125,7 +125,11 @@ func (f *feed) news(repeat bool) (changed <-chan struct{}, ok bool) {
 		return nil, false // the node is gone
 	}
 	if len(head) > 0 && (repeat || !bytes.Equal(head, f.head)) {
-		if !f.frame(wire.Frame{Head: head, List: f.list(head)}) {
+		frame := wire.Frame{Head: head}
+		if !bytes.Equal(head, f.head) {
+			frame.List = f.list(head)
+		}
+		if !f.frame(frame) {
 			return nil, false
 		}
 		f.head = head
