@@ -2,6 +2,7 @@ package apiserver
 
 import (
 	"context"
+	"path/filepath"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -14,8 +15,10 @@ import (
 	"tako.dev/tako/internal/apiserver/bundles"
 	"tako.dev/tako/internal/apiserver/registry"
 	"tako.dev/tako/internal/catalog"
+	"tako.dev/tako/internal/content"
 	"tako.dev/tako/internal/controllers/layers"
 	"tako.dev/tako/internal/reason"
+	"tako.dev/tako/internal/transfer/snapshots"
 )
 
 const (
@@ -23,6 +26,10 @@ const (
 	objectsName = "objects"
 	// bundlesName is that of the bundles. It is in no backup either.
 	bundlesName = "bundles"
+	// snapshotsName is that of layers as they go to hosts, which are made anew at each start.
+	snapshotsName = "snapshots"
+	// snapshotsSpare is what stays free beside them: far more than the store takes no writes below, because they can be done without.
+	snapshotsSpare = 1 << 30
 	// namedPage is how many configs are looked at at once.
 	namedPage = 200
 )
@@ -55,6 +62,13 @@ func (s bundleStore) Open(root catalog.Digest) (layers.Bundle, error) {
 		return layers.Bundle{}, err
 	}
 	return layers.Bundle{Trie: trie, Bytes: b.Bytes, Body: b.Body, Reader: b.Reader}, nil
+}
+
+// newSnapshots is where layers are kept as they go to hosts.
+func (s *Server) newSnapshots(dir string) (*snapshots.Store, error) {
+	return snapshots.New(filepath.Join(dir, snapshotsName), snapshots.Options{
+		Room: func(bytes int64) error { return content.Spare(dir, bytes+snapshotsSpare) }, Metrics: takoMetrics{}, Log: s.partsLog,
+	})
 }
 
 // declared is what of a config, or a revision, names something in the data directory.

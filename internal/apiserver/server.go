@@ -32,6 +32,7 @@ import (
 	"tako.dev/tako/internal/controllers"
 	"tako.dev/tako/internal/fleet/events"
 	"tako.dev/tako/internal/reason"
+	"tako.dev/tako/internal/transfer/snapshots"
 	"tako.dev/tako/internal/trust"
 )
 
@@ -101,7 +102,12 @@ func (s *Server) Run(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	p := parts{shelf: kept, bundles: lists, dir: dir, client: store.client, member: store.member, keys: keys, documents: documents, certificate: own, listener: listener, hosts: hosts, audit: log}
+	sent, err := s.newSnapshots(dir.Path())
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, sent.Close()) }()
+	p := parts{shelf: kept, bundles: lists, snapshots: sent, dir: dir, client: store.client, member: store.member, keys: keys, documents: documents, certificate: own, listener: listener, hosts: hosts, audit: log}
 	if p.several, err = s.newSeveral(p); err != nil {
 		return err
 	}
@@ -233,6 +239,7 @@ type parts struct {
 	audit       *audit.Log
 	shelf       *objects.Shelf
 	bundles     *bundles.Store
+	snapshots   *snapshots.Store
 	several     *several // nil: this is the only server
 }
 

@@ -95,7 +95,7 @@ func (s *Server) newTransfer(p parts, objects *registry.Registry, local *registr
 	}
 	hears := p.several.hears(own.presence)
 	t.server, err5 = transferserver.New(transferserver.Options{
-		Cluster: p.keys.Cluster(), Catalogs: judging{t.heads, hears}, Members: t.members, Presence: hears, Audit: audited, Objects: p.shelf, Servers: p.several.addresses, Serving: p.several.watchOver(t.heads.Fresh),
+		Cluster: p.keys.Cluster(), Catalogs: judging{t.heads, hears}, Members: t.members, Presence: hears, Audit: audited, Objects: p.shelf, Snapshots: p.snapshots, Servers: p.several.addresses, Serving: p.several.watchOver(t.heads.Fresh),
 		Certificate: func() (*tls.Certificate, error) { return p.certificate.forTLS() },
 		Authorities: func() *x509.CertPool {
 			pool := p.documents.Newest().Pool()

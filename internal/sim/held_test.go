@@ -460,6 +460,9 @@ func (h *held) Staged() iter.Seq2[catalog.Change, error] {
 	}
 }
 
+// Outline is part of core.Held.
+func (h *held) Outline(base catalog.Trie) (catalog.Trie, error) { return base.Outline(h.Staged()) }
+
 // commit makes a layer of the base and the stage.
 func (h *held) commit(target catalog.Trie) error {
 	if h.fetch == nil || h.fetch.Target != target.Root() {

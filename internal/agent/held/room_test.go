@@ -96,6 +96,9 @@ func TestReserve(t *testing.T) {
 	}
 	free += 6 << 20
 	must(t, s.Append(changes[appended:]))
+	if outline, err := s.Outline(catalog.Trie{}); err != nil || outline.Root() != trie.Root() {
+		t.Errorf("what is staged makes %s, want %s (%v)", outline.Root(), trie.Root(), err)
+	}
 	if err := s.Commit(trie); !reason.Is(err, reason.DiskFull) { // the layer needs its own 12
 		t.Fatalf("committed: %v", err)
 	}

@@ -25,6 +25,8 @@ import (
 const (
 	// readBuffer is what reading the stage costs besides its largest body.
 	readBuffer = 64 << 10
+	// framesKept is how much room for frames is kept while parts come: what a part of short bodies takes.
+	framesKept = 512 << 10
 
 	stagedPut, stagedDeletion = 0, 1
 	// stagedHead is the kind of a change and its key.
@@ -41,6 +43,11 @@ type stage struct {
 	begin  int64 // of the changes
 	size   int64 // up to the last good frame
 	staged core.Staged
+	// rows are those that are staged of a layer that is made out of nothing, so that they need not be read once more to know its root; nil where
+	// they are not known.
+	rows *catalog.Builder
+	// frames is the room for those of one Append, for the next one.
+	frames []byte
 }
 
 // Begin is part of client.Stage.
@@ -55,6 +62,9 @@ func (s *Store) Begin(f core.Fetch) (core.Staged, error) {
 		return core.Staged{}, unwritable("open", s.stagePath(), err)
 	}
 	st := &stage{fetch: f, file: file}
+	if f.Base == (catalog.Digest{}) {
+		st.rows = &catalog.Builder{}
+	}
 	if err := st.resume(); err != nil {
 		file.Close()
 		return core.Staged{}, unwritable("write", s.stagePath(), err)
@@ -104,6 +114,9 @@ func (st *stage) resume() error {
 // note counts a change that stands, or will stand, at the end of the log; false where it does not belong there.
 func (st *stage) note(c *layerstore.Change) bool {
 	if st.staged.Count > 0 && bytes.Compare(st.staged.Last[:], c.Key[:]) >= 0 {
+		return false
+	}
+	if st.rows != nil && !c.Deleted && st.rows.Add(catalog.Row{Key: c.Key, Digest: c.Digest}) != nil {
 		return false
 	}
 	st.staged.Count++
@@ -188,7 +201,7 @@ func (s *Store) Append(changes []wire.Change) error {
 		return notStaged("stage changes")
 	}
 	before := st.staged
-	frames := make([]byte, 0, framesSize(changes))
+	frames := slices.Grow(st.frames[:0], framesSize(changes))
 	err := func() error {
 		for i := range changes {
 			c := layerstore.Change{Change: catalog.Change{Key: changes[i].Key, Deleted: changes[i].Deleted}, Body: changes[i].Body}
@@ -212,10 +225,13 @@ func (s *Store) Append(changes []wire.Change) error {
 		return nil
 	}()
 	if err != nil {
-		st.staged = before
+		st.staged, st.rows = before, nil
 		return err
 	}
 	st.size += int64(len(frames))
+	if st.frames = frames; cap(frames) > framesKept {
+		st.frames = nil
+	}
 	return nil
 }
 
@@ -247,6 +263,20 @@ func (s *Store) Staged() iter.Seq2[catalog.Change, error] {
 			}
 		}
 	}
+}
+
+// Outline is part of client.Stage.
+func (s *Store) Outline(base catalog.Trie) (catalog.Trie, error) {
+	s.mu.Lock()
+	var rows *catalog.Builder
+	if st := s.stage; st != nil && base.Len() == 0 {
+		rows, st.rows = st.rows, nil // it makes one trie
+	}
+	s.mu.Unlock()
+	if rows != nil {
+		return rows.Trie(nil), nil
+	}
+	return base.Outline(s.Staged())
 }
 
 // changes iterates over what is staged.

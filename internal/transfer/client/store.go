@@ -77,6 +77,9 @@ type Stage interface {
 	Append(changes []wire.Change) error
 	// Staged iterates over the log, with the digests of the bodies. The error is StateCorrupt where the disk has changed it.
 	Staged() iter.Seq2[catalog.Change, error]
+	// Outline is what becomes of a base with what is in the log, as catalog.Trie.Outline makes it. The errors are those of Staged, and of reading the
+	// base.
+	Outline(base catalog.Trie) (catalog.Trie, error)
 	// Commit makes the target out of the base and the log, as a layer that is there completely, and ends the stage. It is durable when
 	// Commit returns. Of the trie only the length and the root count: the store checks that what it writes are the rows of that, with
 	// bodies of their digests, and refuses with StateCorrupt otherwise; then the stage is dropped. After any other error, such as DiskFull, it

@@ -406,7 +406,7 @@ func (p *progress) check(part *wire.SyncPart) error {
 // finish puts the layer together out of what is staged, and stores it if it is the one that was asked for.
 func (m *Machine) finish() {
 	p := &m.progress
-	t, err := p.base.Outline(m.held.Staged())
+	t, err := m.held.Outline(p.base)
 	switch {
 	case err != nil:
 		m.unread(err)

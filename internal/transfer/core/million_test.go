@@ -78,6 +78,9 @@ func (s *shelf) Lists() ([]catalog.Digest, error)         { return s.lists, nil 
 func (s *shelf) List(root catalog.Digest) ([]byte, error) { return s.texts[root], nil }
 func (s *shelf) Room(catalog.Digest, uint64) error        { return nil }
 func (s *shelf) Staged() iter.Seq2[catalog.Change, error] { return catalog.Changes(s.staged...) }
+func (s *shelf) Outline(base catalog.Trie) (catalog.Trie, error) {
+	return base.Outline(s.Staged())
+}
 func (s *shelf) Trie(root catalog.Digest) (catalog.Trie, bool, error) {
 	t, found := s.tries[root]
 	return t, found, nil

@@ -62,6 +62,8 @@ type Held interface {
 	Remains(root catalog.Digest) (catalog.Trie, bool, error)
 	// Staged iterates over what is staged of the fetch whose stage is open, in the order of the keys. An error is the last that it yields.
 	Staged() iter.Seq2[catalog.Change, error]
+	// Outline is what becomes of a base with all that is staged: the base's Outline of it. Who holds it may know that without reading.
+	Outline(base catalog.Trie) (catalog.Trie, error)
 	// Room says whether there is room for what is not held of the layers of a catalog, whose list is held, and whose bodies have so many
 	// bytes in all. The error is DiskFull where there is none, and those of the disk.
 	Room(root catalog.Digest, bytes uint64) error

@@ -411,6 +411,8 @@ func (d *disk) Remains(r catalog.Digest) (catalog.Trie, bool, error) {
 	return l.trie, ok, nil
 }
 
+func (d *disk) Outline(base catalog.Trie) (catalog.Trie, error) { return base.Outline(d.Staged()) }
+
 func (d *disk) Staged() iter.Seq2[catalog.Change, error] {
 	var changes []catalog.Change
 	for _, c := range d.staged {

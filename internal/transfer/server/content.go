@@ -14,6 +14,7 @@ import (
 	"tako.dev/tako/internal/catalog"
 	"tako.dev/tako/internal/content"
 	"tako.dev/tako/internal/reason"
+	"tako.dev/tako/internal/transfer/snapshots"
 	"tako.dev/tako/internal/transfer/wire"
 )
 
@@ -49,8 +50,8 @@ type Showing struct {
 // Way is how a host gets from a base to a target.
 type Way struct {
 	Kind wire.SyncKind
-	// Frames are the encoded parts, as wire.WriteFrame writes them, from the cursor of the request on. It may be ranged over once. After
-	// an error there is no more: the host takes it up again where it was.
+	// Frames are the encoded parts, as wire.WriteFrame writes them, from the cursor of the request on. It may be ranged over once, and a
+	// frame is good until the next one. After an error there is no more: the host takes it up again where it was.
 	Frames iter.Seq2[[]byte, error]
 	// Close ends it, whether it was ranged over or not; nil where nothing is to be ended.
 	Close func()
@@ -69,6 +70,8 @@ type memory struct {
 	objects  Objects // nil: there are none
 	index    *index
 	packer   wire.Packer
+	// snapshots are what was sent to hosts that had nothing; nil: nothing is kept.
+	snapshots *snapshots.Store
 }
 
 var _ Content = (*memory)(nil)
@@ -109,20 +112,31 @@ func (m *memory) Sync(_ context.Context, of Showing, r *wire.SyncRequest) (Way, 
 	if target.Reader != nil {
 		body = target.Reader()
 	}
-	return Way{Kind: kind, Frames: m.frames(kind, changes, body)}, nil
+	keep := m.snapshots
+	if kind != wire.SyncSnapshot {
+		keep = nil // differences are of a few hosts each
+	}
+	return Way{Kind: kind, Frames: keep.Frames(r.Target, r.Cursor, m.parts(kind, changes, body))}, nil
 }
 
-// way says how a host gets to a target, and what changes on it from the cursor on. Which way it is does not depend on the cursor, so that
-// what is resumed goes on.
-func (m *memory) way(r *wire.SyncRequest, target catalog.Trie) (wire.SyncKind, iter.Seq2[catalog.Change, error], error) {
-	snapshot := catalog.Difference(catalog.Trie{}, target, r.Cursor)
+// changing is what changes on a way, from a key on.
+type changing func(from catalog.Digest) iter.Seq2[catalog.Change, error]
+
+// way says how a host gets to a target, and what changes on it. Which way it is does not depend on the cursor, so that what is resumed
+// goes on.
+func (m *memory) way(r *wire.SyncRequest, target catalog.Trie) (wire.SyncKind, changing, error) {
+	between := func(base catalog.Trie) changing {
+		return func(from catalog.Digest) iter.Seq2[catalog.Change, error] {
+			return catalog.Difference(base, target, from)
+		}
+	}
 	if r.Base == (catalog.Digest{}) {
-		return wire.SyncSnapshot, snapshot, nil
+		return wire.SyncSnapshot, between(catalog.Trie{}), nil
 	}
 	base, found := m.catalogs.Layer(r.Layer, r.Base)
 	switch {
 	case !found && target.Len() == 0:
-		return wire.SyncSnapshot, snapshot, nil // there is nothing to send
+		return wire.SyncSnapshot, between(catalog.Trie{}), nil // there is nothing to send
 	case !found:
 		return wire.SyncUnknownBase, nil, nil
 	}
@@ -132,16 +146,19 @@ func (m *memory) way(r *wire.SyncRequest, target catalog.Trie) (wire.SyncKind, i
 			return 0, nil, err
 		}
 		if changed++; 2*changed > target.Len() && changed > fewChanges {
-			return wire.SyncSnapshot, snapshot, nil
+			return wire.SyncSnapshot, between(catalog.Trie{}), nil
 		}
-		if changed <= keptMax && bytes.Compare(c.Key[:], r.Cursor[:]) >= 0 {
+		if changed <= keptMax {
 			kept = append(kept, c)
 		}
 	}
-	if changed <= keptMax {
-		return wire.SyncDelta, catalog.Changes(kept...), nil
+	if changed > keptMax {
+		return wire.SyncDelta, between(base.Trie), nil
 	}
-	return wire.SyncDelta, catalog.Difference(base.Trie, target, r.Cursor), nil
+	return wire.SyncDelta, func(from catalog.Digest) iter.Seq2[catalog.Change, error] {
+		n, _ := slices.BinarySearchFunc(kept, from, func(c catalog.Change, from catalog.Digest) int { return bytes.Compare(c.Key[:], from[:]) })
+		return catalog.Changes(kept[n:]...)
+	}, nil
 }
 
 // keptMax is how many changes are kept from counting them to sending them, which is cheaper than to compare once more: 270 KB.
@@ -153,38 +170,35 @@ const fewChanges = 16
 // changesMax is of one part: deletions have no bodies. What a reader accepts is in wire.
 const changesMax = 2_048
 
-// frames puts changes into parts.
-func (m *memory) frames(kind wire.SyncKind, changes iter.Seq2[catalog.Change, error], body func(catalog.Digest) ([]byte, bool)) iter.Seq2[[]byte, error] {
-	return func(yield func([]byte, error) bool) {
-		part, size := wire.SyncPart{Kind: kind}, 0 // size is of the bodies in part
-		flush := func() bool {
-			frame, err := m.encoded(&part)
-			// Lets the bodies go.
-			part.Changes, size = slices.Delete(part.Changes, 0, len(part.Changes)), 0
-			return yield(frame, err) && err == nil
-		}
-		for c, err := range changes {
+// parts makes parts of changes, each from a key on.
+func (m *memory) parts(kind wire.SyncKind, changes changing, body func(catalog.Digest) ([]byte, bool)) snapshots.Make {
+	part := wire.SyncPart{Kind: kind}
+	return func(from catalog.Digest) (made snapshots.Part, err error) {
+		// Lets the bodies go of the part before.
+		part.Changes, part.Last = slices.Delete(part.Changes, 0, len(part.Changes)), true
+		size := 0 // of the bodies in part
+		for c, err := range changes(from) {
 			if err != nil {
-				yield(nil, err)
-				return
+				return made, err
 			}
 			out := wire.Change{Key: c.Key, Deleted: c.Deleted}
 			if !c.Deleted {
 				data, found := body(c.Digest)
 				if !found {
-					yield(nil, &reason.Error{Code: reason.InternalFault, Doing: "send a layer", Cause: fmt.Errorf("there is no body %s", c.Digest)})
-					return
+					return made, &reason.Error{Code: reason.InternalFault, Doing: "send a layer", Cause: fmt.Errorf("there is no body %s", c.Digest)}
 				}
 				out.Body = data
 			}
-			if full := size+len(out.Body) > wire.PartBytesMax || len(part.Changes) >= changesMax; full && len(part.Changes) > 0 && !flush() {
-				return
+			if full := size+len(out.Body) > wire.PartBytesMax || len(part.Changes) >= changesMax; full && len(part.Changes) > 0 {
+				part.Last, made.Next = false, c.Key
+				break
 			}
 			part.Changes = append(part.Changes, out)
-			size += len(out.Body)
+			size, made.Last = size+len(out.Body), c.Key
 		}
-		part.Last = true
-		flush()
+		made.End = part.Last
+		made.Frame, err = m.encoded(&part)
+		return made, err
 	}
 }
 

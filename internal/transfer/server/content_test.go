@@ -8,7 +8,9 @@ import (
 	"io"
 	"maps"
 	"net/http"
+	"path/filepath"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -16,6 +18,7 @@ import (
 	"tako.dev/tako/internal/casetest"
 	"tako.dev/tako/internal/catalog"
 	"tako.dev/tako/internal/reason"
+	"tako.dev/tako/internal/transfer/snapshots"
 	"tako.dev/tako/internal/transfer/wire"
 	"tako.dev/tako/internal/trust"
 )
@@ -177,6 +180,59 @@ func TestSyncResumes(t *testing.T) {
 		}
 		if base.Root() != target.Root() {
 			t.Errorf("root %s, want %s", base.Root(), target.Root())
+		}
+	}
+}
+
+// keeping is where snapshots are kept in a test.
+func keeping(t testing.TB) *snapshots.Store {
+	t.Helper()
+	s, err := snapshots.New(filepath.Join(t.TempDir(), "snapshots"), snapshots.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.Close() })
+	return s
+}
+
+// TestSecondHost: what one host without anything was sent, the next one gets without a body being read, wherever he is cut off; what differs
+// from a base is not kept.
+func TestSecondHost(t *testing.T) {
+	r := newRig(t, func(o *Options) { o.Snapshots, o.Times.Send = keeping(t), time.Nanosecond }) // one part each time
+	const layer = "default/web"
+	old, target := r.layer(layer, 3_000, 0, 2_000), r.layer(layer, 3_000, 1_000, 2_000)
+	var read atomic.Int64
+	r.change(func() {
+		l := r.layers[layer][target.Root()]
+		body := l.Body
+		l.Body = func(d catalog.Digest) ([]byte, bool) { read.Add(1); return body(d) }
+		r.layers[layer][target.Root()] = l
+	})
+	for i, c := range []struct {
+		base  catalog.Trie
+		kind  wire.SyncKind
+		reads bool
+	}{{kind: wire.SyncSnapshot, reads: true}, {kind: wire.SyncSnapshot}, {base: old, kind: wire.SyncDelta, reads: true}, {base: old, kind: wire.SyncDelta, reads: true}} {
+		name := fmt.Sprint("web-", i)
+		head := r.head(r.add(name), 5, listOf(t, catalog.Layer{ID: layer, Root: target.Root()}))
+		ask := wire.SyncRequest{Head: head, Layer: layer, Target: target.Root()}
+		if c.base.Len() > 0 {
+			ask.Base = c.base.Root()
+		}
+		h, before, got, tries := r.as(name), read.Load(), c.base, 1
+		for ; ; tries++ {
+			parts, whole := h.parts(ask)
+			if got = take(t, got, parts, c.kind); whole {
+				break
+			}
+			last := parts[0].Changes
+			ask.Cursor = after(last[len(last)-1].Key)
+		}
+		if got.Root() != target.Root() || tries < 5 {
+			t.Errorf("host %d has root %s after %d calls, want %s", i, got.Root(), tries, target.Root())
+		}
+		if n := read.Load() - before; (n > 0) != c.reads {
+			t.Errorf("%d bodies were read for host %d", n, i)
 		}
 	}
 }

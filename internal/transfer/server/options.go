@@ -12,6 +12,7 @@ import (
 
 	"tako.dev/tako/internal/reason"
 	"tako.dev/tako/internal/transfer/bucket"
+	"tako.dev/tako/internal/transfer/snapshots"
 	"tako.dev/tako/internal/trust"
 )
 
@@ -26,6 +27,8 @@ type Options struct {
 	Presence Presence
 	Audit    Audit
 	Objects  Objects // default: there are none
+	// Snapshots is where the default of Content keeps what it has sent to hosts that had nothing. Default: it keeps nothing.
+	Snapshots *snapshots.Store
 	// Servers are the addresses of all servers, which hosts are told; it answers from memory. Default: hosts know them by themselves.
 	Servers func() []string
 	// Serving is why hosts and relays are better with another server, which ends their watches within a heartbeat, and refuses others; nil: they are not.
@@ -168,7 +171,7 @@ func (o Options) withDefaults() Options {
 		o.Heads = o.Catalogs
 	}
 	if o.Content == nil && o.Catalogs != nil {
-		o.Content = &memory{catalogs: o.Catalogs, objects: o.Objects, index: newIndex(o.Limits.IndexRows)}
+		o.Content = &memory{catalogs: o.Catalogs, objects: o.Objects, snapshots: o.Snapshots, index: newIndex(o.Limits.IndexRows)}
 	}
 	if o.Servers == nil {
 		o.Servers = func() []string { return nil }

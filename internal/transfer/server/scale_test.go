@@ -18,6 +18,7 @@ import (
 
 	"tako.dev/tako/declare"
 	"tako.dev/tako/internal/catalog"
+	"tako.dev/tako/internal/transfer/snapshots"
 	"tako.dev/tako/internal/transfer/wire"
 )
 
@@ -91,8 +92,9 @@ type scaled struct {
 }
 
 // newScaled makes the second root out of the first by changing so many entries, or by deleting one where that is 0.
-func newScaled(b *testing.B, entries, changes int) *scaled {
+func newScaled(b *testing.B, entries, changes int, kept *snapshots.Store) *scaled {
 	s := &scaled{rig: newRig(b, func(o *Options) {
+		o.Snapshots = kept
 		o.Limits.NodeCalls, o.Limits.NodeFetches, o.Limits.IndexRows = 1_000_000, 1_000_000, 2_000_000
 	})}
 	rows, bodies := scaledRows(b, entries), map[catalog.Digest][]byte{}
@@ -171,7 +173,7 @@ func BenchmarkDelta(b *testing.B) {
 	for _, entries := range scales {
 		for _, changes := range []int{0, 1, 1000} {
 			b.Run(fmt.Sprintf("entries=%d/changes=%d", entries, changes), func(b *testing.B) {
-				s := newScaled(b, entries, changes)
+				s := newScaled(b, entries, changes, nil)
 				s.measured(b, func() { s.fetch(s.base.Root()) })
 			})
 		}
@@ -182,7 +184,7 @@ func BenchmarkDelta(b *testing.B) {
 func BenchmarkDescent(b *testing.B) {
 	for _, entries := range scales {
 		b.Run(fmt.Sprintf("entries=%d", entries), func(b *testing.B) {
-			s := newScaled(b, entries, 0)
+			s := newScaled(b, entries, 0, nil)
 			known, rounds := s.base, 0
 			s.measured(b, func() {
 				rounds = 0
@@ -243,23 +245,31 @@ func BenchmarkNothing(b *testing.B) {
 	b.ReportMetric(float64(m.up.Load())/float64(b.N), "up-B")
 }
 
-// BenchmarkSnapshot is a host that has nothing.
+// BenchmarkSnapshot is a host that has nothing: the first one of a layer, and one that comes after it.
 func BenchmarkSnapshot(b *testing.B) {
 	for _, entries := range scales {
-		b.Run(fmt.Sprintf("entries=%d", entries), func(b *testing.B) {
-			s := newScaled(b, entries, 1)
-			bodies := make(map[catalog.Digest][]byte, entries)
-			rows := make([]catalog.Row, entries)
-			for i := range rows {
-				item := scaledItem(b, i, 0)
-				rows[i] = item.Row()
-				bodies[rows[i].Digest] = item.Body
-			}
-			s.target = catalog.Build(rows)
-			s.serve(s.target, func(d catalog.Digest) ([]byte, bool) { body, found := bodies[d]; return body, found })
-			s.measured(b, func() { s.fetch(catalog.Digest{}) })
-		})
+		for _, kept := range []bool{false, true} {
+			b.Run(fmt.Sprintf("entries=%d/kept=%t", entries, kept), func(b *testing.B) { snapshot(b, entries, kept) })
+		}
 	}
+}
+
+func snapshot(b *testing.B, entries int, kept bool) {
+	var store *snapshots.Store
+	if kept {
+		store = keeping(b)
+	}
+	s := newScaled(b, entries, 1, store)
+	bodies := make(map[catalog.Digest][]byte, entries)
+	rows := make([]catalog.Row, entries)
+	for i := range rows {
+		item := scaledItem(b, i, 0)
+		rows[i] = item.Row()
+		bodies[rows[i].Digest] = item.Body
+	}
+	s.target = catalog.Build(rows)
+	s.serve(s.target, func(d catalog.Digest) ([]byte, bool) { body, found := bodies[d]; return body, found })
+	s.measured(b, func() { s.fetch(catalog.Digest{}) })
 }
 
 // BenchmarkLayer is what a layer takes of a server's memory, beside its bodies.
@@ -278,7 +288,7 @@ func BenchmarkLayer(b *testing.B) {
 
 // BenchmarkCall is a call with a short answer over a connection that is open: of what a small change costs a server, most is calls.
 func BenchmarkCall(b *testing.B) {
-	s := newScaled(b, 1_000, 1)
+	s := newScaled(b, 1_000, 1, nil)
 	list := listOf(b, catalog.Layer{Priority: 5, ID: scaledLayer, Root: s.target.Root()})
 	data, err := list.Encode()
 	if err != nil {

@@ -304,13 +304,20 @@ func changed(changes []wire.Change) (delta, all []wire.Change, target catalog.Tr
 	return delta, all, catalog.Build(rows)
 }
 
-func testDelta(_ *testing.T, s *session) {
+func testDelta(t *testing.T, s *session) {
 	changes, base := Rows(200, "one")
 	s.put(changes, base)
 	delta, all, target := changed(changes)
 	_, err := s.Begin(core.Fetch{Layer: "NodeConfig/a/b", Base: base.Root(), Target: target.Root()})
 	s.must(err)
 	s.must(s.Append(delta))
+	held, _, err := s.Trie(base.Root())
+	s.must(err)
+	outline, err := s.Outline(held)
+	s.must(err)
+	if outline.Root() != target.Root() {
+		t.Fatalf("what is staged makes %s, want %s", outline.Root(), target.Root())
+	}
 	s.must(s.Commit(target))
 	s.again()
 	s.has(all, target)
@@ -342,6 +349,13 @@ func testResume(t *testing.T, s *session) {
 		t.Fatalf("%d changes are staged, and it says %+v", i, staged)
 	}
 	s.must(s.Append(changes[staged.Count:]))
+	for range 2 {
+		outline, err := s.Outline(catalog.Trie{})
+		s.must(err)
+		if outline.Root() != trie.Root() || outline.Len() != trie.Len() {
+			t.Fatalf("what is staged makes %s, want %s", outline.Root(), trie.Root())
+		}
+	}
 	s.must(s.Commit(trie))
 	s.has(changes, trie)
 }

@@ -190,6 +190,9 @@ func (m *Memory) Staged() iter.Seq2[catalog.Change, error] {
 	return catalog.Changes(m.stage.changes...)
 }
 
+// Outline is what becomes of a base with the stage.
+func (m *Memory) Outline(base catalog.Trie) (catalog.Trie, error) { return base.Outline(m.Staged()) }
+
 // Commit makes a layer of the stage.
 func (m *Memory) Commit(target catalog.Trie) error {
 	m.mu.Lock()
