@@ -99,6 +99,9 @@ type Resource struct {
 	// OnRemove says what happens when the resource leaves the declaration. Default keep; of a file with a content
 	// from a Secret, delete.
 	OnRemove OnRemove `json:"onRemove,omitempty"`
+	// TTL is how long a host that belongs to a cluster keeps the resource without a sign of life from the servers, in whole minutes from 2h
+	// to 8760h: "6h". After that it is as if it had left the declaration, until they are heard again. Left out, for ever.
+	TTL string `json:"ttl,omitempty"`
 }
 
 // OnRemove says what becomes of a resource that is not declared any more.

@@ -34,6 +34,9 @@ func (v *validator) one() {
 		v.fault(v.path(""), reason.BodyTooLarge, fmt.Sprintf("the resource has %d bytes of text, at most %d are allowed", size, BodyBytesMax), "")
 	}
 	v.onRemove()
+	if message, hint := TTLMistake(r.TTL); message != "" {
+		v.invalid(v.path("ttl"), message, hint)
+	}
 	v.drift(v.path("drift"), r.Drift)
 	v.ownWindows()
 	v.ignore()

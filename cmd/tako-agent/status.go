@@ -149,6 +149,7 @@ func clusterText(c *agent.Cluster, running bool, now time.Time) string {
 	if !c.TryUntil.IsZero() {
 		fmt.Fprintf(&b, "  Trial    falls back in %s unless it is confirmed\n", present.Duration(c.TryUntil.Sub(now)))
 	}
+	b.WriteString(expiredText(c.Expired, now))
 	b.WriteString(statementsText(c.Statements))
 	b.WriteString(holdsText(c.Holds, now))
 	return b.String()
@@ -168,6 +169,19 @@ func peersText(c *agent.Cluster, running bool, now time.Time) string {
 		text += fmt.Sprintf("; %s had something new %s", present.Quote(p.From), present.Ago(p.At, now))
 	}
 	return text + "\n"
+}
+
+// expiredText says what is left out because the servers were not heard for too long; empty where nothing is.
+func expiredText(e *agent.Expired, now time.Time) string {
+	if e == nil {
+		return ""
+	}
+	what := "1 resource"
+	if e.Count > 1 {
+		what = fmt.Sprintf("%d resources", e.Count)
+	}
+	return fmt.Sprintf("  Expired  %s, %s of %s first, %s: the newest that was heard of the servers is from %s, and its ttl is %s\n", what, present.Quote(e.First),
+		present.Escape(e.Config), present.Ago(e.Since, now), e.Heard.UTC().Format(time.RFC3339), e.TTL)
 }
 
 // statementsText says which layers operators have replaced, without the servers.

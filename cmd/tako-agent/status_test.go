@@ -86,6 +86,25 @@ func TestCutOff(t *testing.T) {
 	}
 }
 
+// TestExpiredText: what has expired is on one line, with how much, what first, and when the servers were heard.
+func TestExpiredText(t *testing.T) {
+	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	e := agent.Expired{Count: 3, First: "file/a", Config: "NodeConfig/web", TTL: "6h0m0s", Since: now.Add(-time.Hour), Heard: now.Add(-7 * time.Hour)}
+	text := clusterText(&agent.Cluster{Expired: &e}, true, now)
+	for _, want := range []string{"Expired  3 resources", "file/a of NodeConfig/web first", "1h", "2026-03-01T05:00:00Z", "6h0m0s"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("%q is not in %q", want, text)
+		}
+	}
+	e.Count = 1
+	if text := clusterText(&agent.Cluster{Expired: &e}, true, now); !strings.Contains(text, "Expired  1 resource, ") {
+		t.Errorf("%q", text)
+	}
+	if text := clusterText(&agent.Cluster{}, true, now); strings.Contains(text, "Expired") {
+		t.Errorf("nothing has expired: %q", text)
+	}
+}
+
 // A state directory that cannot be written needs a person, however well the host is kept.
 func TestExitOfFullDisk(t *testing.T) {
 	for code, want := range map[reason.Code]reason.Exit{reason.StateUnwritable: reason.ExitFailed, reason.WatchOverflow: reason.ExitOK} {

@@ -67,7 +67,7 @@ func (l *loop) begin(ctx context.Context) error {
 			return err
 		}
 		l.refused(err)
-		if d, err = load.LastGood(l.store, lookup, l.opts.lane); err == nil {
+		if d, err = load.LastGoodAt(l.store, l.joined.proof(), lookup, l.opts.lane); err == nil {
 			err = l.adopt(ctx, d)
 		}
 		if err != nil {
@@ -147,7 +147,7 @@ func (l *loop) reload(ctx context.Context) {
 		l.refuse = nil
 	default:
 		l.refused(err)
-		if d, err = load.LastGood(l.store, lookup, l.opts.lane); err != nil {
+		if d, err = load.LastGoodAt(l.store, l.joined.proof(), lookup, l.opts.lane); err != nil {
 			l.book.trouble("read the active state", err)
 			return
 		}
@@ -176,13 +176,14 @@ func (l *loop) refused(err error) {
 func (l *loop) adopt(ctx context.Context, d *load.State) error {
 	graph := d.Compiled.Graph
 	if l.engine != nil && d.Active(l.store) && d.Wants(l.engine.Graph()) {
-		l.delivered = d.Delivered
+		l.delivered, l.expiry = d.Delivered, d.Expiry.After(l.expiry)
 		return nil // the facts that changed matter to nothing
 	}
 	if err := d.Commit(l.store); err != nil {
 		return err
 	}
 	l.delivered = d.Delivered
+	l.expires(d.Expiry)
 	l.source.complete(d)
 	d.Compiled.Hold(l.holds(), time.Now())
 	l.windowed = slices.ContainsFunc(graph.Vertices, func(v converge.Vertex) bool { return v.Window != nil })

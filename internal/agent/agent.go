@@ -118,6 +118,7 @@ type loop struct {
 	parts  []*part        // by converge.ID
 	// delivered is how many values of data the present state has.
 	delivered int
+	expiry    load.Expiry    // of the present state
 	work      sync.WaitGroup // operations in flight
 	ending    bool           // no new operation is started
 	told      bool           // OnKept was called

@@ -1,8 +1,10 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 
+	"tako.dev/tako/declare"
 	"tako.dev/tako/internal/agent/report"
 	"tako.dev/tako/internal/agent/store"
 	"tako.dev/tako/internal/converge"
@@ -25,7 +27,8 @@ func (l *loop) why(subject string) (*Answer, error) {
 	found := l.find(subject)
 	switch {
 	case len(found) == 0:
-		return nil, report.Unknown(subject)
+		expired := l.expiry.Find(func(title string, claim declare.Claim) bool { return report.Names(subject, title, claim) })
+		return nil, cmp.Or(expired, report.Unknown(subject))
 	case len(found) > 1:
 		a := &Answer{}
 		for _, id := range found {

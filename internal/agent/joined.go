@@ -77,20 +77,27 @@ func (j *joined) desired(st *store.Store, lookup declare.Lookup, lane load.Lane)
 	}
 	j.remember(root)
 	lookup = load.Labelled(j.own, lookup)
-	if st.Active().Root() == converge.Digest(root) {
-		if d, err := load.LastGood(st, lookup, lane); err == nil {
+	p, active := j.proof(), st.Active()
+	var last *load.State // what is left of the active state; nil where that is another one, or cannot be read
+	if active.Root() == converge.Digest(root) {
+		if d, err := load.LastGoodAt(st, p, lookup, lane); err == nil {
 			d.Delivered = int(j.life.Delivered)
-			return d, nil
+			if last = d; d.Expiry.Count == 0 && (!d.Expiry.Stands || !j.held.Judged()) {
+				return d, nil
+			}
 		}
 	}
 	c, err := j.held.Contents(root)
 	if err != nil {
+		if last != nil {
+			return last, nil
+		}
 		// It was lost, and is fetched again. Whatever else is active is not to be enforced: it may have been given up.
 		j.life.Enforced = catalog.Mark{}
 		return load.Nothing(lookup, lane)
 	}
 	j.life.Delivered = uint64(c.Delivered)
-	d, err := load.Layers(root, c.Layers, st, lookup, lane)
+	d, err := load.Layers(root, c.Layers, p, st, lookup, lane)
 	if err != nil {
 		return nil, err
 	}
@@ -315,7 +322,7 @@ func (l *loop) judge(c candidate) (*load.State, *reason.Error, error) {
 	case c.err != nil:
 		return nil, nil, c.err
 	}
-	d, err := load.Layers(c.mark.Root, c.content.Layers, l.store, load.Labelled(c.content.Own, l.lookup), l.opts.lane)
+	d, err := load.Layers(c.mark.Root, c.content.Layers, l.joined.proof(), l.store, load.Labelled(c.content.Own, l.lookup), l.opts.lane)
 	var faults declare.Faults
 	switch {
 	case errors.As(err, &faults):
@@ -399,6 +406,7 @@ func (l *loop) again(ctx context.Context, c candidate) (wire.Verdict, error) {
 	if c.trying == "" {
 		j.refused, l.refuse = wire.Verdict{}, nil
 	}
+	l.outlive(ctx)
 	j.verdict.Epoch, j.verdict.Version, j.verdict.Root = c.mark.Epoch, c.mark.Version, c.mark.Root
 	l.makeAppointment(&j.life)
 	l.happened()

@@ -38,6 +38,8 @@ type (
 	Relation = report.Relation
 	// Cluster is what a host that has joined says of its cluster.
 	Cluster = report.Cluster
+	// Expired is what a host leaves out because its TTL is over.
+	Expired = report.Expired
 	// Hold is what people keep as it is.
 	Hold = report.Hold
 	// Statement is an operator's statement about a layer of this host.

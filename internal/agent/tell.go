@@ -21,7 +21,7 @@ func (l *loop) cluster() *Cluster {
 	node, v := j.identity.Node(), j.newest()
 	c := &Cluster{Name: string(node.Cluster), UID: node.UID, Servers: j.identity.Servers(), Epoch: j.life.Enforced.Epoch, Version: j.life.Enforced.Version,
 		Verdict: v.Type.String(), Link: j.links.State()}
-	c.Peering = j.peering.State()
+	c.Peering, c.Expired = j.peering.State(), l.expired()
 	c.Statements = report.Statements(j.links.Statements())
 	if v.Since != 0 {
 		c.Since = time.UnixMilli(v.Since)

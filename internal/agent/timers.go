@@ -40,11 +40,16 @@ func (t *timers) now() time.Time {
 	return t.zone.Now()
 }
 
-// setAlarm has the loop woken when the next window opens or the next hold ends, whatever clocks are set to meanwhile.
+// setAlarm has the loop woken when the next window opens, the next hold ends or the next resource expires, whatever clocks are set to meanwhile.
 func (l *loop) setAlarm() {
 	at := l.opens
 	if ends, ok := core.HoldEnds(l.holds(), time.Now()); ok && (at.IsZero() || ends.Before(at)) {
 		at = ends
+	}
+	if len(l.expiry.TTLs) > 0 {
+		if next, ok := l.expiry.Next(l.joined.proof()); ok && (at.IsZero() || next.Before(at)) {
+			at = next
+		}
 	}
 	if at.Equal(l.ringsAt) {
 		return
@@ -60,6 +65,7 @@ func (l *loop) rang(ctx context.Context) {
 	l.ringsAt = time.Time{} // also where clocks were set, it is set anew
 	l.endHolds(ctx)
 	l.layGround(ctx)
+	l.outlive(ctx)
 	l.step(ctx, converge.Tick{})
 	l.setAlarm()
 }

@@ -34,7 +34,8 @@ func (l *loop) transfer(ctx context.Context) error {
 		defer cancel()
 		return ask(ctx, l, func() (wire.Report, error) { return l.tell(), nil })
 	}
-	opts := client.Options{Store: j.held, Host: h, Identity: j.identity, Log: log, Links: &j.links, Spool: l.opts.StateDir,
+	store := j.held.Telling(func() { l.post(ctx, func() { l.outlive(ctx) }) })
+	opts := client.Options{Store: store, Host: h, Identity: j.identity, Log: log, Links: &j.links, Spool: l.opts.StateDir,
 		Session: wire.Session{ID: string(trust.NewToken(trust.TokenJoin).ID()), Start: j.held.Life().Starts}}
 	j.peering.Open(ctx, log)
 	defer j.peering.Close()

@@ -174,7 +174,7 @@ func (l *loop) before(root catalog.Digest) (*load.State, held.Contents, error) {
 			return nil, c, err
 		}
 	}
-	d, err := load.Layers(root, c.Layers, l.store, load.Labelled(c.Own, l.lookup), l.opts.lane)
+	d, err := load.Layers(root, c.Layers, l.joined.proof(), l.store, load.Labelled(c.Own, l.lookup), l.opts.lane)
 	if err == nil {
 		d.Delivered = c.Delivered
 	}

@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"strings"
+	"time"
 
 	"tako.dev/tako/declare"
 	"tako.dev/tako/internal/reason"
@@ -78,11 +79,34 @@ func firstClaim(body []byte) ([]byte, bool) {
 
 // DataItem is the item of data, which must be without Mistake: the one that Compile makes of a resource that has it. The errors are
 // BodyTooLarge and InternalFault.
-func DataItem(d *declare.Data) (Item, error) {
-	r := declare.Resource{Data: d}
+func DataItem(d *declare.Data) (Item, error) { return DataItemFor(d, "") }
+
+// DataItemFor is DataItem of data that has a TTL, which must be without mistake; the empty one is none.
+func DataItemFor(d *declare.Data, ttl string) (Item, error) {
+	r := declare.Resource{Data: d, TTL: ttl}
 	b := layerBody{Schema: schemaOf(&r), Claim: r.Claim().String()}
 	body, err := b.encode(r)
 	return Item{Claim: b.Claim, Body: body}, err
+}
+
+// ttlName is the name of the field in a body, with its length before it: RFC 8949, section 3.1. No body has a TTL in which it does not stand.
+var ttlName = []byte("\x63ttl")
+
+// TTLOf is the TTL in a body; 0 where there is none.
+func TTLOf(body []byte) time.Duration {
+	if !bytes.Contains(body, ttlName) { // a million bodies are looked at to list keys
+		return 0
+	}
+	var b struct {
+		Resource struct {
+			TTL string `json:"ttl"`
+		} `json:"r"`
+	}
+	if lenient.Unmarshal(body, &b) != nil {
+		return 0
+	}
+	r := declare.Resource{TTL: b.Resource.TTL}
+	return r.TimeToLive()
 }
 
 // ReadDataItem reads the body of data, and nothing that DataItem would not have written: so what is declared has one form, whoever has
@@ -106,7 +130,10 @@ func ReadDataItem(body []byte) (Item, error) {
 	if _, mistake, _ := d.Resource.Data.Mistake(); mistake != "" {
 		return Item{}, corrupt(errors.New(mistake))
 	}
-	item, err := DataItem(d.Resource.Data)
+	if mistake, _ := declare.TTLMistake(d.Resource.TTL); mistake != "" {
+		return Item{}, corrupt(errors.New(mistake))
+	}
+	item, err := DataItemFor(d.Resource.Data, d.Resource.TTL)
 	if err != nil {
 		return Item{}, err
 	}
@@ -119,6 +146,7 @@ func ReadDataItem(body []byte) (Item, error) {
 // Datum is data as a layer wants it.
 type Datum struct {
 	Config string // of the layer, as ConfigName says
+	TTL    string
 	declare.Data
 }
 
@@ -127,7 +155,7 @@ type Datum struct {
 func ResolveData(wants []Datum, priorities []int) (Datum, error) {
 	first := wants[0]
 	for i := 1; i < len(wants) && priorities[i] == priorities[0]; i++ {
-		if wants[i].Data != first.Data {
+		if wants[i].Data != first.Data || wants[i].TTL != first.TTL {
 			return Datum{}, (&Conflict{Claim: declare.Claim{Kind: declare.ClaimData, ID: first.Key}, Priority: priorities[0],
 				IDs: [2]string{first.Config, wants[i].Config}, Titles: [2]string{DataClaim(first.Key), DataClaim(first.Key)}}).Reason()
 		}

@@ -122,10 +122,7 @@ type candidate struct {
 
 func (c *candidate) entry() *Desired { return &c.layer.Entries[c.index] }
 
-func (c *candidate) title() string {
-	e := c.entry().entry()
-	return e.Title()
-}
+func (c *candidate) title() string { return c.entry().title() }
 
 // resolution is who wants what: per claim the candidates of the highest priority, in the order of the layers.
 type resolution struct {
@@ -263,6 +260,12 @@ func (d *Desired) entry() Entry {
 		return Entry{Place: d.Place, Unsupported: d.Unsupported, unread: d}
 	}
 	return Entry{Place: d.Place, Resource: d.Resource, Sealed: d.Sealed}
+}
+
+// title is how people see it.
+func (d *Desired) title() string {
+	e := d.entry()
+	return e.Title()
 }
 
 // desire is the digest of what is wanted of the claim, whatever it is called and whenever its turn is.

@@ -231,6 +231,7 @@ const (
 	HostNotJoined   Code = 1061
 	TryNotConfirmed Code = 1062
 	ResourceHeld    Code = 1063
+	ResourceExpired Code = 1064
 
 	LayerReference    Code = 1070
 	RevisionUnusable  Code = 1071
@@ -498,6 +499,7 @@ var table = []Entry{
 	{HostNotJoined, "host belongs to no cluster", Unknown, "", Never, ExitFailed, 409},
 	{TryNotConfirmed, "trial not confirmed in time, fell back", Unknown, "", Never, ExitFailed, 409},
 	{ResourceHeld, "held by a person", Deferred, Held, WaitThen, ExitStalled, 423},
+	{ResourceExpired, "expired: the servers were not heard for too long", NotApplicable, "", Never, ExitNotFound, 404},
 
 	{LayerReference, "value that a file takes its content from cannot be used", Unknown, "", Never, ExitFailed, 422},
 	{RevisionUnusable, "revision cannot be used", Unknown, "", Never, ExitFailed, 422},

@@ -219,6 +219,7 @@ func (a *agent) do(e core.Effect) (core.Event, error) {
 		if err == nil {
 			a.w.say("%s accepts version %d of epoch %d", a.name, e.Mark.Version, e.Mark.Epoch)
 			a.checkMark()
+			a.host.heard()
 		}
 		return core.Stored{}, err
 	case core.AcceptStatements:
@@ -251,11 +252,13 @@ func (a *agent) tell(e core.Effect) {
 	switch e := e.(type) {
 	case core.Prolong:
 		_ = a.held.accept(e.Mark, e.Signed) // it comes again
+		a.host.heard()
 	case core.Remember:
 		a.w.seen.Refused++
 		a.checkRefusal(&e.Verdict)
 		a.w.say("%s refuses version %d: %s %s", a.name, e.Verdict.Version, e.Verdict.Type, e.Verdict.Code)
 		_ = a.held.remember(e.Verdict) // it is found out again
+		a.host.heard()
 	case core.RememberStatements:
 		_ = a.held.setStatements(e.Statements) // it is found out again
 	case core.Count:

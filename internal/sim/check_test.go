@@ -36,8 +36,11 @@ type proof struct {
 	minute   time.Time // in which the next two are counted
 	asked    int
 	watched  int
-	deaths   map[catalog.Digest]int // of the version that is accepted now, by what was read
-	own      map[catalog.Digest]int // while that was enforced and not settled, and the agent was on its way to nothing else
+	// lateSince is since when something is enforced that has expired; zero where nothing is.
+	lateSince time.Time
+	first     firstToGo              // of what is active
+	deaths    map[catalog.Digest]int // of the version that is accepted now, by what was read
+	own       map[catalog.Digest]int // while that was enforced and not settled, and the agent was on its way to nothing else
 }
 
 func newProof() proof {
@@ -195,23 +198,10 @@ func (a *agent) checkOrder(s *core.State, l *catalog.Layer) {
 // checkDesired is A2: what is going to be enforced is all that the layers say: of each claim what the highest priority wants.
 func (a *agent) checkDesired(s *core.State, d *desired) {
 	w := a.w
-	wants := map[declare.Claim]string{}
-	for _, l := range s.List { // the highest priority first
-		for i := range w.truth.parsed[l.Root].acting {
-			claim := w.truth.parsed[l.Root].acting[i].Resource.Claim().Of(l.ID)
-			if wants[claim] == "" {
-				wants[claim] = l.ID
-			}
-		}
+	if d.root != s.Root {
+		w.broken("A2", "%s is to enforce root %s, and version %d has %s", a.name, short(d.root), s.Mark.Version, short(s.Root))
 	}
-	if d.root != s.Root || len(wants) != len(d.entries) {
-		w.broken("A2", "%s is to enforce %d entries of root %s, and version %d has %d of root %s", a.name, len(d.entries), short(d.root), s.Mark.Version, len(wants), short(s.Root))
-	}
-	for i := range d.entries {
-		if e := &d.entries[i]; wants[e.Claim] != e.Config {
-			w.broken("A2", "%s is to enforce %s of %s, and %s has won it", a.name, e.Claim, e.Config, wants[e.Claim])
-		}
-	}
+	a.checkEntries(s.List, d.entries)
 	a.checkDeletions(s, d)
 	a.proven.roots[d.root] = true
 }
@@ -221,6 +211,9 @@ func (a *agent) checkDeletions(s *core.State, d *desired) {
 	stays := map[declare.Claim]bool{}
 	for i := range d.entries {
 		stays[d.entries[i].Claim] = true
+	}
+	for i := range d.expired { // that was declared so
+		stays[d.expired[i].Claim] = true
 	}
 	had, deleted := len(a.host.active.Entries), 0
 	for i := range a.host.active.Entries {
@@ -239,6 +232,7 @@ func (a *agent) checkHost() {
 	if !a.proven.roots[h.active.Root] {
 		a.w.broken("A2", "the active state of %s has the root %s", a.name, short(h.active.Root))
 	}
+	a.checkTTL()
 	for k := range h.owed {
 		if !slices.ContainsFunc(h.ledger.Pending, func(p converge.Pending) bool { return p.Target == k }) {
 			a.w.broken("A3", "something that %s comes after was changed on %s, and nothing durable says that it must be told", k, a.name)
@@ -288,6 +282,9 @@ func (h *host) check() {
 	a := h.a
 	if h.active.Root != h.life.Enforced.Root {
 		a.w.broken("A2", "%s says that it enforces %s, and %s is active", a.name, short(h.life.Enforced.Root), short(h.active.Root))
+	}
+	if list := must(catalog.DecodeList(must(a.held.List(h.active.Root)))); h.judged() && a.whole(list) {
+		a.checkEntries(list, h.active.Entries)
 	}
 	declared := map[converge.Key]bool{}
 	for _, e := range h.active.Entries {

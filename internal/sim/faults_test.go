@@ -250,7 +250,7 @@ func (w *world) clockAhead() {
 	}
 	a.clock += step
 	if a.up {
-		a.guarded(func() { a.step(core.Ticked{}) })
+		a.guarded(func() { a.host.outlive(); a.step(core.Ticked{}) })
 	}
 	w.ends(func() { a.setClock(0) })
 }

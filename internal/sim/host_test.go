@@ -36,6 +36,7 @@ func (l life) on(m catalog.Mark, way agentcore.Trial) life {
 type active struct {
 	Root    catalog.Digest `cbor:"1,keyasint"`
 	Entries []activeEntry  `cbor:"2,keyasint"`
+	Without catalog.Digest `cbor:"3,keyasint"` // what is left out, because it has expired
 }
 
 // activeEntry is an entry of it.
@@ -46,6 +47,7 @@ type activeEntry struct {
 	After  []declare.Claim  `cbor:"4,keyasint"`
 	Digest catalog.Digest   `cbor:"5,keyasint"`
 	Body   []byte           `cbor:"6,keyasint"`
+	TTL    string           `cbor:"7,keyasint"`
 }
 
 // ledger is what must not be forgotten.
@@ -84,6 +86,8 @@ type host struct {
 	met      map[converge.Key]converge.Digest // what was converged; its loss is harmless
 	flights  []*flight
 	tick     int // which Tick is the one that is waited for
+	alarm    int // the same of the next expiry
+	expiry
 }
 
 // flight is an operation in flight.
@@ -111,7 +115,7 @@ func (h *host) awake() {
 	a := h.a
 	h.active, h.ledger, h.met = active{}, ledger{}, map[converge.Key]converge.Digest{}
 	h.engine, h.compiled, h.flights, h.coming = nil, nil, nil, agentcore.Trial{}
-	h.refused, h.verdict, h.onWay = wire.Verdict{}, wire.Verdict{}, catalog.Digest{}
+	h.refused, h.verdict, h.onWay, h.expiry = wire.Verdict{}, wire.Verdict{}, catalog.Digest{}, expiry{}
 	a.held.load(activeFile, &h.active)
 	a.held.load(ledgerFile, &h.ledger)
 	a.held.load(comingFile, &h.coming)
@@ -200,6 +204,9 @@ type desired struct {
 	removals []activeEntry
 	compiled *agentcore.Compiled
 	fresh    bool // it is to become the active one
+	without  catalog.Digest
+	expired  []catalog.Expired
+	expiry   expiry
 }
 
 // before is the state that was enforced, from the disk.
@@ -208,20 +215,23 @@ func (h *host) before() (*desired, error) {
 	if root == (catalog.Digest{}) {
 		return &desired{compiled: h.compile(nil, h.ledger.Removals)}, nil
 	}
-	if h.active.Root != root {
-		layers, err := h.read(root)
-		if err != nil {
-			return nil, err
+	var last *desired
+	if h.active.Root == root {
+		if last = h.lastGood(); !last.fresh && !(last.expiry.stands && h.judged()) {
+			return last, nil
 		}
-		return h.make(root, layers)
 	}
-	var entries []catalog.Entry
-	for i := range h.active.Entries {
-		e := must(catalog.Decode(h.active.Entries[i].Body))
-		e.Config = h.active.Entries[i].Config
-		entries = append(entries, e)
+	layers, err := h.read(root)
+	if err == nil {
+		var d *desired
+		if d, err = h.make(root, layers); err == nil {
+			return d, nil
+		}
 	}
-	return &desired{root: root, entries: h.active.Entries, removals: h.ledger.Removals, compiled: h.compile(entries, h.ledger.Removals)}, nil
+	if last != nil { // what is left of it is better than nothing
+		return last, nil
+	}
+	return nil, err
 }
 
 // read reads a catalog: what is acted upon in its layers. Whatever is not what its root says is not there.
@@ -270,11 +280,20 @@ func parse(l *layer) (c decodedContent) {
 
 // make makes a state of layers. The error is why it cannot be enforced.
 func (h *host) make(root catalog.Digest, layers []catalog.DecodedLayer) (*desired, error) {
-	entries, conflicts := catalog.ResolveLayers(layers)
+	p := h.proof()
+	living := catalog.Alive(layers, p)
+	entries, conflicts := catalog.ResolveLayers(living.Layers)
 	if len(conflicts) > 0 {
 		return nil, conflicts[0].Reason()
 	}
-	d := &desired{root: root, fresh: true}
+	d := &desired{root: root, without: catalog.LeftOut(catalog.Digest{}, living.Expired), expired: living.Expired, expiry: expiryOf(living.TTLs, p)}
+	h.leave(d, entries)
+	return d, nil
+}
+
+// leave completes a state of entries that may become the active one: what is to be undone, and the graph.
+func (h *host) leave(d *desired, entries []catalog.Entry) {
+	d.fresh = true
 	stays := map[declare.Claim]bool{}
 	for i := range entries {
 		stays[entries[i].Claim()] = true
@@ -294,9 +313,8 @@ func (h *host) make(root catalog.Digest, layers []catalog.DecodedLayer) (*desire
 	for i := range entries {
 		it := &d.compiled.Items[i]
 		d.entries = append(d.entries, activeEntry{Claim: it.Claim, Config: entries[i].Config, Remove: it.OnRemove, After: it.After,
-			Digest: catalog.Digest(d.compiled.Graph.Vertices[i].Digest), Body: must(entries[i].Encode())})
+			Digest: catalog.Digest(d.compiled.Graph.Vertices[i].Digest), Body: must(entries[i].Encode()), TTL: entries[i].Resource.TTL})
 	}
-	return d, nil
 }
 
 // compile makes the graph.
@@ -340,13 +358,13 @@ func (h *host) voidRemovals() {
 // adopt makes a state the one that is enforced: first what has to be undone because of it is durable, then the state itself.
 func (h *host) adopt(d *desired) error {
 	a := h.a
-	if d.fresh && d.root != h.active.Root {
+	if d.fresh && (d.root != h.active.Root || d.without != h.active.Without) {
 		next := h.ledger
 		next.Removals = append(slices.Clip(next.Removals), d.leaving...)
 		if err := h.saveLedger(next); err != nil {
 			return err
 		}
-		state := active{Root: d.root, Entries: d.entries}
+		state := active{Root: d.root, Entries: d.entries, Without: d.without}
 		if err := a.held.keep(activeFile, &state); err != nil {
 			return err
 		}
@@ -354,7 +372,8 @@ func (h *host) adopt(d *desired) error {
 		a.w.seen.Removals += len(d.leaving)
 		h.voidRemovals()
 	}
-	h.compiled = d.compiled
+	h.compiled, h.expiry = d.compiled, d.expiry
+	h.await()
 	g := d.compiled.Graph
 	h.told = map[converge.ID][]converge.Key{}
 	for id := range g.Vertices {
@@ -417,7 +436,7 @@ func (h *host) activate(s core.State) (wire.Verdict, error) {
 	if err != nil {
 		refusal = reason.Of(err)
 	} else {
-		refusal = agentcore.Guard(claims(h.active.Entries), claims(d.entries), s.Head.Consent)
+		refusal = agentcore.Guard(claims(h.active.Entries), d.claims, s.Head.Consent)
 	}
 	if refusal != nil {
 		if err := h.sets(agentcore.Trial{}); err != nil {
@@ -488,6 +507,7 @@ func (h *host) again(s *core.State, m catalog.Mark, layers []catalog.DecodedLaye
 	if s.Trying == "" {
 		h.refused = wire.Verdict{}
 	}
+	h.outlive()
 	h.verdict = h.verdictOn(m, wire.Pending, nil)
 	h.a.proven.active = m
 	return h.verdict, nil

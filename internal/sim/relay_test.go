@@ -229,6 +229,10 @@ func (x *stream) hears(up *wire.RelayUp) {
 			a := &relayedAgent{node: string(said.Certificate)}
 			x.agents[said.Number] = a
 			x.take(said.Number, a, said.Report)
+		default: // a word of an agent is when it is looked whether its head was signed again
+			if a := x.agents[said.Number]; a != nil {
+				x.show(a.node)
+			}
 		}
 	}
 	if most := 3 * len(s.w.agents); len(x.agents) > most {

@@ -116,12 +116,13 @@ func TestEverythingHappens(t *testing.T) {
 			"activated": r.Seen.Activated, "refused": r.Seen.Refused, "failed to fetch": r.Seen.Failed, "crashed": r.Seen.Crashes,
 			"alarms": r.Seen.Alarms, "doubts": r.Seen.Doubts, "statements tried": r.Seen.Trials, "removals": r.Seen.Removals,
 			"notifications": r.Seen.Notifications, "refreshes": r.Seen.Refreshes, "heads relayed": r.Seen.Relayed, "kept answers": r.Seen.Kept,
+			"expiries": r.Seen.Expiries,
 		} {
 			seen[name] += count
 		}
 	}
 	wanted := []string{"activated", "refused", "failed to fetch", "crashed", "alarms", "doubts", "statements tried", "removals", "notifications", "refreshes",
-		"heads relayed", "kept answers", "poison", "conflict", "statement", "absorbed", "key rotated", "operator revoked", "epoch", "event dropped"}
+		"heads relayed", "kept answers", "expiries", "poison", "conflict", "statement", "absorbed", "key rotated", "operator revoked", "epoch", "event dropped"}
 	for _, f := range faults {
 		wanted = append(wanted, f.name)
 	}

@@ -119,6 +119,12 @@ func (c *config) resources() []declare.Resource {
 		case i%3 == 2 && c.files[i-1] != "":
 			r.Require = []string{fmt.Sprint("f", i-1)}
 		}
+		switch i % 4 {
+		case 0: // the path that all configs want is one of them
+			r.TTL = ttlLong
+		case 2:
+			r.TTL = ttlShort
+		}
 		all = append(all, r)
 	}
 	if c.service {

@@ -54,7 +54,7 @@ type Result struct {
 type Seen struct {
 	Faults                                                               map[string]int
 	Activated, Refused, Requests, Failed, Crashes, Tells, Alarms, Doubts int
-	Trials, Removals, Notifications, Refreshes, Relayed, Kept            int
+	Trials, Removals, Notifications, Refreshes, Relayed, Kept, Expiries  int
 }
 
 // Run runs one world to its end, or to the first invariant that is broken.

@@ -9,15 +9,16 @@ import (
 	"tako.dev/tako/internal/reason"
 )
 
-// DataOf is what the layers of a catalog want of a key: the data of the highest priority. The errors are ResourceUnknown where no layer has
-// it, PriorityConflict, StateCorrupt and those of the disk.
-func (s *Store) DataOf(root catalog.Digest, key string) (catalog.Datum, error) {
+// DataOf is what the layers of a catalog want of a key: the data of the highest priority of which the TTL is not over. The errors are
+// ResourceUnknown where no layer has it, ResourceExpired where some have had it, PriorityConflict, StateCorrupt and those of the disk.
+func (s *Store) DataOf(root catalog.Digest, key string, p catalog.Proof) (catalog.Datum, error) {
 	list, err := s.Catalog(root)
 	if err != nil {
 		return catalog.Datum{}, err
 	}
 	var wants []catalog.Datum
 	var priorities []int
+	var expired error
 	for _, l := range list {
 		if l.Priority == catalog.OwnPriority {
 			continue
@@ -36,7 +37,14 @@ func (s *Store) DataOf(root catalog.Digest, key string) (catalog.Datum, error) {
 		if err != nil {
 			return catalog.Datum{}, err
 		}
+		if ttl := catalog.TTLOf(body); p.Expired(ttl) {
+			expired = p.Unheard("look up data "+key, ttl)
+			continue
+		}
 		wants, priorities = append(wants, d), append(priorities, l.Priority)
+	}
+	if len(wants) == 0 && expired != nil {
+		return catalog.Datum{}, expired
 	}
 	if len(wants) == 0 {
 		return catalog.Datum{}, &reason.Error{Code: reason.ResourceUnknown, Doing: "look up data " + key, Cause: errors.New("nothing of that key is declared for this host")}
@@ -52,7 +60,7 @@ func datum(config, key string, body []byte) (catalog.Datum, error) {
 	case d.Unsupported != nil:
 		return catalog.Datum{}, d.Unsupported
 	}
-	return catalog.Datum{Config: config, Data: *d.Resource.Data}, nil
+	return catalog.Datum{Config: config, TTL: d.Resource.TTL, Data: *d.Resource.Data}, nil
 }
 
 // data calls take with the body of each entry of a layer that is delivered, in no order that anybody knows. The errors are those of Rows.
@@ -96,9 +104,9 @@ func absent(root catalog.Digest) error {
 		Hint: "it is fetched again when a server can be reached"}
 }
 
-// Keys lists keys of the data in a catalog that begin with a prefix and come after another key, in their order: at most so many, which it
-// keeps in memory while it looks at all.
-func (s *Store) Keys(root catalog.Digest, prefix, after string, atMost int) ([]string, error) {
+// Keys lists keys of the data in a catalog that begin with a prefix and come after another key, and of which a TTL is not over, in their order:
+// at most so many, which it keeps in memory while it looks at all.
+func (s *Store) Keys(root catalog.Digest, prefix, after string, atMost int, p catalog.Proof) ([]string, error) {
 	list, err := s.Catalog(root)
 	if err != nil {
 		return nil, err
@@ -109,7 +117,7 @@ func (s *Store) Keys(root catalog.Digest, prefix, after string, atMost int) ([]s
 			continue
 		}
 		err := s.data(l.Root, func(body []byte) error {
-			if key, is := catalog.DataKey(catalog.ClaimOf(body)); is && strings.HasPrefix(key, prefix) && key > after {
+			if key, is := catalog.DataKey(catalog.ClaimOf(body)); is && strings.HasPrefix(key, prefix) && key > after && !p.Expired(catalog.TTLOf(body)) {
 				first.Add(key)
 			}
 			return nil

@@ -29,16 +29,27 @@ func putLayers(t testing.TB, s *Store, layers map[string]map[string]string, prio
 		file, err := catalog.Compile([]declare.Resource{{Name: id, File: &declare.File{Path: "/" + id}}})
 		must(t, err)
 		items = append(items, file...)
-		var changes []wire.Change
-		for i := range items {
-			changes = append(changes, wire.Change{Key: items[i].Row().Key, Body: items[i].Body})
-		}
-		slices.SortFunc(changes, func(a, b wire.Change) int { return slices.Compare(a.Key[:], b.Key[:]) })
-		trie := catalog.TrieOf(items)
-		put(t, s, id, catalog.Digest{}, changes, trie)
-		all = append(all, catalog.Layer{Priority: priorities[id], ID: id, Root: trie.Root()})
+		all = append(all, catalog.Layer{Priority: priorities[id], ID: id, Root: putItems(t, s, id, items)})
 	}
-	list, err := catalog.NewList(all...)
+	return putList(t, s, all...)
+}
+
+// putItems stores a layer.
+func putItems(t testing.TB, s *Store, id string, items []catalog.Item) catalog.Digest {
+	t.Helper()
+	var changes []wire.Change
+	for i := range items {
+		changes = append(changes, wire.Change{Key: items[i].Row().Key, Body: items[i].Body})
+	}
+	slices.SortFunc(changes, func(a, b wire.Change) int { return slices.Compare(a.Key[:], b.Key[:]) })
+	trie := catalog.TrieOf(items)
+	put(t, s, id, catalog.Digest{}, changes, trie)
+	return trie.Root()
+}
+
+func putList(t testing.TB, s *Store, layers ...catalog.Layer) catalog.Digest {
+	t.Helper()
+	list, err := catalog.NewList(layers...)
 	must(t, err)
 	encoded, err := list.Encode()
 	must(t, err)
@@ -51,14 +62,14 @@ func TestDataOf(t *testing.T) {
 	root := putLayers(t, s, map[string]map[string]string{"a": {"k": "low", "only": "a"}, "b": {"k": "high", "both": "1", "same": "x"}, "c": {"both": "2", "same": "x"}},
 		map[string]int{"a": 1, "b": 2, "c": 2})
 	for key, want := range map[string]string{"k": "b high", "only": "a a", "same": "b x"} {
-		if d, err := s.DataOf(root, key); err != nil || d.Config+" "+d.Value != want {
+		if d, err := s.DataOf(root, key, catalog.Proof{}); err != nil || d.Config+" "+d.Value != want {
 			t.Errorf("%s: %+v, %v", key, d, err)
 		}
 	}
-	if _, err := s.DataOf(root, "both"); !reason.Is(err, reason.PriorityConflict) {
+	if _, err := s.DataOf(root, "both", catalog.Proof{}); !reason.Is(err, reason.PriorityConflict) {
 		t.Errorf("%v", err)
 	}
-	if _, err := s.DataOf(root, "none"); !reason.Is(err, reason.ResourceUnknown) {
+	if _, err := s.DataOf(root, "none", catalog.Proof{}); !reason.Is(err, reason.ResourceUnknown) {
 		t.Errorf("%v", err)
 	}
 	c, err := s.Contents(root)
@@ -69,14 +80,14 @@ func TestDataOf(t *testing.T) {
 	l, err := Inspect(s.state)
 	must(t, err)
 	defer l.Close()
-	if d, err := l.DataOf(root, "k"); err != nil || d.Value != "high" {
+	if d, err := l.DataOf(root, "k", catalog.Proof{}); err != nil || d.Value != "high" {
 		t.Errorf("%+v, %v", d, err)
 	}
 	must(t, os.Remove(filepath.Join(s.state, layersName, c.List[0].Root.String())))
 	again, err := Inspect(s.state)
 	must(t, err)
 	defer again.Close()
-	if _, err := again.DataOf(root, "k"); !reason.Is(err, reason.StateCorrupt) {
+	if _, err := again.DataOf(root, "k", catalog.Proof{}); !reason.Is(err, reason.StateCorrupt) {
 		t.Errorf("%v", err)
 	}
 }

@@ -63,7 +63,7 @@ func Open(stateDir string, now time.Time) (*Store, error) {
 }
 
 // Inspect opens what is held for looking at it: it writes nothing, and works beside the agent whose it is. Only Catalog, Rows, Own, Contents,
-// DataOf, Keys and Close may be called.
+// DataOf, Keys, Proof and Close may be called.
 func Inspect(stateDir string) (*Store, error) {
 	s := &Store{state: stateDir, room: roomAt, looks: true}
 	if err := s.openAll(time.Time{}); err != nil {

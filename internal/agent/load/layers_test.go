@@ -80,7 +80,7 @@ func decoded(t testing.TB, id string, priority int, items ...catalog.Item) catal
 // takes makes layers the active state under a root, and returns it with what is sealed in it opened.
 func takes(t testing.TB, st *store.Store, root byte, open Open, layers ...catalog.DecodedLayer) *State {
 	t.Helper()
-	d, err := Layers(catalog.Digest{root}, layers, st, lookup, one)
+	d, err := Layers(catalog.Digest{root}, layers, catalog.Proof{}, st, lookup, one)
 	must(t, err)
 	d.Unseal(open)
 	must(t, d.Commit(st))
@@ -236,7 +236,7 @@ func TestLayersRefused(t *testing.T) {
 			layer(t, "NodeConfig/b", 1, nil, declare.Resource{Name: "g", File: &declare.File{Path: "/srv/f", Content: "another"}})}, reason.PriorityConflict},
 		"cycle": {[]catalog.DecodedLayer{layer(t, "NodeConfig/a", 1, nil, plainFile("f", "g"), plainFile("g", "f"))}, reason.DependencyCycle},
 	} {
-		_, err := Layers(catalog.Digest{2}, test.layers, st, lookup, one)
+		_, err := Layers(catalog.Digest{2}, test.layers, catalog.Proof{}, st, lookup, one)
 		var faults declare.Faults
 		if !reason.Is(err, test.code) && (!errors.As(err, &faults) || faults[0].Code != test.code) {
 			t.Errorf("%s: %v", name, err)

@@ -21,11 +21,14 @@ type State struct {
 	Lookup   declare.Lookup // what it was compiled for
 	// Delivered counts what is delivered beside that and not acted upon, where it was read together with Entries.
 	Delivered int
+	Expiry    Expiry
 
 	claims  []declare.Claim
 	encoded [][]byte // bodies, by entry; nil where the state is the active one already
 	root    catalog.Digest
-	leaving []store.Removal // of Removals, what was not there before
+	without catalog.Digest    // identifies what is left out
+	expired []catalog.Expired // what that is, as far as it was found out now
+	leaving []store.Removal   // of Removals, what was not there before
 }
 
 // Lane names the lane of a resource type, see converge.Vertex.
@@ -55,11 +58,12 @@ func Declared(files []string, st *store.Store, lookup declare.Lookup, lane Lane)
 	return d, d.compile(lane)
 }
 
-// Layers compiles the layers of configs that a signed catalog lists, in its order, against what is active. root is the catalog's. What
-// is sealed in them waits for Unseal. The errors say why the host refuses the state: PriorityConflict, TooManyResources, and as
+// Layers compiles the layers of configs that a signed catalog lists, in its order, against what is active, without what of them has expired. root
+// is the catalog's. What is sealed in them waits for Unseal. The errors say why the host refuses the state: PriorityConflict, TooManyResources, and as
 // declare.Faults the cycles; nothing is written.
-func Layers(root catalog.Digest, layers []catalog.DecodedLayer, st *store.Store, lookup declare.Lookup, lane Lane) (*State, error) {
-	entries, conflicts := catalog.ResolveLayers(layers)
+func Layers(root catalog.Digest, layers []catalog.DecodedLayer, p catalog.Proof, st *store.Store, lookup declare.Lookup, lane Lane) (*State, error) {
+	living := catalog.Alive(layers, p)
+	entries, conflicts := catalog.ResolveLayers(living.Layers)
 	if len(conflicts) > 0 {
 		return nil, conflicts[0].Reason()
 	}
@@ -68,6 +72,7 @@ func Layers(root catalog.Digest, layers []catalog.DecodedLayer, st *store.Store,
 			Cause: fmt.Errorf("%d resources, the limit on one host is %d", len(entries), declare.ResourcesMax)}
 	}
 	d := &State{Entries: entries, Lookup: lookup, root: root}
+	d.expire(living, p, catalog.Digest{})
 	if err := d.encode(); err != nil {
 		return nil, err
 	}
@@ -90,10 +95,15 @@ func (d *State) encode() error {
 	return nil
 }
 
-// Claims yields what the state has.
+// Claims yields what the state has, and what of it has expired: that was declared to go, and is no deletion.
 func (d *State) Claims(yield func(declare.Claim) bool) {
 	for i := range d.Entries {
 		if !yield(d.Entries[i].Claim()) {
+			return
+		}
+	}
+	for i := range d.expired {
+		if !yield(d.expired[i].Claim) {
 			return
 		}
 	}
@@ -114,18 +124,36 @@ func ActiveClaims(st *store.Store) ([]declare.Claim, error) {
 
 // LastGood reads the active state back: what is enforced when the declarations cannot be.
 func LastGood(st *store.Store, lookup declare.Lookup, lane Lane) (*State, error) {
+	return LastGoodAt(st, catalog.Proof{}, lookup, lane)
+}
+
+// LastGoodAt is LastGood without what has expired.
+func LastGoodAt(st *store.Store, p catalog.Proof, lookup declare.Lookup, lane Lane) (*State, error) {
 	active := st.Active()
-	removals, err := st.Removals()
-	if err != nil {
-		return nil, err
-	}
-	d := &State{Lookup: lookup, root: catalog.Digest(active.Root()), Removals: removals}
+	d := &State{Lookup: lookup, root: catalog.Digest(active.Root())}
 	for i := range active.Len() {
 		e, err := readEntry(active, i)
 		if err != nil {
 			return nil, err
 		}
 		d.Entries = append(d.Entries, e)
+	}
+	var living catalog.Living
+	d.Entries, living = catalog.Remaining(d.Entries, p)
+	d.expire(living, p, catalog.Digest(active.Without()))
+	d.Expiry.Stands = active.Without() != converge.Digest{}
+	if len(living.Expired) > 0 { // it is another state now
+		if err := d.encode(); err != nil {
+			return nil, err
+		}
+		if err := d.leave(st); err != nil {
+			return nil, err
+		}
+		return d, d.compile(lane)
+	}
+	var err error
+	if d.Removals, err = st.Removals(); err != nil {
+		return nil, err
 	}
 	return d, d.compile(lane)
 }
@@ -199,7 +227,7 @@ func (d *State) compile(lane Lane) error {
 
 // Active reports whether the state is the active one already, down to where each resource is declared.
 func (d *State) Active(st *store.Store) bool {
-	return st.Active().Is(converge.Digest(d.root), func(yield func(string) bool) {
+	return st.Active().Is(converge.Digest(d.root), converge.Digest(d.without), func(yield func(string) bool) {
 		for i := range d.Entries {
 			if !yield(d.Entries[i].Place.String()) {
 				return
@@ -223,7 +251,7 @@ func (d *State) Commit(st *store.Store) error {
 		entries[i] = store.Entry{Claim: d.claims[i], Title: it.Title, Config: e.Config, Place: e.Place.String(),
 			Digest: d.Compiled.Graph.Vertices[i].Digest, OnRemove: it.OnRemove, After: it.After, Body: d.encoded[i]}
 	}
-	if err := st.SetActive(converge.Digest(d.root), entries); err != nil {
+	if err := st.SetActiveWithout(converge.Digest(d.root), converge.Digest(d.without), entries); err != nil {
 		return err
 	}
 	taken := make(map[declare.Claim]bool, len(d.claims))

@@ -7,6 +7,7 @@ package lookup
 import (
 	"errors"
 	"strings"
+	"time"
 
 	"tako.dev/tako/declare"
 	"tako.dev/tako/internal/agent/held"
@@ -24,11 +25,13 @@ type In struct {
 // swapsMax is how often a look is repeated because the agent has taken another state on meanwhile, and dropped what was looked at.
 const swapsMax = 3
 
-// Get returns the data of a key. The errors are ResourceUnknown where there is none, PriorityConflict where two configs of the same
+// Get returns the data of a key. The errors are ResourceUnknown where there is none, ResourceExpired where its TTL is over, PriorityConflict where two configs of the same
 // priority want different things, HostNotJoined, declare.Faults, and those of the disk.
 func (in In) Get(key string) (catalog.Datum, error) {
 	if len(in.Files) == 0 {
-		return enforced(in.StateDir, unknown(key), func(h *held.Store, root catalog.Digest) (catalog.Datum, error) { return h.DataOf(root, key) })
+		return enforced(in.StateDir, unknown(key), func(h *held.Store, root catalog.Digest) (catalog.Datum, error) {
+			return h.DataOf(root, key, h.Proof(time.Now()))
+		})
 	}
 	entries, err := declared(in.Files)
 	if err != nil {
@@ -43,10 +46,12 @@ func (in In) Get(key string) (catalog.Datum, error) {
 }
 
 // List returns keys in their order that begin with a prefix and come after another key: at most so many, which is 1 or more. The errors are
-// those of Get but ResourceUnknown and PriorityConflict: keys are listed whatever becomes of their values.
+// those of Get but ResourceUnknown, ResourceExpired and PriorityConflict: keys are listed whatever becomes of their values.
 func (in In) List(prefix, after string, atMost int) ([]string, error) {
 	if len(in.Files) == 0 {
-		return enforced(in.StateDir, nil, func(h *held.Store, root catalog.Digest) ([]string, error) { return h.Keys(root, prefix, after, atMost) })
+		return enforced(in.StateDir, nil, func(h *held.Store, root catalog.Digest) ([]string, error) {
+			return h.Keys(root, prefix, after, atMost, h.Proof(time.Now()))
+		})
 	}
 	entries, err := declared(in.Files)
 	if err != nil {

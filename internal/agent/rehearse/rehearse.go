@@ -8,6 +8,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"time"
 
 	"tako.dev/tako/declare"
 	"tako.dev/tako/internal/agent/clock"
@@ -37,16 +38,19 @@ func Of(ctx context.Context, o Options) ([]preview.Planned, error) {
 	}
 	defer st.Close()
 	scope, open := declare.Scope{NodeName: o.NodeName, Fact: o.Fact}, load.Open(nil)
+	var proof catalog.Proof // of a host that stands alone, where nothing expires
 	joined, err := held.HasJoined(o.StateDir)
 	if err != nil {
 		return nil, err
 	}
 	if joined {
-		if scope.NodeName, scope.Labels, open, err = membership(o.StateDir, catalog.Digest(st.Active().Root())); err != nil {
+		m, err := membershipOf(o.StateDir, catalog.Digest(st.Active().Root()))
+		if err != nil {
 			return nil, err
 		}
+		scope.NodeName, scope.Labels, open, proof = m.name, m.labels, m.open, m.proof
 	}
-	d, err := load.LastGood(st, scope.Lookup, func(t declare.ResourceType) string { return o.Types[t].Lane().Name })
+	d, err := load.LastGoodAt(st, proof, scope.Lookup, func(t declare.ResourceType) string { return o.Types[t].Lane().Name })
 	if err != nil {
 		return nil, err
 	}
@@ -60,23 +64,32 @@ func Of(ctx context.Context, o Options) ([]preview.Planned, error) {
 }
 
 // membership is what a host that has joined knows of itself in a state.
-func membership(stateDir string, root catalog.Digest) (name string, labels map[string]string, open load.Open, err error) {
+type membership struct {
+	name   string
+	labels map[string]string
+	open   load.Open
+	proof  catalog.Proof
+}
+
+func membershipOf(stateDir string, root catalog.Digest) (membership, error) {
 	identity, err := held.LoadIdentity(stateDir, trust.Built())
 	if err != nil {
-		return "", nil, nil, err
+		return membership{}, err
 	}
 	vault := held.NewVault(identity)
+	m := membership{name: identity.Node().Name, open: vault.Open}
 	if root == (catalog.Digest{}) {
-		return identity.Node().Name, nil, vault.Open, nil // it was told nothing yet
+		return m, nil // it was told nothing yet
 	}
 	h, err := held.Inspect(stateDir)
 	if err != nil {
-		return "", nil, nil, err
+		return membership{}, err
 	}
 	defer h.Close()
 	c, err := h.Own(root)
 	vault.Take(c.Own.Keys)
-	return identity.Node().Name, c.Own.Labels, vault.Open, err
+	m.labels, m.proof = c.Own.Labels, h.Proof(identity.Trust().Time(time.Now()))
+	return m, err
 }
 
 // Line is a plan of one resource on one line, and whether something would be done. What depends on the moment is not in it, and the agent's

@@ -29,8 +29,20 @@ type Cluster struct {
 	Disbelieved *wire.Refused `json:"disbelieved,omitempty"`
 	// Statements are those of operators about layers of this host: what is enforced is the version with those that are in force.
 	Statements []Statement `json:"statements,omitempty"`
+	// Expired is what was left out because the servers were not heard for too long; nil where nothing was.
+	Expired *Expired `json:"expired,omitempty"`
 	// Peering is where other hosts ask this one; nil where they cannot.
 	Peering *Peering `json:"peering,omitempty"`
+}
+
+// Expired is what a host leaves out because its TTL is over.
+type Expired struct {
+	Count  int       `json:"count"`
+	First  string    `json:"first"` // title of what has expired first
+	Config string    `json:"config"`
+	TTL    string    `json:"ttl"`
+	Since  time.Time `json:"since"` // when the first did
+	Heard  time.Time `json:"heard"` // when the newest head was issued
 }
 
 // Peering is how a host stands among the others of its cluster.

@@ -49,6 +49,8 @@ func (e *Entry) ref() Ref {
 type activeHead struct {
 	Root  converge.Digest `cbor:"1,keyasint"`
 	Count int             `cbor:"2,keyasint"`
+	// Without is absent where nothing is left out, so that the file of a host that knows no TTLs is what it was.
+	Without converge.Digest `cbor:"3,keyasint,omitzero"`
 }
 
 // activeState is the state that is enforced, and the file of the one before it.
@@ -65,6 +67,7 @@ type activeState struct {
 type layout struct {
 	generation uint32
 	root       converge.Digest
+	without    converge.Digest // what is left out of it for now; zero: nothing
 	places     converge.Digest // of all entries' places
 	at         []int64         // where the frames of each entry begin, and behind the last one where they end
 }
@@ -117,9 +120,12 @@ func (a Active) Len() int { return max(len(a.at)-1, 0) }
 // Root identifies the state as a whole; zero where nothing was active.
 func (a Active) Root() converge.Digest { return a.root }
 
-// Is reports whether it is the state of a root, with each entry declared where places say.
-func (a Active) Is(root converge.Digest, places iter.Seq[string]) bool {
-	return a.root == root && a.places == digestOf(places)
+// Without identifies what of the state of its root is left out for now; zero where nothing is.
+func (a Active) Without() converge.Digest { return a.without }
+
+// Is reports whether it is the state of a root without that, with each entry declared where places say.
+func (a Active) Is(root, without converge.Digest, places iter.Seq[string]) bool {
+	return a.root == root && a.without == without && a.places == digestOf(places)
 }
 
 // digestOf identifies a list of places.
@@ -248,7 +254,7 @@ func (a *activeState) rewrite(root *disk.Root, path string) error {
 // activeChunks yields the file of an active state, and notes in its layout where the entries are.
 func activeChunks(l *layout, entries []Entry) iter.Seq[[]byte] {
 	return func(yield func([]byte) bool) {
-		buf := appendFrame(header(activeName), activeHead{l.root, len(entries)})
+		buf := appendFrame(header(activeName), activeHead{l.root, len(entries), l.without})
 		at := int64(len(buf))
 		for i := range entries {
 			if !yield(buf) {
@@ -304,7 +310,7 @@ func (a *activeReader) read(r io.Reader, size int64) (*layout, error) {
 	}
 	at := make([]int64, len(a.at)+1)
 	at[copy(at, a.at)] = a.end
-	return &layout{root: a.head.Root, places: a.places.sum(), at: at}, nil
+	return &layout{root: a.head.Root, without: a.head.Without, places: a.places.sum(), at: at}, nil
 }
 
 // loadActive reads the active state, and keeps its file open for the bodies. It says what is wrong with the file,
@@ -335,6 +341,11 @@ func (s *Store) Active() Active { return s.active.now() }
 // of resources that are neither in it nor wait to be removed is forgotten: notifications, budgets, originals. Nothing of the
 // entries is kept in memory. After an error the old state is the active one; a restart may find the new one.
 func (s *Store) SetActive(root converge.Digest, entries []Entry) error {
+	return s.SetActiveWithout(root, converge.Digest{}, entries)
+}
+
+// SetActiveWithout is SetActive of a state of which something is left out for now, and what that is.
+func (s *Store) SetActiveWithout(root, without converge.Digest, entries []Entry) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	declared := newPlaces()
@@ -345,7 +356,7 @@ func (s *Store) SetActive(root converge.Digest, entries []Entry) error {
 		}
 		declared.add(e.Place)
 	}
-	l := &layout{root: root, places: declared.sum(), at: make([]int64, len(entries)+1)}
+	l := &layout{root: root, without: without, places: declared.sum(), at: make([]int64, len(entries)+1)}
 	err := s.presentLocked()
 	if err == nil {
 		err = s.flushLocked() // what is over must not come back because of the new state

@@ -172,7 +172,7 @@ func checkReadable(t *testing.T, file *os.File, l *layout) []Entry {
 			t.Fatalf("entry %d without its body is %+v, %v", i, r, err)
 		}
 	}
-	if !active.Is(l.root, placesOf(entries)) {
+	if !active.Is(l.root, active.Without(), placesOf(entries)) {
 		t.Fatal("the state is not the one that its entries make")
 	}
 	return entries

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -164,6 +165,32 @@ func TestActiveStateSurvives(t *testing.T) {
 	must(t, err)
 	if info.Mode().Perm() != 0o700 || above.Mode().Perm() != 0o755 {
 		t.Errorf("modes %v in %v", info.Mode(), above.Mode())
+	}
+}
+
+// TestActiveStateWithout: what is left out of a state makes another one of it, over restarts; and the file of a state as a whole is what it was.
+func TestActiveStateWithout(t *testing.T) {
+	dir := t.TempDir()
+	s := open(t, dir)
+	list := entries(3, "one")
+	must(t, s.SetActive(converge.Digest{1}, list))
+	whole, err := os.ReadFile(filepath.Join(dir, activeName))
+	must(t, err)
+	must(t, s.SetActiveWithout(converge.Digest{1}, converge.Digest{9}, list))
+	for range 2 {
+		active := s.Active()
+		if active.Without() != (converge.Digest{9}) || active.Root() != (converge.Digest{1}) || active.Is(converge.Digest{1}, converge.Digest{}, placesOf(list)) ||
+			!active.Is(converge.Digest{1}, converge.Digest{9}, placesOf(list)) {
+			t.Errorf("it is %x without %x", active.Root(), active.Without())
+		}
+		s = reopen(t, s)
+	}
+	must(t, s.SetActiveWithout(converge.Digest{1}, converge.Digest{}, list))
+	if now, err := os.ReadFile(filepath.Join(dir, activeName)); err != nil || !bytes.Equal(now, whole) {
+		t.Errorf("the file of the whole state has %d bytes, and had %d: %v", len(now), len(whole), err)
+	}
+	if active := s.Active(); active.Without() != (converge.Digest{}) {
+		t.Errorf("nothing is left out, and it says %x", active.Without())
 	}
 }
 

@@ -13103,6 +13103,13 @@ func schema_takodev_tako_declare_Resource(ref common.ReferenceCallback) common.O
 							Enum:        []interface{}{"delete", "keep", "restore"},
 						},
 					},
+					"ttl": {
+						SchemaProps: spec.SchemaProps{
+							Description: "TTL is how long a host that belongs to a cluster keeps the resource without a sign of life from the servers, in whole minutes from 2h to 8760h: \"6h\". After that it is as if it had left the declaration, until they are heard again. Left out, for ever.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
 				},
 				Required: []string{"name"},
 			},

@@ -237,6 +237,18 @@ spec:
 	if got := s.value(first.Digest, "c"); got != "\x00\x01" {
 		t.Errorf("%q", got)
 	}
+	limited := s.push(write(t, dir, "ttl.jsonl", "{\"key\":\"b\",\"value\":\"2\"}\n{\"base64\":\"AAE=\",\"key\":\"c\",\"ttl\":\"6h\"}\n{\"key\":\"a\"}"))
+	text, err := os.ReadFile(declared)
+	if err != nil {
+		t.Fatal(err)
+	}
+	same := s.push(write(t, dir, "ttl.yaml", strings.Replace(string(text), "base64: AAE=}", "base64: AAE=}\n      ttl: 6h", 1)))
+	if limited.Digest != same.Digest || limited.Digest == first.Digest {
+		t.Errorf("with a ttl %+v, %+v; without %+v", limited, same, first)
+	}
+	if _, err := s.run("push", write(t, dir, "wrong.jsonl", "{\"key\":\"a\",\"ttl\":\"1h\"}")); err == nil || !strings.Contains(err.Error(), "shorter than 2h") {
+		t.Errorf("a ttl of an hour: %v", err)
+	}
 	apart := t.TempDir()
 	write(t, apart, "x.jsonl", "{\"key\":\"a\"}\n{\"key\":\"c\",\"base64\":\"AAE=\"}\n")
 	write(t, apart, "y.yml", "apiVersion: tako.dev/v1alpha1\nkind: NodeConfig\nmetadata: {name: b}\nspec:\n  resources:\n  - {name: b, data: {key: b, value: '2'}}\n")

@@ -198,7 +198,10 @@ func (l *list) add(e entry, item *catalog.Item) {
 
 // itemOf reads one line.
 func itemOf(text []byte) (catalog.Item, *declare.Fault) {
-	var d declare.Data
+	var d struct {
+		declare.Data
+		TTL string `json:"ttl"`
+	}
 	decoder := json.NewDecoder(bytes.NewReader(text))
 	decoder.DisallowUnknownFields()
 	if err := decoder.Decode(&d); err != nil {
@@ -210,7 +213,10 @@ func itemOf(text []byte) (catalog.Item, *declare.Fault) {
 	if field, message, hint := d.Mistake(); message != "" {
 		return catalog.Item{}, &declare.Fault{Code: reason.InvalidValue, Path: strings.TrimPrefix(field, "data."), Message: message, Hint: hint}
 	}
-	item, err := catalog.DataItem(&d)
+	if message, hint := declare.TTLMistake(d.TTL); message != "" {
+		return catalog.Item{}, &declare.Fault{Code: reason.InvalidValue, Path: "ttl", Message: message, Hint: hint}
+	}
+	item, err := catalog.DataItemFor(&d.Data, d.TTL)
 	if err != nil {
 		e := reason.Of(err)
 		return catalog.Item{}, &declare.Fault{Code: e.Code, Message: e.Error(), Hint: e.Hint}
@@ -244,7 +250,7 @@ func (l *list) documents(name string) {
 					Message: r.Title() + " is acted upon, and a bundle holds data only", Hint: "declare it in the config that names the bundle"})
 				continue
 			}
-			item, err := catalog.DataItem(r.Data)
+			item, err := catalog.DataItemFor(r.Data, r.TTL)
 			if err != nil {
 				e := reason.Of(err)
 				l.fault(declare.Fault{Code: e.Code, File: place.File, Line: place.Line, Column: place.Column, Path: place.Path, Message: e.Error()})

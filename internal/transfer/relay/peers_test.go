@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"tako.dev/tako/declare"
 	"tako.dev/tako/internal/casetest"
 	"tako.dev/tako/internal/catalog"
 	"tako.dev/tako/internal/transfer/client"
@@ -174,9 +175,40 @@ func (h *host) enforces() (root catalog.Digest) {
 	return root
 }
 
+// mortal is the place of the entry that has a TTL.
+const mortal = 7
+
+func mortalBody(t *testing.T) string {
+	t.Helper()
+	items, err := catalog.Compile([]declare.Resource{{Name: "rescue", TTL: "6h", OnRemove: declare.OnRemoveDelete, File: &declare.File{Path: "/etc/rescue"}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(items[0].Body)
+}
+
+// expired checks on how many hosts the entry with a TTL has, by what they hold of the shared layer and of heads.
+func (x *street) expired(c *casetest.Case, when string, want int) {
+	x.t.Helper()
+	n := 0
+	for _, h := range x.hosts {
+		kept, err := h.store.Kept()
+		c.NoError(err, "read what "+h.name+" has kept")
+		body, err := h.store.Body(h.enforces(), catalog.KeyOf(fmt.Sprint("claim ", mortal)))
+		c.NoError(err, "read the entry of "+h.name)
+		d, err := catalog.DecodeBody(catalog.KeyOf(catalog.ClaimOf(body)), body)
+		c.NoError(err, "decode the entry of "+h.name)
+		living := catalog.Alive([]catalog.DecodedLayer{{ID: sharedLayer, Entries: []catalog.Desired{d}}},
+			catalog.Proof{Issued: time.Unix(kept.Mark.Issued, 0), Now: time.Now()})
+		n += len(living.Expired)
+	}
+	c.Equal(n, want, "hosts on which the entry with a TTL has expired "+when)
+}
+
 // TestTransferCase48_WithoutControlPlane: for a day there is no server and no relay. Every host keeps what it has; one that was cut off when the newest
 // version came gets it from its neighbours within five minutes of its line coming back, and so does what an operator has signed and given to one host; nothing that
-// nobody has signed goes anywhere; and when there is a server again, all are with it at once.
+// nobody has signed goes anywhere; an entry with a TTL expires everywhere, whatever neighbours repeat and operators order; and when there is a server
+// again, all are with it at once.
 func TestTransferCase48_WithoutControlPlane(t *testing.T) {
 	c := casetest.Start(t)
 	playStreet(t, func(x *street) {
@@ -184,6 +216,7 @@ func TestTransferCase48_WithoutControlPlane(t *testing.T) {
 		for i := range 400 {
 			bodies = append(bodies, fmt.Sprintf("entry %d %s", i, strings.Repeat("x", 100)))
 		}
+		bodies[mortal] = mortalBody(t)
 		x.publish(t, bodies...)
 		var names []string
 		for i := range 6 {
@@ -203,7 +236,10 @@ func TestTransferCase48_WithoutControlPlane(t *testing.T) {
 		})
 		pass(2 * time.Minute) // in which the server leaves its head with others
 		x.control(false)
-		x.hours(10)
+		x.hours(5)
+		x.expired(c, "before its TTL is over", 0)
+		x.hours(5)
+		x.expired(c, "after ten hours", len(x.hosts))
 		for _, h := range x.hosts {
 			want := uint64(2)
 			if h == lost.host {
@@ -218,6 +254,7 @@ func TestTransferCase48_WithoutControlPlane(t *testing.T) {
 		t.Logf("it has caught up after %s", time.Since(began))
 		c.Check(time.Since(began) <= 5*time.Minute, "it has caught up after %s", time.Since(began))
 		c.Equal(lost.enforces(), x.homes["web-0"].enforces(), "the shared layer of the host that has caught up")
+		x.expired(c, "when a neighbour has repeated the newest head", len(x.hosts))
 		state := lost.links.State()
 		c.Check(!state.Connected && state.Peers != nil && state.Peers.From != "", "it says of its peers: %+v", state.Peers)
 
@@ -233,6 +270,8 @@ func TestTransferCase48_WithoutControlPlane(t *testing.T) {
 		})
 		t.Logf("the order was with all after %s", time.Since(began))
 		c.Check(time.Since(began) <= 5*time.Minute, "the order was with all after %s", time.Since(began))
+
+		x.expired(c, "when an operator has ordered it", len(x.hosts))
 
 		// What a stranger has signed goes nowhere, not even to where it is brought.
 		forged, items := x.statement(9, trust.NewSigningKey(), "forged")
@@ -252,6 +291,7 @@ func TestTransferCase48_WithoutControlPlane(t *testing.T) {
 		x.eventually(2*time.Minute, "all are at version 3", func() bool {
 			return !slices.ContainsFunc(x.hosts, func(h *host) bool { return !h.isAt(3) })
 		})
+		x.expired(c, "when there is a server again", 0)
 		pass(time.Minute)
 		answered := x.answered()
 		pass(time.Hour)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -152,6 +153,29 @@ func TestRelayAway(t *testing.T) {
 }
 
 // TestStopsAtOnce: neither a relay that is to end nor one whose server has gone silent waits for anything, though its own half of the stream stays open.
+// TestSignedAgain: that the servers live, which is what they sign anew each hour, comes through a relay within minutes: what has a
+// TTL would expire otherwise, and nothing be amiss.
+func TestSignedAgain(t *testing.T) {
+	play(t, func(s *scene) {
+		s.serve("server:6444", nil)
+		s.relay("edge-1:6444", "", nil, "server:6444")
+		hosts := []*host{s.host("web-1", "edge-1:6444"), s.host("web-2", "server:6444")}
+		s.publish(t, "one", "two")
+		s.all(time.Minute, 1)
+		for range 3 {
+			pass(time.Hour)
+			s.resign(t)
+			signed := time.Now().Unix()
+			s.eventually(3*time.Minute, "the hosts have what was signed again", func() bool {
+				return !slices.ContainsFunc(hosts, func(h *host) bool {
+					kept, err := h.store.Kept()
+					return err != nil || kept.Mark.Issued < signed
+				})
+			})
+		}
+	})
+}
+
 func TestStopsAtOnce(t *testing.T) {
 	play(t, func(s *scene) {
 		never := server.Between{Min: 24 * time.Hour, Max: 24 * time.Hour}

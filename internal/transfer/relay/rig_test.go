@@ -250,6 +250,27 @@ func (o *origin) sign(t testing.TB, n *node) {
 	n.changed = make(chan struct{})
 }
 
+// resign signs the newest heads again. Nobody is told: they follow from the time.
+func (o *origin) resign(t testing.TB) {
+	t.Helper()
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for _, n := range o.nodes {
+		_, h, err := catalog.DecodeHead(n.head)
+		if err != nil {
+			t.Fatal(err)
+		}
+		h.Issued, h.Expires = time.Now().Unix(), time.Now().Add(24*time.Hour).Unix()
+		signed, err := h.Sign(o.signing)
+		if err == nil {
+			n.head, err = signed.Encode()
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 func (o *origin) Head(who server.Identity) ([]byte, <-chan struct{}, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
