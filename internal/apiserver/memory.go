@@ -14,13 +14,16 @@ import (
 // objects it keeps some 70 MB less, and creates take some percent more of a processor.
 const collectAt = 50
 
-// spareMemory sets what the process does with memory. An operator's GOGC stays as it is.
+// collects says whether when to collect is this package's business: an operator's GOGC stays as it is, and is all there is then.
+func collects() bool { return os.Getenv("GOGC") == "" }
+
+// spareMemory sets what the process does with memory while it works; package spare is about when it does not.
 //
 // The watch cache would keep a copy of its index per change, so that the later pages of a list come from memory. That is a fifth of all
 // that lives after many writes, for pages that etcd answers as well. Package heads counts on it: what it compares its view with is a list at
 // a revision, which must not come from the cache.
 func spareMemory() error {
-	if os.Getenv("GOGC") == "" {
+	if collects() {
 		collector.SetGCPercent(collectAt)
 	}
 	if err := utilfeature.DefaultMutableFeatureGate.SetFromMap(map[string]bool{string(features.ListFromCacheSnapshot): false}); err != nil {

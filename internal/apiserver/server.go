@@ -28,6 +28,7 @@ import (
 	"tako.dev/tako/internal/apiserver/etcd"
 	"tako.dev/tako/internal/apiserver/objects"
 	"tako.dev/tako/internal/apiserver/registry"
+	"tako.dev/tako/internal/apiserver/spare"
 	"tako.dev/tako/internal/apiserver/state"
 	"tako.dev/tako/internal/controllers"
 	"tako.dev/tako/internal/fleet/events"
@@ -148,6 +149,9 @@ func (s *Server) serve(ctx context.Context, a *assembly, dir *state.Dir, store *
 	all.Go(func() { own.Run(ctx) })
 	if store.member != nil {
 		all.Go(func() { store.member.Maintain(ctx, store.client.Client, s.opts.Log) })
+	}
+	if collects() {
+		all.Go(func() { spare.Run(ctx) })
 	}
 	for _, run := range a.background {
 		all.Go(func() { run(ctx) })

@@ -73,6 +73,7 @@ func (s *Server) Run(ctx context.Context, l net.Listener) error {
 		HTTP2: &http.HTTP2Config{
 			MaxConcurrentStreams: streamsMax, MaxReceiveBufferPerConnection: receiveMax, MaxReceiveBufferPerStream: receiveMax,
 			MaxReadFrameSize: frameMax, WriteByteTimeout: s.opts.Times.Write,
+			MaxEncoderHeaderTableSize: sentHeadersMax, MaxDecoderHeaderTableSize: readHeadersMax,
 		},
 	}
 	sweeping, stopSweeping := context.WithCancel(context.WithoutCancel(ctx))
@@ -106,6 +107,10 @@ const (
 	receiveMax = 64 << 10
 	// frameMax is the longest frame: the least that HTTP/2 allows. A connection keeps the room for the longest one that it has read.
 	frameMax = 16 << 10
+	// sentHeadersMax and readHeadersMax are what a connection remembers of headers, to send them short (RFC 7541): what is the same each time, and no
+	// more. The 4 KiB of who says nothing would fill with dates and lengths, of which no two are the same, and take three times as much here.
+	sentHeadersMax = 64  // the type of the content is 60 there; a date is 65
+	readHeadersMax = 512 // a host sends whom it calls, three paths, and what it is
 )
 
 // alpn is the only protocol that is spoken here, as TLS names it.
