@@ -12,6 +12,7 @@ const (
 	KindAssignment        = "Assignment"
 	KindToken             = "Token"
 	KindSource            = "Source"
+	KindServer            = "Server"
 )
 
 // The resources: the kinds as they stand in the path of a request.
@@ -24,6 +25,7 @@ const (
 	ResourceAssignments        = "assignments"
 	ResourceTokens             = "tokens"
 	ResourceSources            = "sources"
+	ResourceServers            = "servers"
 )
 
 // The types of conditions, with the meaning that kstatus gives them. All are True, False or Unknown.

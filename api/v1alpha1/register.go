@@ -35,6 +35,7 @@ func Types() []runtime.Object {
 		&Assignment{}, &AssignmentList{},
 		&Token{}, &TokenList{},
 		&Source{}, &SourceList{},
+		&Server{}, &ServerList{},
 	}
 }
 

@@ -211,6 +211,21 @@ func (in RolloutStatus) OpenAPIModelName() string {
 }
 
 // OpenAPIModelName returns the OpenAPI model name for this type.
+func (in Server) OpenAPIModelName() string {
+	return "dev.tako.v1alpha1.Server"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in ServerList) OpenAPIModelName() string {
+	return "dev.tako.v1alpha1.ServerList"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in ServerStatus) OpenAPIModelName() string {
+	return "dev.tako.v1alpha1.ServerStatus"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
 func (in Source) OpenAPIModelName() string {
 	return "dev.tako.v1alpha1.Source"
 }

@@ -2,6 +2,7 @@ package apiserver
 
 import (
 	"context"
+	"os"
 	"path/filepath"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -13,11 +14,14 @@ import (
 	"tako.dev/tako/api/v1alpha1"
 	"tako.dev/tako/declare"
 	"tako.dev/tako/internal/apiserver/bundles"
+	"tako.dev/tako/internal/apiserver/objects"
 	"tako.dev/tako/internal/apiserver/registry"
+	"tako.dev/tako/internal/apiserver/supply"
 	"tako.dev/tako/internal/catalog"
 	"tako.dev/tako/internal/content"
 	"tako.dev/tako/internal/controllers/layers"
 	"tako.dev/tako/internal/reason"
+	transferserver "tako.dev/tako/internal/transfer/server"
 	"tako.dev/tako/internal/transfer/snapshots"
 )
 
@@ -52,12 +56,18 @@ func (s *Server) runBundles(p parts, local *registry.Local, loopback *restclient
 	}
 }
 
-// bundleStore is where layers read bundles.
-type bundleStore struct{ *bundles.Store }
+// bundleStore is where layers read bundles. One that is not here is asked of the other servers; that it has come layers are told.
+type bundleStore struct {
+	here   *bundles.Store
+	supply *supply.Supply // nil: there are no others
+}
 
 // Open reads a bundle.
 func (s bundleStore) Open(root catalog.Digest) (layers.Bundle, error) {
-	b, trie, err := s.Store.Open(root)
+	b, trie, err := s.here.Open(root)
+	if s.supply != nil && reason.Is(err, reason.BundleMissing) {
+		_ = s.supply.Ask(supply.Bundle, content.Digest(root)) // it is missing in any case, for now
+	}
 	if err != nil {
 		return layers.Bundle{}, err
 	}
@@ -69,6 +79,45 @@ func (s *Server) newSnapshots(dir string) (*snapshots.Store, error) {
 	return snapshots.New(filepath.Join(dir, snapshotsName), snapshots.Options{
 		Room: func(bytes int64) error { return content.Spare(dir, bytes+snapshotsSpare) }, Metrics: takoMetrics{}, Log: s.partsLog,
 	})
+}
+
+// objectStore is where hosts' calls for objects are answered from. One that is not here is asked of the other servers: the host comes again.
+type objectStore struct {
+	here   *objects.Shelf
+	supply *supply.Supply // nil: there are no others
+}
+
+// Open opens an object.
+func (s objectStore) Open(d content.Digest) (*os.File, error) {
+	f, err := s.here.Open(d)
+	if s.supply != nil && reason.Is(err, reason.ObjectMissing) {
+		return nil, s.supply.Ask(supply.Object, d)
+	}
+	return f, err
+}
+
+// stored is what this server has for others.
+type stored struct {
+	objects *objects.Shelf
+	bundles *bundles.Store
+}
+
+// Object opens an object.
+func (s stored) Object(d content.Digest) (transferserver.Object, error) {
+	f, err := s.objects.Open(d)
+	if err != nil {
+		return nil, err
+	}
+	return transferserver.OfFile(f)
+}
+
+// Bundle opens a bundle.
+func (s stored) Bundle(d content.Digest) (transferserver.Object, error) {
+	b, err := s.bundles.Whole(catalog.Digest(d))
+	if err != nil {
+		return nil, err
+	}
+	return b, nil
 }
 
 // declared is what of a config, or a revision, names something in the data directory.

@@ -42,7 +42,7 @@ func defaultRoles() []rbac.ClusterRole {
 		return on(v1alpha1.GroupName, names, []string{"get"})
 	}
 	view := []rbac.PolicyRule{
-		on(v1alpha1.GroupName, append([]string{v1alpha1.ResourceNodes, v1alpha1.ResourceAssignments, v1alpha1.ResourceClusterNodeConfigs, v1alpha1.ResourceClusterRevisions}, declared...), readVerbs),
+		on(v1alpha1.GroupName, append([]string{v1alpha1.ResourceNodes, v1alpha1.ResourceAssignments, v1alpha1.ResourceServers, v1alpha1.ResourceClusterNodeConfigs, v1alpha1.ResourceClusterRevisions}, declared...), readVerbs),
 		question(v1alpha1.NodeHistory, v1alpha1.NodeEvidence, v1alpha1.NodeGraph),
 		on(core.GroupName, append([]string{"namespaces"}, plain...), readVerbs),
 		on("coordination.k8s.io", []string{"leases"}, readVerbs),

@@ -298,6 +298,12 @@ func (s *Server) assemble(p parts) (*assembly, error) {
 	objects.AddVirtual(authorization.SchemeGroupVersion, "selfsubjectaccessreviews", auth.MayI(config.Authorization.Authorizer))
 	objects.AddVirtual(authorization.SchemeGroupVersion, "selfsubjectrulesreviews", auth.WhatMayI(roles))
 	objects.AddVirtual(authorization.SchemeGroupVersion, "subjectaccessreviews", auth.MaySomebody(config.Authorization.Authorizer))
+	stands, err := s.newStanding(p)
+	if err != nil {
+		backend.Close()
+		return nil, err
+	}
+	objects.AddVirtual(v1alpha1.SchemeGroupVersion, v1alpha1.ResourceServers, registry.NewServerStore(stands.read))
 	generic, err := s.chain(config, backend, objects)
 	if err != nil {
 		backend.Close()
@@ -315,6 +321,7 @@ func (s *Server) assemble(p parts) (*assembly, error) {
 		backend.Close()
 		return nil, err
 	}
+	stands.hosts = hosts
 	a := &assembly{
 		server: generic, backend: backend, background: append(hosts.background(s, p), known.Run, roles.Run, watches.Run, s.collectObjects(p, local, config.LoopbackClientConfig), s.runBundles(p, local, config.LoopbackClientConfig)), controllers: work, transfer: hosts,
 		local: local, controllersConfig: leading, url: "https://" + config.ExternalAddress,

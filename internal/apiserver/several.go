@@ -3,6 +3,7 @@ package apiserver
 import (
 	"context"
 	"crypto/tls"
+	"log/slog"
 	"net/http"
 	"slices"
 	"time"
@@ -17,6 +18,9 @@ import (
 	"tako.dev/tako/internal/apiserver/election"
 	"tako.dev/tako/internal/apiserver/follower"
 	"tako.dev/tako/internal/apiserver/registry"
+	"tako.dev/tako/internal/apiserver/supply"
+	"tako.dev/tako/internal/catalog"
+	"tako.dev/tako/internal/content"
 	"tako.dev/tako/internal/controllers"
 	"tako.dev/tako/internal/controllers/presence"
 	"tako.dev/tako/internal/transfer/wire"
@@ -43,7 +47,7 @@ func (s *Server) newSeveral(p parts) (*several, error) {
 	if err != nil {
 		return nil, err
 	}
-	self := election.Server{ID: id, API: s.reachable(s.opts.Listen, p.listener.Addr()), Transfer: s.reachable(s.opts.TransferListen, p.hosts.Addr())}
+	self := s.selfAs(id, p)
 	v := &several{id: id, reports: follower.NewReports()}
 	if v.election, err = election.New(election.Options{Etcd: p.client.Client, Self: self, Log: s.opts.Log}); err != nil {
 		return nil, err
@@ -104,6 +108,35 @@ func (v *several) others() []string {
 		}
 	}
 	return all
+}
+
+// othersForHosts are where the other servers serve hosts, and a channel that is closed when they may be others.
+func (v *several) othersForHosts() (addresses []string, changed <-chan struct{}) {
+	view, _, changed := v.election.View()
+	for _, server := range view.Servers {
+		if server.ID != v.id {
+			addresses = append(addresses, server.Transfer)
+		}
+	}
+	return addresses, changed
+}
+
+// newSupply makes what fetches from the other servers what this one lacks; nil where there are none.
+func (v *several) newSupply(p parts, local *registry.Local, log *slog.Logger) (*supply.Supply, error) {
+	if v == nil {
+		return nil, nil
+	}
+	return supply.New(supply.Options{
+		Objects: p.shelf.Take,
+		Bundles: func(ctx context.Context, d content.Digest, from content.Source) error {
+			return p.bundles.Take(ctx, catalog.Digest(d), from)
+		},
+		Others: v.othersForHosts, Identity: v.identity, Log: log,
+		Named: func(ctx context.Context, d content.Digest) (bool, error) {
+			all, err := named(ctx, local, nameBundle)
+			return all[d.String()], err
+		},
+	})
 }
 
 // watchOver has hosts go to another server while this one is cut off from etcd.
@@ -207,7 +240,7 @@ func (v *several) background(t *transfer, s *Server, do func(context.Context)) [
 			return view.Leader.Transfer, ended, changed
 		},
 	})
-	return []func(context.Context){stream.Run, v.stranded.Run, func(ctx context.Context) {
+	return []func(context.Context){stream.Run, v.stranded.Run, t.supply.Run, func(ctx context.Context) {
 		if err := v.election.Run(ctx, do); err != nil {
 			t.fail(err)
 		}

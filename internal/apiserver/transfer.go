@@ -24,6 +24,7 @@ import (
 	"tako.dev/tako/internal/apiserver/enroll"
 	"tako.dev/tako/internal/apiserver/follower"
 	"tako.dev/tako/internal/apiserver/registry"
+	"tako.dev/tako/internal/apiserver/supply"
 	"tako.dev/tako/internal/catalog"
 	"tako.dev/tako/internal/controllers/assignments"
 	"tako.dev/tako/internal/controllers/heads"
@@ -32,6 +33,7 @@ import (
 	"tako.dev/tako/internal/controllers/recorder"
 	fleetnode "tako.dev/tako/internal/fleet/node"
 	"tako.dev/tako/internal/reason"
+	"tako.dev/tako/internal/transfer/export"
 	transferserver "tako.dev/tako/internal/transfer/server"
 )
 
@@ -49,7 +51,8 @@ type transfer struct {
 	heads    *heads.Heads
 	recorder *recorder.Recorder
 	server   *transferserver.Server
-	failed   chan error // has room for one: hosts cannot be served any more
+	supply   *supply.Supply // nil: there are no other servers
+	failed   chan error     // has room for one: hosts cannot be served any more
 	// begin makes what this server has as the leader; term is that, nil while it does not lead.
 	begin func() (*term, error)
 	term  atomic.Pointer[term]
@@ -70,11 +73,14 @@ func (s *Server) newTransfer(p parts, objects *registry.Registry, local *registr
 	}
 	t.recorder = recorder.New(events, s.partsLog)
 	audited := hostAudit{p.audit.Backend()}
+	if t.supply, err = p.several.newSupply(p, local, s.partsLog); err != nil {
+		return nil, err
+	}
 	var err1, err2, err3, err5 error
 	t.members, err1 = enroll.New(enroll.Options{
 		Objects: local, Tokens: tokens, Keys: p.keys, Chain: p.documents.Newest, Address: func() string { return t.address }, Audit: audited, Log: s.partsLog,
 	})
-	t.layers, err2 = layers.New(local, p.keys, bundleStore{p.bundles})
+	t.layers, err2 = layers.New(local, p.keys, bundleStore{p.bundles, t.supply})
 	if err := errors.Join(err1, err2); err != nil {
 		return nil, err
 	}
@@ -95,7 +101,7 @@ func (s *Server) newTransfer(p parts, objects *registry.Registry, local *registr
 	}
 	hears := p.several.hears(own.presence)
 	t.server, err5 = transferserver.New(transferserver.Options{
-		Cluster: p.keys.Cluster(), Catalogs: judging{t.heads, hears}, Members: t.members, Presence: hears, Audit: audited, Objects: p.shelf, Snapshots: p.snapshots, Servers: p.several.addresses, Serving: p.several.watchOver(t.heads.Fresh),
+		Cluster: p.keys.Cluster(), Catalogs: judging{t.heads, hears}, Members: t.members, Presence: hears, Audit: audited, Objects: objectStore{p.shelf, t.supply}, Stored: stored{p.shelf, p.bundles}, Snapshots: p.snapshots, Servers: p.several.addresses, Serving: p.several.watchOver(t.heads.Fresh),
 		Certificate: func() (*tls.Certificate, error) { return p.certificate.forTLS() },
 		Authorities: func() *x509.CertPool {
 			pool := p.documents.Newest().Pool()
@@ -109,7 +115,7 @@ func (s *Server) newTransfer(p parts, objects *registry.Registry, local *registr
 	}
 	tokens.TellLines(t.members.JoinLine)
 	objects.SetAsker(t.server)
-	objects.SetExporter(t.server)
+	objects.SetExporter(export.Exporter{Members: t.members, Catalogs: t.heads})
 	objects.SetDecorator(func(n *v1alpha1.Node) {
 		if now := t.term.Load(); now != nil {
 			now.presence.Decorate(n)

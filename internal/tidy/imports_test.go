@@ -71,6 +71,7 @@ func importTable() []row {
 		{pattern: "internal/transfer/bucket"},
 		{pattern: "internal/transfer/snapshots", may: plain("catalog")},
 		{pattern: "internal/transfer/server", may: plain("catalog", "content", "trust", "transfer/core", "transfer/bucket", "transfer/handshake", "transfer/snapshots", "transfer/wire")},
+		{pattern: "internal/transfer/export", may: plain("catalog", "transfer/server", "transfer/wire")},
 		{pattern: "internal/transfer/client", may: plain("catalog", "content", "trust", "disk", "transfer/core", "transfer/peer/core", "transfer/place", "transfer/wire")},
 		{pattern: "internal/transfer/peer", may: plain("catalog", "trust", "transfer/core", "transfer/wire")},
 		{pattern: "internal/transfer/peer/core", may: plain("catalog")},

@@ -153,8 +153,11 @@ func (f *Fetcher) get(ctx context.Context, w content.Wanted) (came bool, err err
 	for _, address := range identity.Servers() {
 		some, fetchErr := f.from(ctx, identity, address, head, w)
 		came = came || some
-		if err = fetchErr; err == nil {
+		if fetchErr == nil {
 			return true, f.opts.Objects.Add(ctx, w)
+		}
+		if err == nil || !reason.Is(fetchErr, reason.ServerUnreachable) {
+			err = fetchErr // what a server says about the object is worth more than that another one does not answer
 		}
 	}
 	return came, err

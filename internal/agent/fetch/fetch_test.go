@@ -234,6 +234,18 @@ func TestNextServer(t *testing.T) {
 	}
 }
 
+// What a server says about an object is told, and not that another one, asked after it, does not answer.
+func TestWhatAServerSaysIsTold(t *testing.T) {
+	s := newScene(t)
+	s.serve(func(w http.ResponseWriter, _ *http.Request) { refuse(w, reason.ObjectMissing, http.StatusNotFound) })
+	s.id.servers = append(s.id.servers, "127.0.0.1:1") // nobody listens there
+	w := s.want([]byte("data"))
+	s.round()
+	if _, err := s.objects.Open(w); !reason.Is(err, reason.ObjectMissing) {
+		t.Error(err)
+	}
+}
+
 // A server that is not of the cluster is told nothing.
 func TestForeignServer(t *testing.T) {
 	s, other := newScene(t), newScene(t)

@@ -295,7 +295,7 @@ func (id *Identity) Learn(addresses []string) (changed bool, err error) {
 	id.mu.Lock()
 	defer id.mu.Unlock()
 	n := id.node
-	n.Learned = learned(n.Servers, n.Learned, addresses)
+	n.Learned = client.Learned(n.Servers, n.Learned, addresses)
 	if slices.Equal(n.Learned, id.node.Learned) {
 		return false, nil
 	}
@@ -308,23 +308,6 @@ func (id *Identity) Learn(addresses []string) (changed bool, err error) {
 	}
 	id.node.Learned = n.Learned
 	return true, nil
-}
-
-// learned is what a host knows of servers beside those that it has joined with: what it knew, in its order, and what is new. Where that is too
-// much, those go that are not told of any more, the oldest first.
-func learned(joined, before, told []string) []string {
-	all := slices.Clone(before)
-	told = told[:min(len(told), wire.ServersMax)]
-	for _, address := range told {
-		if trust.CheckAddress(address) == nil && !slices.Contains(joined, address) && !slices.Contains(all, address) {
-			all = append(all, address)
-		}
-	}
-	for over := len(all) - wire.ServersMax; over > 0; over-- {
-		gone := slices.IndexFunc(all, func(address string) bool { return !slices.Contains(told, address) })
-		all = slices.Delete(all, gone, gone+1)
-	}
-	return all
 }
 
 // Sealing is the key that the keys to this host's secrets are sealed to.

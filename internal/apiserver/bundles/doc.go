@@ -16,8 +16,8 @@
 //	tmp/            what is being made; emptied when the directory is opened
 //
 // A bundle is made in tmp, made durable, and renamed to its place: it is whole or not there. It is in the data directory of the server that
-// it was pushed to, and of no other. One that no config and no revision has named for 30 days goes; where more than half of the quota is in
-// use, for one day.
+// it was pushed to, and of those that have taken it from there because a config names it: as a difference from none, which is looked through like
+// any other (Take, Whole). One that no config and no revision has named for 30 days goes; where more than half of the quota is in use, for one day.
 //
 // Run owns the one goroutine, which looks differences through and collects. The other methods may be called from several goroutines.
 package bundles

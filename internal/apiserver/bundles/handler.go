@@ -228,7 +228,7 @@ func (s *Store) take(ctx context.Context, u upload, offset int64, body io.Reader
 		return s.await(ctx, j, acceptWait)
 	}
 	if !s.begin(u) {
-		return State{}, &reason.Error{Code: reason.TransferBusy, Doing: doing, Cause: errors.New("somebody else is putting it there"), After: time.Second}
+		return State{}, busy(doing)
 	}
 	at, err := s.append(u, offset, body)
 	s.end(u)
@@ -275,6 +275,10 @@ func (s *Store) append(u upload, offset int64, body io.Reader) (at int64, err er
 		return 0, unstored(doing, err)
 	}
 	return at + n, nil
+}
+
+func busy(doing string) error {
+	return &reason.Error{Code: reason.TransferBusy, Doing: doing, Cause: errors.New("somebody else is putting it there"), After: time.Second}
 }
 
 func (s *Store) begin(u upload) bool {

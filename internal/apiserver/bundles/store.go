@@ -50,6 +50,7 @@ type upload struct {
 	root, base catalog.Digest // base is zero where all entries come
 	namespace  string         // empty: of the cluster
 	size       int64
+	taken      bool // from another server: for what namespace it was pushed is not known here
 }
 
 // name is that of the file that it comes in. Two namespaces that push the same push the same bytes.
@@ -139,6 +140,9 @@ func (s *Store) place(doing, made string, u upload) error {
 	}
 	if err != nil {
 		return unstored(doing, err)
+	}
+	if u.taken {
+		return nil
 	}
 	if err := s.setNewest(u.namespace, u.root); err != nil {
 		return unstored(doing, err)

@@ -79,6 +79,10 @@ type View struct {
 	Leader Holder
 	// Servers are all that run, this one too, by address for hosts.
 	Servers []Server
+	// Term is that of whoever leads, this server too; 0 where nobody does.
+	Term int64
+	// Since is since when this server leads, or does not.
+	Since time.Time
 }
 
 // New checks the options, and starts nothing. The error is InternalFault.
@@ -90,7 +94,7 @@ func New(o Options) (*Election, error) {
 	if o.Etcd == nil || o.Self.ID == "" || o.Lease < time.Second || o.Lease%time.Second != 0 {
 		return nil, &reason.Error{Code: reason.InternalFault, Doing: "set up the election", Cause: errors.New("it needs etcd, a server with an ID, and leases of whole seconds")}
 	}
-	return &Election{options: o, nudge: make(chan struct{}, 1), ended: make(chan struct{}), changed: make(chan struct{})}, nil
+	return &Election{options: o, nudge: make(chan struct{}, 1), view: View{Since: time.Now()}, ended: make(chan struct{}), changed: make(chan struct{})}, nil
 }
 
 // View is who leads now, a channel that is closed when that is somebody else, and one that is closed when anything of it is another one.
@@ -316,7 +320,10 @@ func (e *Election) publish(leading bool) {
 
 // publishLocked says what is known.
 func (e *Election) publishLocked() {
-	v := View{Leading: e.leading, Leader: e.seen.leader}
+	v := View{Leading: e.leading, Leader: e.seen.leader, Term: e.seen.leader.Term, Since: e.view.Since}
+	if v.Leading != e.view.Leading {
+		v.Since = time.Now()
+	}
 	if v.Leading || v.Leader.ID == e.options.Self.ID {
 		v.Leader = Holder{}
 	}
@@ -330,6 +337,7 @@ func (e *Election) publishLocked() {
 			e.options.Log.Info("another server leads", "address", v.Leader.API, "term", v.Leader.Term)
 		}
 	} else if slices.Equal(v.Servers, e.view.Servers) {
+		e.view = v // the term of a leader that begins to be one is not news yet
 		return
 	}
 	e.view = v

@@ -6,6 +6,8 @@ import (
 	"crypto/x509"
 	"encoding/json"
 	"errors"
+	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"net/http"
@@ -192,4 +194,37 @@ func refuseRequest(w http.ResponseWriter, r *http.Request, cause error) {
 	w.Header().Set("Retry-After", strconv.Itoa(int(againAfter/time.Second)))
 	w.WriteHeader(status)
 	_ = json.NewEncoder(w).Encode(s) // there is nobody else to tell
+}
+
+// objectMax bounds what another server says of itself.
+const objectMax = 64 << 10
+
+// Get asks another server for an object, in this server's own name, for a short while. The error is ServerUnreachable.
+func (p *Proxy) Get(ctx context.Context, api, path string, into any) error {
+	ctx, cancel := context.WithTimeout(ctx, readyMax)
+	defer cancel()
+	resp, err := p.get(ctx, api, path)
+	if err == nil {
+		defer resp.Body.Close()
+		if resp.StatusCode != http.StatusOK {
+			err = errors.New("it says " + resp.Status)
+		} else {
+			err = json.NewDecoder(io.LimitReader(resp.Body, objectMax)).Decode(into)
+		}
+	}
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, context.DeadlineExceeded):
+		err = fmt.Errorf("no answer within %s", readyMax)
+	}
+	return &reason.Error{Code: reason.ServerUnreachable, Doing: "call https://" + api, Cause: err}
+}
+
+func (p *Proxy) get(ctx context.Context, api, path string) (*http.Response, error) {
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://"+api+path, http.NoBody)
+	if err != nil {
+		return nil, err
+	}
+	return p.transport.RoundTrip(r)
 }

@@ -87,11 +87,7 @@ func (s *Stranded) anotherIsReady(ctx context.Context) bool {
 
 // ready asks a server whether it is ready, which it is not without etcd.
 func (p *Proxy) ready(ctx context.Context, api string) bool {
-	r, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://"+api+"/readyz", http.NoBody)
-	if err != nil {
-		return false
-	}
-	resp, err := p.transport.RoundTrip(r)
+	resp, err := p.get(ctx, api, "/readyz")
 	if err != nil {
 		return false
 	}

@@ -6,8 +6,8 @@
 // Both take who may patch, or get, this path (a rule with nonResourceURLs). An upload that broke off goes on where it was. An object that no
 // config has named for 30 days goes; where more than half of the quota is in use, for one day.
 //
-// An object is in the data directory of the server that it was put on, and of no other. It is for nobody's eyes alone: who may write a
-// config that names its digest can have it brought to a host.
+// An object is in the data directory of the server that it was put on, and of those that have taken it from there because a host asked them for it
+// (Take). It is for nobody's eyes alone: who may write a config that names its digest can have it brought to a host.
 //
 // The package owns no goroutine but that of Collect, which is its caller's.
 package objects
@@ -140,7 +140,7 @@ func (s *Shelf) state(want content.Wanted) (State, error) {
 // take appends a piece. Two who put the same object at once would write over each other: the second one is told to wait.
 func (s *Shelf) take(ctx context.Context, want content.Wanted, offset int64, body io.Reader) (State, error) {
 	if !s.begin(want.Digest) {
-		return State{}, &reason.Error{Code: reason.TransferBusy, Doing: "store object " + want.Digest.String(), Cause: errors.New("somebody else is putting it there"), After: time.Second}
+		return State{}, busy(want.Digest)
 	}
 	defer s.end(want.Digest)
 	if s.objects.Has(want.Digest) {
@@ -174,6 +174,10 @@ func (s *Shelf) take(ctx context.Context, want content.Wanted, offset int64, bod
 		return State{}, err
 	}
 	return State{Here: true}, nil
+}
+
+func busy(d content.Digest) error {
+	return &reason.Error{Code: reason.TransferBusy, Doing: "store object " + d.String(), Cause: errors.New("somebody else is putting it there"), After: time.Second}
 }
 
 func (s *Shelf) begin(d content.Digest) bool {

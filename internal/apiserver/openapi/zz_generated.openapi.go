@@ -200,6 +200,9 @@ func GetOpenAPIDefinitions(ref common.ReferenceCallback) map[string]common.OpenA
 		v1alpha1.RevisionSpec{}.OpenAPIModelName():                             schema_takodev_tako_api_v1alpha1_RevisionSpec(ref),
 		v1alpha1.RolloutCulprit{}.OpenAPIModelName():                           schema_takodev_tako_api_v1alpha1_RolloutCulprit(ref),
 		v1alpha1.RolloutStatus{}.OpenAPIModelName():                            schema_takodev_tako_api_v1alpha1_RolloutStatus(ref),
+		v1alpha1.Server{}.OpenAPIModelName():                                   schema_takodev_tako_api_v1alpha1_Server(ref),
+		v1alpha1.ServerList{}.OpenAPIModelName():                               schema_takodev_tako_api_v1alpha1_ServerList(ref),
+		v1alpha1.ServerStatus{}.OpenAPIModelName():                             schema_takodev_tako_api_v1alpha1_ServerStatus(ref),
 		v1alpha1.Source{}.OpenAPIModelName():                                   schema_takodev_tako_api_v1alpha1_Source(ref),
 		v1alpha1.SourceCommit{}.OpenAPIModelName():                             schema_takodev_tako_api_v1alpha1_SourceCommit(ref),
 		v1alpha1.SourceFault{}.OpenAPIModelName():                              schema_takodev_tako_api_v1alpha1_SourceFault(ref),
@@ -9537,6 +9540,188 @@ func schema_takodev_tako_api_v1alpha1_RolloutStatus(ref common.ReferenceCallback
 		},
 		Dependencies: []string{
 			metav1.Time{}.OpenAPIModelName(), v1alpha1.RolloutCulprit{}.OpenAPIModelName()},
+	}
+}
+
+func schema_takodev_tako_api_v1alpha1_Server(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "Server is one server of the control plane, as it stands at the moment. It is named by the ID of its data directory, and is read only: it is made when somebody asks, and nothing of it is stored.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"kind": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Kind is a string value representing the REST resource this object represents. Servers may infer this from the endpoint the client submits requests to. Cannot be updated. In CamelCase. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#types-kinds",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"apiVersion": {
+						SchemaProps: spec.SchemaProps{
+							Description: "APIVersion defines the versioned schema of this representation of an object. Servers should convert recognized schemas to the latest internal value, and may reject unrecognized values. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#resources",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"metadata": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Metadata names the server.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(metav1.ObjectMeta{}.OpenAPIModelName()),
+						},
+					},
+					"status": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Status is how it stands.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(v1alpha1.ServerStatus{}.OpenAPIModelName()),
+						},
+					},
+				},
+				Required: []string{"status"},
+			},
+		},
+		Dependencies: []string{
+			metav1.ObjectMeta{}.OpenAPIModelName(), v1alpha1.ServerStatus{}.OpenAPIModelName()},
+	}
+}
+
+func schema_takodev_tako_api_v1alpha1_ServerList(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "ServerList is a list of Servers.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"kind": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Kind is a string value representing the REST resource this object represents. Servers may infer this from the endpoint the client submits requests to. Cannot be updated. In CamelCase. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#types-kinds",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"apiVersion": {
+						SchemaProps: spec.SchemaProps{
+							Description: "APIVersion defines the versioned schema of this representation of an object. Servers should convert recognized schemas to the latest internal value, and may reject unrecognized values. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#resources",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"metadata": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Metadata is that of a list that is not stored: without a resource version.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(metav1.ListMeta{}.OpenAPIModelName()),
+						},
+					},
+					"items": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Items are the servers, by name.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(v1alpha1.Server{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+				},
+				Required: []string{"items"},
+			},
+		},
+		Dependencies: []string{
+			metav1.ListMeta{}.OpenAPIModelName(), v1alpha1.Server{}.OpenAPIModelName()},
+	}
+}
+
+func schema_takodev_tako_api_v1alpha1_ServerStatus(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "ServerStatus is how a server stands. Of one that does not answer only its addresses and Message are known.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"address": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Address is where people and programs reach it, HOST:PORT.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"transferAddress": {
+						SchemaProps: spec.SchemaProps{
+							Description: "TransferAddress is where hosts reach it, HOST:PORT.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"role": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Role is what it is among the servers.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"since": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Since is since when it has that role. Left out where that is not known.",
+							Ref:         ref(metav1.Time{}.OpenAPIModelName()),
+						},
+					},
+					"term": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Term is that of the leader, as this server knows it: a higher one is a later one. Left out where there is no leader, or only one server.",
+							Type:        []string{"integer"},
+							Format:      "int64",
+						},
+					},
+					"version": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Version is that of its program.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"revision": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Revision is that of the newest change in etcd that what it signs for hosts takes in.",
+							Type:        []string{"integer"},
+							Format:      "int64",
+						},
+					},
+					"fresh": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Fresh says that it has proven within half a minute that etcd has nothing newer: otherwise it signs nothing new.",
+							Type:        []string{"boolean"},
+							Format:      "",
+						},
+					},
+					"hosts": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Hosts is how many hosts are connected to it, those through relays too.",
+							Type:        []string{"integer"},
+							Format:      "int32",
+						},
+					},
+					"message": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Message says why nothing else is known. Left out where it answers.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+				},
+				Required: []string{"address", "transferAddress", "role"},
+			},
+		},
+		Dependencies: []string{
+			metav1.Time{}.OpenAPIModelName()},
 	}
 }
 

@@ -54,6 +54,9 @@ func (f *freshness) extend(until, now time.Time) bool {
 // Fresh says whether the view is proven fresh, so that new heads may be signed.
 func (h *Heads) Fresh(now time.Time) bool { return h.fresh.is(now) }
 
+// Revision is that of the newest change in the store that the view takes in.
+func (h *Heads) Revision() uint64 { return h.view.newestOfAll() }
+
 func (h *Heads) freshValue() float64 {
 	if h.Fresh(time.Now()) {
 		return 1

@@ -25,6 +25,10 @@ const (
 	receiveMax = 512 << 10
 	// writeMax is how long a write may get nowhere: as for the server.
 	writeMax = 10 * time.Second
+	// pingAfter is after how much silence a server is asked, below all calls, whether it goes on: over a watch it says something each minute at the
+	// latest, so one that is well is never asked. pingMax is how long it may take to answer. What the kernel answers says nothing of a process that
+	// stands still.
+	pingAfter, pingMax = 65 * time.Second, 15 * time.Second
 )
 
 // Dial makes a connection to an address, HOST:PORT.
@@ -44,7 +48,10 @@ func transport(dial Dial, config *tls.Config) *http.Transport {
 		DialContext: dial, ForceAttemptHTTP2: true,
 		TLSClientConfig: config, TLSHandshakeTimeout: dialTimeout, IdleConnTimeout: idleMax, MaxResponseHeaderBytes: headersMax,
 		DisableCompression: true, Protocols: &protocols,
-		HTTP2: &http.HTTP2Config{MaxReceiveBufferPerConnection: receiveMax, MaxReceiveBufferPerStream: receiveMax, WriteByteTimeout: writeMax},
+		HTTP2: &http.HTTP2Config{
+			MaxReceiveBufferPerConnection: receiveMax, MaxReceiveBufferPerStream: receiveMax, WriteByteTimeout: writeMax,
+			SendPingTimeout: pingAfter, PingTimeout: pingMax,
+		},
 	}
 }
 

@@ -51,16 +51,22 @@ func FetchObject(ctx context.Context, dial Dial, identity Identity, address stri
 
 // object makes the call for an object, from r.From on.
 func (s *server) object(ctx context.Context, r ObjectRequest) (*http.Response, error) {
-	path := wire.PathObject + r.Digest.String()
+	shown := http.Header{}
+	shown.Set(wire.HeaderHead, wire.EncodeHead(r.Head))
+	shown.Set(wire.HeaderKey, r.Key.String())
+	return s.content(ctx, wire.PathObject+r.Digest.String(), r.From, shown)
+}
+
+// content makes a call for a content, from a byte on.
+func (s *server) content(ctx context.Context, path string, from int64, shown http.Header) (*http.Response, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, s.url(path, ""), nil)
 	if err != nil {
 		return nil, &reason.Error{Code: reason.InternalFault, Doing: s.doing(path), Cause: err}
 	}
-	request.Header.Set(wire.HeaderHead, wire.EncodeHead(r.Head))
-	request.Header.Set(wire.HeaderKey, r.Key.String())
+	request.Header = shown
 	want := http.StatusOK
-	if r.From > 0 {
-		request.Header.Set("Range", fmt.Sprintf("bytes=%d-", r.From))
+	if from > 0 {
+		request.Header.Set("Range", fmt.Sprintf("bytes=%d-", from))
 		want = http.StatusPartialContent
 	}
 	answer, err := s.http.RoundTrip(request)

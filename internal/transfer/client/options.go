@@ -18,7 +18,8 @@ type Options struct {
 	Identity Identity
 	Session  wire.Session
 	Log      *slog.Logger
-	// Heartbeat is the longest pause between two heads of a server; a watch that is silent for two and a half of it is given up. The
+	// Heartbeat is the longest pause between two heads of a server; a watch that is silent for two and a half of it is given up, and one whose connection
+	// answers nothing when it is asked, sooner: see pingAfter. The
 	// default is a minute.
 	Heartbeat time.Duration
 	// Dial makes connections. The default is TCP, with what lets the kernel find out that the other end is gone.

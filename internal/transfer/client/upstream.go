@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -71,6 +72,17 @@ func (u *Upstream) Nodes(ctx context.Context, r wire.NodesRequest) ([][]byte, er
 // Object asks for an object from r.From on, and returns the size of all of it and what comes, which the caller closes. Of r.Size nothing is
 // taken, and what comes is not verified. It breaks when nothing comes for 30 s.
 func (u *Upstream) Object(ctx context.Context, r ObjectRequest) (size int64, body io.ReadCloser, err error) {
+	return u.content(ctx, wire.PathObject+r.Digest.String(), r.From, func(ctx context.Context) (*http.Response, error) { return u.server.object(ctx, r) })
+}
+
+// Stored asks, as a server, for what another server has itself: path is one of an object or of a bundle. Everything else is as of Object.
+func (u *Upstream) Stored(ctx context.Context, path string, from int64) (size int64, body io.ReadCloser, err error) {
+	return u.content(ctx, path, from, func(ctx context.Context) (*http.Response, error) {
+		return u.server.content(ctx, path, from, http.Header{})
+	})
+}
+
+func (u *Upstream) content(ctx context.Context, path string, from int64, call func(context.Context) (*http.Response, error)) (size int64, body io.ReadCloser, err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	watchdog := newWatchdog(silenceMax)
 	var guard sync.WaitGroup
@@ -79,7 +91,7 @@ func (u *Upstream) Object(ctx context.Context, r ObjectRequest) (size int64, bod
 		cancel(nil)
 		guard.Wait()
 	}
-	answer, err := u.server.object(ctx, r)
+	answer, err := call(ctx)
 	if err != nil {
 		end()
 		return 0, nil, err
@@ -88,9 +100,9 @@ func (u *Upstream) Object(ctx context.Context, r ObjectRequest) (size int64, bod
 	if answer.ContentLength < 0 {
 		closeBody(answer)
 		end()
-		return 0, nil, &reason.Error{Code: reason.TransferWrong, Doing: u.server.doing(wire.PathObject), Cause: fmt.Errorf("it does not say how long object %s is", r.Digest)}
+		return 0, nil, &reason.Error{Code: reason.TransferWrong, Doing: u.server.doing(path), Cause: errors.New("it does not say how long it is")}
 	}
-	return r.From + answer.ContentLength, &objectBody{beating{answer.Body, watchdog}, answer, end}, nil
+	return from + answer.ContentLength, &objectBody{beating{answer.Body, watchdog}, answer, end}, nil
 }
 
 // objectBody is what comes of an object.

@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 
@@ -45,15 +46,24 @@ type whose struct {
 	UID     string          `json:"uid"`
 	Pin     string          `json:"pin"` // hash of trust document 1
 	Servers []string        `json:"servers"`
+	Learned []string        `json:"learned,omitempty"` // of what servers have told
+}
+
+func (w *whose) encode() ([]byte, error) {
+	text, err := json.MarshalIndent(w, "", "  ")
+	if err != nil {
+		return nil, &reason.Error{Code: reason.InternalFault, Doing: "encode the relay's name", Cause: err}
+	}
+	return append(text, '\n'), nil
 }
 
 // Identity is who a relay is, and whom it believes. Its methods may be called from several goroutines.
 type Identity struct {
 	dir  string
 	key  *trust.HostKey
-	whom whose
+	whom whose // but for Learned it does not change
 
-	mu          sync.Mutex // guards what follows
+	mu          sync.Mutex // guards what follows, and whom.Learned
 	certificate *tls.Certificate
 	chain       *trust.Chain
 }
@@ -112,14 +122,14 @@ func Join(stateDir string, key *trust.HostKey, c *wire.Credentials, pin trust.Ha
 	if id.certificate, err = id.accept(c.Certificate, chain); err != nil {
 		return nil, err
 	}
-	text, err := json.MarshalIndent(id.whom, "", "  ")
+	text, err := id.whom.encode()
 	if err != nil {
-		return nil, &reason.Error{Code: reason.InternalFault, Doing: "encode the relay's name", Cause: err}
+		return nil, err
 	}
 	for _, f := range []struct {
 		name    string
 		content []byte
-	}{{trustName, c.Trust}, {certificateName, encodeCertificate(c.Certificate)}, {relayName, append(text, '\n')}} {
+	}{{trustName, c.Trust}, {certificateName, encodeCertificate(c.Certificate)}, {relayName, text}} {
 		if err := trust.WritePrivate(filepath.Join(id.dir, f.name), f.content); err != nil {
 			return nil, err
 		}
@@ -218,6 +228,34 @@ func (id *Identity) Cluster() trust.ClusterID { return id.whom.Cluster }
 
 // Servers are the addresses that it has joined with.
 func (id *Identity) Servers() []string { return id.whom.Servers }
+
+// Learned are the addresses that servers have told of, beside those that the relay was given.
+func (id *Identity) Learned(given []string) []string {
+	id.mu.Lock()
+	defer id.mu.Unlock()
+	return slices.DeleteFunc(slices.Clone(id.whom.Learned), func(address string) bool { return slices.Contains(given, address) })
+}
+
+// Learn makes durable what a server has told of servers, of which Learned returns those that the relay was not given. They need no signature: see
+// client.Learner. It reports whether Learned returns something else now. The errors are those of the disk.
+func (id *Identity) Learn(given, told []string) (changed bool, err error) {
+	id.mu.Lock()
+	defer id.mu.Unlock()
+	w := id.whom
+	w.Learned = client.Learned(given, w.Learned, told)
+	if slices.Equal(w.Learned, id.whom.Learned) {
+		return false, nil
+	}
+	text, err := w.encode()
+	if err != nil {
+		return false, err
+	}
+	if err := trust.WritePrivate(filepath.Join(id.dir, relayName), text); err != nil {
+		return false, err
+	}
+	id.whom.Learned = w.Learned
+	return true, nil
+}
 
 // Certificate is part of client.Credential. It is also what the relay shows to hosts.
 func (id *Identity) Certificate() (*tls.Certificate, error) {

@@ -366,3 +366,48 @@ func TestBusyRelay(t *testing.T) {
 		s.eventually(5*time.Minute, "three through each", func() bool { return s.watches("edge-1") == 3 && s.watches("edge-2") == 3 })
 	})
 }
+
+// TestLearnsServers: a relay that was given two servers of three goes from one to the next in the order in which it was given them, and to the third one
+// when both are gone, of which they have told it: also after its own death.
+func TestLearnsServers(t *testing.T) {
+	play(t, func(s *scene) {
+		all := []string{"server-1:6444", "server-2:6444", "server-3:6444"}
+		for _, address := range all {
+			s.serve(address, func(o *server.Options) { o.Servers = func() []string { return all } })
+		}
+		with := func(address string) {
+			t.Helper()
+			s.eventually(5*time.Minute, "the relay is with "+address, func() bool { return counted(t, s.servers[address].metrics, "tako_transfer_relays") == 1 })
+		}
+		s.publish(t, "one")
+		r := s.relay("edge-1:6444", "", nil, all[0], all[1])
+		with(all[0])
+		s.host("web-1", "edge-1:6444")
+		s.all(10*time.Second, 1)
+		s.servers[all[0]].stop()
+		with(all[1])
+		s.servers[all[1]].stop()
+		with(all[2])
+		s.publish(t, "two")
+		s.all(5*time.Minute, 2)
+		r.stop()
+		s.relay("edge-1:6444", r.state, nil, all[0], all[1])
+		with(all[2])
+		s.publish(t, "three")
+		s.all(5*time.Minute, 3)
+	})
+}
+
+// TestToldNoAddress: what is none is not kept, and neither is more than there may be.
+func TestToldNoAddress(t *testing.T) {
+	play(t, func(s *scene) {
+		s.serve("server-1:6444", func(o *server.Options) {
+			o.Servers = func() []string { return []string{"server-1:6444", "no address", "server-2:6444"} }
+		})
+		r := s.relay("edge-1:6444", "", nil, "server-1:6444")
+		pass(time.Minute)
+		if learned := r.opts.Identity.Learned([]string{"server-1:6444"}); len(learned) != 1 || learned[0] != "server-2:6444" {
+			t.Errorf("it has learned %q", learned)
+		}
+	})
+}

@@ -165,6 +165,9 @@ func (r *Relay) hear(ctx context.Context, from *client.Upstream, down *wire.Rela
 	if down.Trust > r.opts.Identity.Trust().Current().Number {
 		poke(r.trusted)
 	}
+	if len(down.Servers) > 0 {
+		r.servers.learn(down.Servers)
+	}
 	for _, q := range r.agents.came(down) {
 		r.question(ctx, from, q)
 	}

@@ -90,6 +90,18 @@ func (d *desk) close(w *watch) {
 	close(w.ended)
 }
 
+// hosts is how many nodes have a watch open, but those for which another server speaks.
+func (d *desk) hosts() (n int) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, w := range d.watches {
+		if w.who.Server == "" {
+			n++
+		}
+	}
+	return n
+}
+
 // newest is the number of the newest watch that a node has open, 0 when it has none.
 func (d *desk) newest(who Identity) uint64 {
 	d.mu.Lock()
@@ -108,6 +120,9 @@ func (d *desk) take(w *watch) []wire.Question {
 	w.unsent = nil
 	return all
 }
+
+// Hosts is how many hosts are connected to this server, those through relays too.
+func (s *Server) Hosts() int { return s.desk.hosts() }
 
 // Ask asks the host of a node, and of no earlier node by its name, and returns its answer as it comes. The caller closes it. ctx bounds the wait until the answer begins; the
 // whole takes at most q.Seconds, 30 s when that is 0. q.ID is set by Ask. The errors are HostNotConnected, TransferBusy, DeadlineOver,

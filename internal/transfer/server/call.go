@@ -33,17 +33,28 @@ const (
 	expired                  // one that may have expired
 )
 
-// caller is whose certificate that has to be. A relay is no host, and a host no relay.
+// caller is whose certificate that has to be. A relay is no host, and a host no relay; another server may do what a relay may, and more.
 type caller uint8
 
 const (
 	ofHost caller = iota
 	ofRelay
+	ofServer
 	ofEither
 )
 
 // fits says whether a call is for somebody.
-func (c caller) fits(who Identity) bool { return c == ofEither || who.Relay == (c == ofRelay) }
+func (c caller) fits(who Identity) bool {
+	switch c {
+	case ofHost:
+		return !who.Relay
+	case ofRelay:
+		return who.Relay
+	case ofServer:
+		return who.isServer()
+	}
+	return true
+}
 
 func (s *Server) routes() map[string]call {
 	return map[string]call{
@@ -56,6 +67,7 @@ func (s *Server) routes() map[string]call {
 		wire.PathStatus: {http.MethodPost, certificate, ofHost, speaking, s.status},
 		wire.PathAnswer: {http.MethodPost, certificate, ofEither, speaking, s.answer},
 		wire.PathObject: {http.MethodGet, certificate, ofEither, fetching, s.object},
+		wire.PathBundle: {http.MethodGet, certificate, ofServer, fetching, s.bundle},
 		wire.PathRelay:  {http.MethodPost, certificate, ofRelay, speaking, s.relay},
 	}
 }
@@ -79,8 +91,10 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	defer s.handlers.leave()
 	path := r.URL.Path
-	if strings.HasPrefix(path, wire.PathObject) {
-		path = wire.PathObject // what follows is which one
+	for _, content := range []string{wire.PathObject, wire.PathBundle} {
+		if strings.HasPrefix(path, content) {
+			path = content // what follows is which one
+		}
 	}
 	to, found := s.calls[path]
 	q := &request{Request: r, w: w, conn: c}
@@ -112,7 +126,7 @@ func (s *Server) admit(q *request, to call, found bool) error {
 		who, err := s.identify(q, to.shows, now)
 		q.who = who
 		if err == nil && !to.by.fits(who) {
-			err = &reason.Error{Code: reason.CertificateRefused, Doing: "answer " + who.words(), Cause: fmt.Errorf("%s is not for it: a relay is no host, and a host no relay", q.URL.Path)}
+			err = &reason.Error{Code: reason.CertificateRefused, Doing: "answer " + who.words(), Cause: fmt.Errorf("%s is not for it: a relay is no host, a host no relay, and neither is a server", clip(q.URL.Path))}
 		}
 		if err != nil {
 			return err

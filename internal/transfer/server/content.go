@@ -252,9 +252,14 @@ func (m *memory) Object(_ context.Context, of Showing, _ catalog.Digest, digest 
 	if err != nil {
 		return nil, err
 	}
+	return OfFile(f)
+}
+
+// OfFile is an object that is in a file, which is closed with it. The error is InputOutput; then the file is closed.
+func OfFile(f *os.File) (Object, error) {
 	st, err := f.Stat()
 	if err != nil {
-		return nil, &reason.Error{Code: reason.InputOutput, Doing: "read object " + digest.String(), Cause: errors.Join(err, f.Close())}
+		return nil, &reason.Error{Code: reason.InputOutput, Doing: "read " + f.Name(), Cause: errors.Join(err, f.Close())}
 	}
 	return file{f, st.Size()}, nil
 }

@@ -35,10 +35,13 @@ func (i Identity) caller() string {
 	return i.Name
 }
 
+// isServer says whether it is another server.
+func (i Identity) isServer() bool { return i.Relay && i.Server != "" }
+
 // words are who it is, for people.
 func (i Identity) words() string {
 	switch {
-	case i.Relay && i.Server != "":
+	case i.isServer():
 		return "server " + i.Name
 	case i.Relay:
 		return "relay " + i.Name

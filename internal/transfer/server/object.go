@@ -28,9 +28,12 @@ type Objects interface {
 // object sends an object, or the rest of one, to a host whose state names it. After Times.Send it is cut off, and goes on where it was when
 // the host asks again: so a slow host takes a place from others for no longer.
 func (s *Server) object(q *request) error {
-	digest, err := content.ParseDigest(strings.TrimPrefix(q.URL.Path, wire.PathObject))
+	if q.who.isServer() {
+		return s.objectStored(q)
+	}
+	digest, from, err := q.content(wire.PathObject)
 	if err != nil {
-		return malformed("read "+clip(q.URL.Path), err)
+		return err
 	}
 	head, err := wire.DecodeHead(q.Header.Get(wire.HeaderHead))
 	if err != nil {
@@ -39,10 +42,6 @@ func (s *Server) object(q *request) error {
 	key, err := wire.DecodeKey(q.Header.Get(wire.HeaderKey))
 	if err != nil {
 		return malformed("read "+wire.HeaderKey, err)
-	}
-	from, err := wire.DecodeRange(q.Header.Get("Range"))
-	if err != nil {
-		return malformed("read Range", err)
 	}
 	l, err := s.show(q, head)
 	if err != nil {
@@ -62,6 +61,17 @@ func (s *Server) object(q *request) error {
 	}
 	err = s.sendObject(q, object, from)
 	return errors.Join(err, object.Close())
+}
+
+// content reads which content a call is about, and from which byte on.
+func (q *request) content(path string) (digest content.Digest, from int64, err error) {
+	if digest, err = content.ParseDigest(strings.TrimPrefix(q.URL.Path, path)); err != nil {
+		return digest, 0, malformed("read "+clip(q.URL.Path), err)
+	}
+	if from, err = wire.DecodeRange(q.Header.Get("Range")); err != nil {
+		return digest, 0, malformed("read Range", err)
+	}
+	return digest, from, nil
 }
 
 // names refuses an object that the entry at a key does not name, in any layer of what was shown.
@@ -88,7 +98,7 @@ func (s *Server) names(q *request, l *listed, key catalog.Digest, digest content
 
 func (s *Server) sendObject(q *request, f Object, from int64) error {
 	if from > f.Size() {
-		return malformed("read Range", fmt.Errorf("it begins at %d, and the object has %d bytes", from, f.Size()))
+		return malformed("read Range", fmt.Errorf("it begins at %d, and there are %d bytes", from, f.Size()))
 	}
 	header := q.w.Header()
 	header.Set("Content-Type", "application/octet-stream")

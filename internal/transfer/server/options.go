@@ -29,6 +29,8 @@ type Options struct {
 	Objects  Objects // default: there are none
 	// Snapshots is where the default of Content keeps what it has sent to hosts that had nothing. Default: it keeps nothing.
 	Snapshots *snapshots.Store
+	// Stored is what other servers are given that ask for it. Default: nothing.
+	Stored Stored
 	// Servers are the addresses of all servers, which hosts are told; it answers from memory. Default: hosts know them by themselves.
 	Servers func() []string
 	// Serving is why hosts and relays are better with another server, which ends their watches within a heartbeat, and refuses others; nil: they are not.

@@ -406,8 +406,8 @@ func (x *session) write(ctx context.Context) {
 	defer end.Stop()
 	defer sweep.Stop()
 	pause := uint32(relayPause / time.Millisecond)
-	said := wire.RelayDown{Pause: pause, Trust: x.trust(0)}
-	trusted := said.Trust
+	said := wire.RelayDown{Pause: pause, Trust: x.trust(0), Servers: x.servers()}
+	trusted, servers := said.Trust, said.Servers
 	for {
 		var more bool
 		if said.Agents, more = x.batch(); len(said.Agents) > 0 || said.Pause > 0 || said.Trust > 0 {
@@ -428,11 +428,16 @@ func (x *session) write(ctx context.Context) {
 				return
 			}
 			beat.Reset(t.Heartbeat.draw())
+			if all := x.servers(); !slices.Equal(all, servers) {
+				said.Servers, servers = all, all
+			}
 			if highest := x.trust(trusted); highest > trusted {
 				said.Trust, trusted = highest, highest
-			} else if !x.send(said) {
+			}
+			if !x.send(said) {
 				return
 			}
+			said = wire.RelayDown{}
 		case <-end.C:
 			x.send(x.again())
 			return
@@ -452,6 +457,15 @@ func (x *session) trust(told uint64) uint64 {
 		return told
 	}
 	return max(told, highest)
+}
+
+// servers are the addresses of all servers, where there are others; a server knows them by itself.
+func (x *session) servers() []string {
+	all := x.server.opts.Servers()
+	if len(all) < 2 || x.q.who.isServer() {
+		return nil
+	}
+	return all
 }
 
 func (x *session) again() wire.RelayDown { return wire.RelayDown{Again: x.server.again().Again} }

@@ -13,7 +13,11 @@ import (
 // PathObject is GET /v1/object/DIGEST: a whole object, "sha256:" and hexadecimal digits. With Range, "bytes=N-", it begins at N.
 const PathObject = "/v1/object/"
 
-// The headers of that call, which has no message.
+// PathBundle is GET /v1/bundle/DIGEST, for servers of the cluster alone: a whole bundle, as the difference from one without entries. Range is as of
+// an object.
+const PathBundle = "/v1/bundle/"
+
+// The headers of the call for an object, which has no message. A server that asks another one sends neither.
 const (
 	// HeaderHead is the signed head that the host shows, in base64 without padding.
 	HeaderHead = "Tako-Head"

@@ -54,7 +54,7 @@ func TestReferenceOfCodes(t *testing.T) {
 	retry := map[reason.Retry]string{reason.Never: "never", reason.BackOff: "back off", reason.WaitThen: "wait"}
 	codes := map[string]any{}
 	for _, c := range []reason.Code{
-		reason.LaterVersion, reason.RateLimited, reason.ObjectMissing, reason.ObjectRefused, reason.StateCorrupt, reason.TrustRefused, reason.SignaturesMissing,
+		reason.LaterVersion, reason.RateLimited, reason.ObjectComing, reason.ObjectMissing, reason.BundleMissing, reason.ObjectRefused, reason.StateCorrupt, reason.TrustRefused, reason.SignaturesMissing,
 		reason.CertificateRefused, reason.CertificateTime, reason.TokenMalformed, reason.TokenRefused, reason.TokenTime, reason.HeadRefused, reason.StatementRefused,
 		reason.NameTaken, reason.IdentityGone, reason.JoinRequestInvalid, reason.CallMalformed, reason.NotListed, reason.RootUnknown, reason.TransferBusy,
 		reason.AnswerRefused, reason.TransferWrong, reason.WrongCluster, reason.PlaceUnusable, reason.RollbackSuspected, reason.ServerBehind, reason.ServerUnreachable,

@@ -60,6 +60,8 @@ type RelayDown struct {
 	// Pause is the shortest between two messages with reports, in milliseconds; 0 is what the relay thinks.
 	Pause  uint32        `cbor:"3,keyasint,omitempty"`
 	Agents []RelayedNews `cbor:"4,keyasint,omitempty"` // at most RelayedMax
+	// Servers are the addresses of all servers, as a host is told them (Frame.Servers).
+	Servers []string `cbor:"5,keyasint,omitempty"`
 }
 
 // RelayedNews is what there is for one agent of a relay.
@@ -121,6 +123,10 @@ func (m *RelayUp) Validate() error {
 func (m *RelayDown) Validate() error {
 	b := bounds{}
 	b.count("agents", len(m.Agents), RelayedMax)
+	b.count("servers", len(m.Servers), ServersMax)
+	for _, address := range m.Servers {
+		b.text("address of a server", address, nameMax)
+	}
 	for i := range m.Agents {
 		a := &m.Agents[i]
 		b.count("bytes of a head", len(a.Head), HeadMax)

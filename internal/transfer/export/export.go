@@ -1,4 +1,5 @@
-package server
+// Package export gives what is signed for a host, and what that is made of, to whoever brings it there by hand. It owns no goroutine.
+package export
 
 import (
 	"context"
@@ -10,29 +11,36 @@ import (
 
 	"tako.dev/tako/internal/catalog"
 	"tako.dev/tako/internal/reason"
+	"tako.dev/tako/internal/transfer/server"
 	"tako.dev/tako/internal/transfer/wire"
 )
+
+// Exporter gives it from what a server has. It may be used from several goroutines.
+type Exporter struct {
+	Members  server.Members
+	Catalogs server.Catalogs
+}
 
 // exportWait is how long a head is waited for that is signed only when it is asked for.
 const exportWait = 5 * time.Second
 
 // Export is what the host of a node is sent, but for the layers: for whoever brings it there by hand. The errors are ObjectUnknown,
 // where there is no such node, and TransferBusy, where nothing is signed for it yet.
-func (s *Server) Export(ctx context.Context, node, uid string) (wire.Export, error) {
+func (x Exporter) Export(ctx context.Context, node, uid string) (wire.Export, error) {
 	doing := "export what node " + node + " is to have"
 	ctx, cancel := context.WithTimeout(ctx, exportWait)
 	defer cancel()
-	documents, _, err := s.opts.Members.Trust(0)
+	documents, _, err := x.Members.Trust(0)
 	if err != nil {
 		return wire.Export{}, err
 	}
 	for {
-		head, changed, err := s.opts.Catalogs.Head(Identity{Name: node, UID: uid})
+		head, changed, err := x.Catalogs.Head(server.Identity{Name: node, UID: uid})
 		if err != nil {
 			return wire.Export{}, err
 		}
 		if len(head) > 0 {
-			list, err := s.listOf(doing, head)
+			list, err := x.listOf(doing, head)
 			return wire.Export{Trust: documents, Head: head, List: list}, err
 		}
 		select {
@@ -43,14 +51,14 @@ func (s *Server) Export(ctx context.Context, node, uid string) (wire.Export, err
 	}
 }
 
-// listOf is the list of a head of this server, encoded.
-func (s *Server) listOf(doing string, head []byte) ([]byte, error) {
+// listOf is the list of a head, encoded.
+func (x Exporter) listOf(doing string, head []byte) ([]byte, error) {
 	_, h, err := catalog.DecodeHead(head)
 	if err != nil {
 		return nil, err
 	}
 	root, known := h.Root()
-	list, found := s.opts.Catalogs.List(root)
+	list, found := x.Catalogs.List(root)
 	if !known || !found {
 		return nil, &reason.Error{Code: reason.RootUnknown, Doing: doing, Cause: errors.New("there is another one by now"), Hint: "do it again"}
 	}
@@ -59,9 +67,9 @@ func (s *Server) listOf(doing string, head []byte) ([]byte, error) {
 
 // ExportLayer writes the rows of a layer that the newest head of a node names, as catalog.WriteRows does. The errors are those of Export, NotListed, RootUnknown, and
 // those of w.
-func (s *Server) ExportLayer(ctx context.Context, node, uid string, root catalog.Digest, w io.Writer) error {
+func (x Exporter) ExportLayer(ctx context.Context, node, uid string, root catalog.Digest, w io.Writer) error {
 	doing := "export a layer of node " + node
-	e, err := s.Export(ctx, node, uid)
+	e, err := x.Export(ctx, node, uid)
 	if err != nil {
 		return err
 	}
@@ -71,9 +79,9 @@ func (s *Server) ExportLayer(ctx context.Context, node, uid string, root catalog
 	}
 	at := slices.IndexFunc(list, func(l catalog.Layer) bool { return l.Root == root })
 	if at < 0 {
-		return notListed(Identity{Name: node, UID: uid}, "root "+root.String())
+		return &reason.Error{Code: reason.NotListed, Doing: doing, Cause: errors.New("root " + root.String())}
 	}
-	layer, found := s.opts.Catalogs.Layer(list[at].ID, root)
+	layer, found := x.Catalogs.Layer(list[at].ID, root)
 	if !found {
 		return &reason.Error{Code: reason.RootUnknown, Doing: doing, Cause: errors.New("there is another one by now"), Hint: "do it again"}
 	}
@@ -85,7 +93,7 @@ func (s *Server) ExportLayer(ctx context.Context, node, uid string, root catalog
 }
 
 // rowsOf are the rows of a layer; failed is told why they end early.
-func rowsOf(l Layer, failed func(error)) iter.Seq2[catalog.Digest, []byte] {
+func rowsOf(l server.Layer, failed func(error)) iter.Seq2[catalog.Digest, []byte] {
 	return func(yield func(catalog.Digest, []byte) bool) {
 		for row, err := range l.Trie.From(catalog.Digest{}) {
 			body, found := []byte(nil), false
