@@ -1,8 +1,9 @@
 # Two commands do everything: make up (see it work), make test (prove it). `make help` lists the rest.
 
-# The cases that must be done (internal/casetest).
-CASES   := agent:1-36,38-40 transfer:1-56
-CASE    := ^Test[A-Z][a-z]+Case[0-9]
+# The cases that must be done (internal/casetest), and where they are: the test program of any other package would be built for nothing.
+CASES      := agent:1-36,38-40 transfer:1-56
+CASE       := Test[A-Z][a-z]+Case[0-9]
+WITH_CASES  = $(sort $(dir $(shell grep -rlE --include='*_test.go' --exclude-dir='.?*' --exclude-dir=testdata '^func $(CASE)' .)))
 # What has tests on hosts beside its cases, which -short leaves out.
 ON_HOSTS := ./internal/host/packages/apt ./internal/host/service ./internal/host/unit
 # The targets of the transfer are fuzzed in each run, for so long each; make fuzz DECODERS=./... takes all others too.
@@ -12,10 +13,14 @@ RESULTS := .scratch/results
 
 # Without it kustomize's library links package plugin, for which the linker keeps 37 MB that nothing calls. It is here and nowhere else, so
 # that each go command of this file, and of what it starts, has it.
-SMALL := -tags=kustomize_disable_go_plugin_support
-export GOFLAGS := $(filter-out $(SMALL),$(shell go env GOFLAGS)) $(SMALL)
+SMALL := kustomize_disable_go_plugin_support
+export GOFLAGS := $(filter-out -tags=$(SMALL),$(shell go env GOFLAGS)) -tags=$(SMALL)
+# For tests of the built programs. What a command line says replaces what GOFLAGS says.
+E2E := -tags=e2e,$(SMALL)
 
 testsum := go run ./tools/testsum -log $(RESULTS)
+# Tests wait for a third of their time, so three test programs run on two processors. Vet is of `check`, which vets everything, once.
+gotest  := go test -json -vet=off -p $(shell echo $$(($$(nproc) * 3 / 2)))
 tools   := go tool -modfile=tools/pinned/go.mod
 # Asked when a recipe runs, not before: needs may just have installed the compiler.
 race     = $(if $(filter 1,$(shell go env CGO_ENABLED)),-race)
@@ -31,12 +36,12 @@ up: ## run a server and an agent on examples/hello, below .scratch; Ctrl-C stops
 down: ## stop them, and leave nothing behind
 	@tools/down.sh
 
-# Every stage runs, also after one that failed; the last line counts.
-test: needs ## everything that CI runs: check, unit, cases, sim, fuzz, e2e, cheapest first
+# Every stage runs, also after one that failed; the last line counts. Hosts are mostly waited for, so fuzzing runs beside them.
+test: needs ## everything that CI runs: check, unit, cases, sim, e2e with fuzz, cheapest first
 	@rm -rf $(RESULTS); failed=; \
-	for stage in check unit cases sim fuzz e2e; do \
+	for stage in check unit cases sim "e2e fuzz"; do \
 		echo "== $$stage"; \
-		$(MAKE) --no-print-directory $$stage || failed="$$failed $$stage"; \
+		$(MAKE) --no-print-directory -k -j2 $$stage || failed="$$failed $$stage"; \
 	done; \
 	test -z "$$failed" || printf '\nstages that failed:%s\n' "$$failed"; \
 	$(testsum) -total && test -z "$$failed"
@@ -47,21 +52,21 @@ needs:
 check: ## format, vet, staticcheck, tidy, generated files
 	@status=0; \
 	$(testsum) -step format tools/format.sh || status=1; \
-	$(testsum) -step vet go vet -tags e2e ./... || status=1; \
-	$(testsum) -step staticcheck $(tools) staticcheck -tags e2e ./... || status=1; \
+	$(testsum) -step vet go vet $(E2E) ./... || status=1; \
+	$(testsum) -step staticcheck $(tools) staticcheck $(E2E) ./... || status=1; \
 	$(testsum) -step generated tools/generated.sh || status=1; \
-	$(testsum) -stage tidy go test -json -run '^TestTree$$' ./internal/tidy || status=1; \
+	$(testsum) -stage tidy $(gotest) -run '^TestTree$$' ./internal/tidy || status=1; \
 	exit $$status
 
 # The agent's cases are left to `cases`: they are mostly processes, which start slowly with -race.
 unit: ## unit tests, with -race where there is a C compiler
 	@test -n "$(race)" || echo "unit: no C compiler: WITHOUT -race"
-	@$(testsum) -stage unit go test -json $(race) -short -timeout 10m -skip '^TestTree$$|^TestAgentCase' ./...
+	@$(testsum) -stage unit $(gotest) $(race) -short -timeout 10m -skip '^TestTree$$|^TestAgentCase' ./...
 
 cases: ## the cases, in full; writes cases.json
 	@rm -rf .scratch/cases && mkdir -p .scratch/cases
 	@status=0; \
-	TAKO_CASES=$(CURDIR)/.scratch/cases $(testsum) -stage cases go test -json -count=1 -timeout 50m -run '$(CASE)' ./... || status=1; \
+	TAKO_CASES=$(CURDIR)/.scratch/cases $(testsum) -stage cases $(gotest) $(E2E) -count=1 -timeout 50m -run '^$(CASE)' $(WITH_CASES) || status=1; \
 	$(testsum) -step cases go run ./tools/cases -dir .scratch/cases -out cases.json -want '$(CASES)' $(skips) || status=1; \
 	exit $$status
 
@@ -70,14 +75,14 @@ sim: ## fifty fleets of fifty hosts on a virtual clock; SEED=n replays one, with
 ifdef SEED
 	@TAKO_SEED=$(SEED) go test -count=1 -v -run '^TestSeeds$$' ./internal/sim
 else
-	@$(testsum) -stage sim go test -json -count=1 -timeout 15m ./internal/sim
+	@$(testsum) -stage sim $(gotest) -count=1 -timeout 15m ./internal/sim
 endif
 
 e2e: ## the real thing: hosts with systemd, built binaries
-	@$(testsum) -stage e2e go test -json -tags e2e -count=1 -timeout 20m -skip '$(CASE)' ./e2e/... ./examples/... $(ON_HOSTS)
+	@$(testsum) -stage e2e $(gotest) $(E2E) -count=1 -timeout 20m -skip '^$(CASE)' ./e2e/path ./e2e/... ./examples/... $(ON_HOSTS)
 
 fuzz: ## every decoder of the transfer for FUZZ=10s, two at a time
-	@$(testsum) -stage fuzz tools/fuzz.sh -json $(FUZZ) $(DECODERS)
+	@$(testsum) -stage fuzz nice tools/fuzz.sh -json $(FUZZ) $(DECODERS)
 
 bench: ## the table of bars, with peers
 	@go run ./bench

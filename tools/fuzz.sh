@@ -1,7 +1,9 @@
 #!/bin/sh
 # Runs fuzz targets for a while each, two at a time: tools/fuzz.sh [-json] TIME [PACKAGE...]
-# Without packages it runs those of all. With -json it prints what go test -json does, for testsum. What is found is kept by go test under
+# Without packages it runs those of all. With -json it prints what go test -json does, for testsum. What is found is kept under
 # testdata/fuzz of the target's package, and is from then on a test.
+#
+# A package is built once, as go test -fuzz does it, and then run for each of its targets: go test alone would link it for each again.
 set -eu
 
 # Up to Go 1.26 a target may fail as its time ends, with nothing found (golang/go issue 75804): it gets a second try.
@@ -9,16 +11,19 @@ raced() { grep -q 'context deadline exceeded' "$1" && ! grep -q 'Failing input' 
 
 # one runs a target, and prints what it has said as a whole: two run at the same time.
 one() {
-	json=$1 time=$2 workers=$3 lock=$4 package=$5 name=$6 status=0
-	log=$(mktemp)
-	trap 'rm -f "$log"' EXIT
+	package=$1 dir=$2 name=$3
+	log=$(mktemp -p "$scratch")
+	set -- "$scratch/$package.test" -test.run '^$' -test.fuzz "^$name\$" -test.fuzztime "$time" -test.fuzzminimizetime 10x \
+		-test.fuzzcachedir "$corpora/$package" -test.parallel "$workers" -test.paniconexit0
+	[ -z "$json" ] || set -- go tool test2json -t -p "$package" "$@" -test.v=test2json
 	for try in 1 2; do
 		status=0
-		go test $json -run '^$' -fuzz "^$name\$" -fuzztime "$time" -fuzzminimizetime 10x -parallel "$workers" "$package" </dev/null >"$log" 2>&1 || status=1
+		# What is found is written below the directory where the target runs.
+		(cd "$dir" && "$@") </dev/null >"$log" 2>&1 || status=1
 		[ "$status" = 1 ] && raced "$log" || break
 	done
-	[ -n "$json" ] || echo "== $package $name for $time, try $try" | cat - "$log" | flock "$lock" cat
-	[ -z "$json" ] || flock "$lock" cat "$log"
+	[ -n "$json" ] || echo "== $package $name for $time, try $try" | cat - "$log" | flock "$scratch/lock" cat
+	[ -z "$json" ] || flock "$scratch/lock" cat "$log"
 	return "$status"
 }
 
@@ -35,16 +40,25 @@ time=${1:?usage: $0 [-json] TIME [PACKAGE...]}
 shift
 [ $# -gt 0 ] || set -- ./...
 
-# go test -list prints the targets of a package, then a line that begins with "ok" and names it. What does not build ends it here.
-list=$(go test -list '^Fuzz' "$@") || { echo "$list" >&2; exit 1; }
-targets=$(echo "$list" | awk '
-	/^Fuzz/    { names = names " " $1 }
-	$1 == "ok" { n = split(names, a, " "); for (i = 1; i <= n; i++) print $2, a[i]; names = "" }')
-[ -n "$targets" ] || { echo "fuzz: no targets" >&2; exit 1; }
-
-lock=$(mktemp)
-trap 'rm -f "$lock"' EXIT
+# Where go test has it too: what a run has found interesting, the next begins with.
+corpora=$(go env GOCACHE)/fuzz
 workers=$(($(nproc) / 2))
 [ "$workers" -gt 0 ] || workers=1
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
+export json time workers scratch corpora
+
+# What does not build ends it here.
+packages=$(go list -f '{{.ImportPath}} .{{slice .Dir (len .Module.Dir)}}' "$@")
+echo "$packages" | while read -r package dir; do
+	grep -qs '^func Fuzz' "$dir"/*_test.go || continue
+	program=$scratch/$package.test
+	mkdir -p "$(dirname "$program")"
+	go test -c -fuzz . -vet=off -ldflags '-s -w' -o "$program" "$package" >&2
+	names=$(cd "$dir" && "$program" -test.list '^Fuzz')
+	for name in $names; do echo "$package" "$dir" "$name"; done >>"$scratch/targets"
+done
+[ -s "$scratch/targets" ] || { echo "fuzz: no targets" >&2; exit 1; }
+
 # xargs fails when one of them does.
-echo "$targets" | xargs -P 2 -L 1 tools/fuzz.sh -one "$json" "$time" "$workers" "$lock"
+xargs -P 2 -L 1 tools/fuzz.sh -one <"$scratch/targets"

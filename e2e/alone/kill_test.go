@@ -4,9 +4,6 @@ package alone_test
 
 import (
 	"fmt"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
@@ -83,13 +80,7 @@ exit 0`
 func newKillSite(t *testing.T, debs ...host.Deb) *site {
 	t.Helper()
 	s := newSite(t, debs...)
-	killat := filepath.Join(t.TempDir(), "killat")
-	build := exec.CommandContext(t.Context(), "go", "build", "-o", killat, "./testdata/killat")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("build killat: %v\n%s", err, out)
-	}
-	s.CopyIn(t, killat, killatPath)
+	s.CopyIn(t, host.Program(t, "killat", "tako.dev/tako/e2e/alone/testdata/killat"), killatPath)
 	return s
 }
 

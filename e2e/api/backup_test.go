@@ -10,6 +10,8 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
+
+	"tako.dev/tako/e2e/host"
 )
 
 // TestBackupUnderLoad takes a backup while much is written, and restores it: everything is as it was at one moment between the
@@ -51,7 +53,7 @@ func TestBackupUnderLoad(t *testing.T) {
 // mustRun runs tako.
 func mustRun(t *testing.T, args ...string) {
 	t.Helper()
-	if _, said, code := command(t, exec.CommandContext(t.Context(), takoPath, args...)); code != 0 {
+	if _, said, code := command(t, exec.CommandContext(t.Context(), host.TakoBinary(t), args...)); code != 0 {
 		t.Fatalf("tako %v: %d, %s", args, code, said)
 	}
 }

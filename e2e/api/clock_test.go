@@ -89,7 +89,7 @@ func (p *person) ask(t *testing.T, program, kubeconfig string) (stderr string, c
 // programs are what people ask with.
 func programs(t *testing.T) map[string]string {
 	t.Helper()
-	all := map[string]string{"tako": takoPath}
+	all := map[string]string{"tako": host.TakoBinary(t)}
 	if _, err := exec.LookPath("kubectl"); err != nil {
 		t.Log("without kubectl")
 	} else {
@@ -282,7 +282,7 @@ func TestServerOfAnotherYear(t *testing.T) {
 			far.Config.ErrorLog = log.New(io.Discard, "", 0) // of what the client does not like
 			far.StartTLS()
 			defer far.Close()
-			said, code := newPerson(t).ask(t, takoPath, access(t, far.URL, ca.pem, &clientcmdapi.AuthInfo{Token: "x"}))
+			said, code := newPerson(t).ask(t, host.TakoBinary(t), access(t, far.URL, ca.pem, &clientcmdapi.AuthInfo{Token: "x"}))
 			if entry, _ := reason.Lookup(reason.CertificateTime); code != int(entry.Exit) {
 				t.Errorf("exit code %d, want %d", code, entry.Exit)
 			}
@@ -388,7 +388,7 @@ func TestTrustOfAnotherYear(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			_, said, code := command(t, exec.CommandContext(t.Context(), takoPath, "trust", "accept", path, "--data-dir", s.dir))
+			_, said, code := command(t, exec.CommandContext(t.Context(), host.TakoBinary(t), "trust", "accept", path, "--data-dir", s.dir))
 			if code == 0 {
 				t.Error("it was accepted")
 			}
@@ -403,7 +403,7 @@ func TestTrustOfAnotherYear(t *testing.T) {
 // chainOf is what `tako trust show` prints.
 func chainOf(t *testing.T, s *server) *trust.Chain {
 	t.Helper()
-	text, said, code := command(t, exec.CommandContext(t.Context(), takoPath, "trust", "show", "--data-dir", s.dir))
+	text, said, code := command(t, exec.CommandContext(t.Context(), host.TakoBinary(t), "trust", "show", "--data-dir", s.dir))
 	if code != 0 {
 		t.Fatalf("tako trust show: %d, %s", code, said)
 	}
@@ -435,12 +435,12 @@ func TestStartAfterYears(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if said, code := newPerson(t).ask(t, takoPath, s.kubeconfig()); code == 0 {
+	if said, code := newPerson(t).ask(t, host.TakoBinary(t), s.kubeconfig()); code == 0 {
 		t.Fatalf("a certificate that has ended was accepted: %s", said)
 	}
 	s.stop(t)
 	s.start(t)
-	if said, code := newPerson(t).ask(t, takoPath, s.kubeconfig()); code != 0 {
+	if said, code := newPerson(t).ask(t, host.TakoBinary(t), s.kubeconfig()); code != 0 {
 		t.Errorf("exit code %d: %s", code, said)
 	}
 	pool := x509.NewCertPool()

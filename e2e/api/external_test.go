@@ -46,16 +46,11 @@ type cluster struct {
 	members []*member
 }
 
-// newCluster builds etcd from its module and starts a cluster.
+// newCluster starts a cluster.
 func newCluster(t *testing.T) *cluster {
 	t.Helper()
 	dir := t.TempDir()
-	c := &cluster{program: filepath.Join(dir, "etcd-e2e-api"), pki: dir}
-	ctx, cancel := context.WithTimeout(t.Context(), buildTime)
-	defer cancel()
-	if out, err := exec.CommandContext(ctx, "go", "build", "-o", c.program, "go.etcd.io/etcd/server/v3").CombinedOutput(); err != nil {
-		t.Fatalf("build etcd: %v\n%s", err, out)
-	}
+	c := &cluster{program: host.EtcdBinary(t), pki: dir}
 	c.certify(t)
 	for i := range members {
 		m := &member{name: "m" + itoa(i), dir: filepath.Join(dir, "m"+itoa(i)), client: "https://" + host.FreeAddress(t), peer: "https://" + host.FreeAddress(t)}

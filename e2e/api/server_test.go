@@ -4,9 +4,7 @@ package api_test
 
 import (
 	"errors"
-	"fmt"
 	"log/slog"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"strconv"
@@ -21,40 +19,22 @@ import (
 	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
 
+	"tako.dev/tako/e2e/host"
 	starter "tako.dev/tako/e2e/server"
 )
 
 const (
 	// readyTime bounds the wait for a server that answers, or refuses to.
 	readyTime = starter.ReadyTime
-	// buildTime bounds the build of another program, of a cold cache too.
-	buildTime = 10 * time.Minute
 	// settleTime bounds the wait for anything that the server does by itself.
 	settleTime = 30 * time.Second
 )
-
-// takoPath is the built program.
-var takoPath string
 
 func TestMain(m *testing.M) {
 	// client-go logs each broken connection, and here they are broken on purpose.
 	klog.SetSlogLogger(slog.New(slog.DiscardHandler))
 	ctrl.SetLogger(klog.Background())
-	os.Exit(buildAndRun(m))
-}
-
-func buildAndRun(m *testing.M) int {
-	dir, err := os.MkdirTemp("", "tako-e2e-api-")
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	defer os.RemoveAll(dir)
-	if takoPath, err = starter.Build(dir, "tako.dev/tako/cmd/tako"); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	return m.Run()
+	m.Run()
 }
 
 // server is one tako server, which may be started and ended several times, with clients for it.
@@ -74,7 +54,7 @@ func newServer(t *testing.T, args ...string) *server {
 
 func newServerIn(t *testing.T, dir string, args ...string) *server {
 	t.Helper()
-	p := starter.New(t, takoPath, dir, args...)
+	p := starter.New(t, host.TakoBinary(t), dir, args...)
 	return &server{process: p, dir: dir, listen: p.Listen, url: p.URL, run: processOf(p.Run)}
 }
 
@@ -144,7 +124,7 @@ func processOf(p *starter.Process) *process {
 // startTako starts the program, which the caller ends.
 func startTako(t testing.TB, args ...string) *process {
 	t.Helper()
-	return processOf(starter.Launch(t, takoPath, args...))
+	return processOf(starter.Launch(t, host.TakoBinary(t), args...))
 }
 
 // end sends a signal and waits; it kills what does not end. It returns the exit code, -1 after a signal.

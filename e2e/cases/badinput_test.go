@@ -145,24 +145,12 @@ func TestBadHost(t *testing.T) {
 			return []declare.Resource{file("bad", "/bad", "declared\n")}
 		}, 1, []string{"Failed (denied)", "file/bad", "TK0503", "a directory is there", "force: true"}},
 		{"no permission", func(s *sandbox) []declare.Resource {
-			needsRoot(s)
+			s.asNobody()
 			s.must(os.MkdirAll(s.path("/bad"), 0o755))
-			for _, p := range []string{s.root, s.conf, s.state, s.dir, filepath.Dir(s.dir), scratch} {
-				s.must(os.Chmod(p, 0o755))
-			}
-			s.must(os.Chown(s.root, nobody, nobody))
-			s.must(os.Chown(s.state, nobody, nobody))
-			s.user = nobody
 			return []declare.Resource{file("bad", "/bad/file", "declared\n")}
 		}, 1, []string{"Failed (denied)", "file/bad", "TK0501", "permission denied"}},
 		{"owner without root", func(s *sandbox) []declare.Resource {
-			needsRoot(s)
-			for _, p := range []string{s.root, s.conf, s.state, s.dir, filepath.Dir(s.dir), scratch} {
-				s.must(os.Chmod(p, 0o755))
-			}
-			s.must(os.Chown(s.root, nobody, nobody))
-			s.must(os.Chown(s.state, nobody, nobody))
-			s.user = nobody
+			s.asNobody()
 			bad := file("bad", "/bad", "declared\n")
 			bad.File.Owner = "root"
 			return []declare.Resource{bad}

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"tako.dev/tako/declare"
+	"tako.dev/tako/e2e/host"
 	"tako.dev/tako/internal/agent"
 	"tako.dev/tako/internal/agent/store"
 	"tako.dev/tako/internal/casetest"
@@ -30,35 +31,10 @@ const (
 	soon = time.Minute
 )
 
-// scratch is where the agent's program is built, set by TestMain.
-var scratch string
-
-// program builds the agent as it is shipped, once, and returns its path.
-var program = sync.OnceValues(func() (string, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), runTimeout)
-	defer cancel()
-	p := filepath.Join(scratch, "tako-agent")
-	build := exec.CommandContext(ctx, "go", "build", "-o", p, "tako.dev/tako/cmd/tako-agent")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := build.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("go build: %w: %s", err, out)
-	}
-	return p, nil
-})
-
+// TestMain: what tests write into hosts has the modes that they say, whoever runs them.
 func TestMain(m *testing.M) {
-	var err error
-	if scratch, err = os.MkdirTemp("", "tako-cases-"); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
 	syscall.Umask(0o022)
-	code := m.Run()
-	if err := os.RemoveAll(scratch); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		code = 1
-	}
-	os.Exit(code)
+	m.Run()
 }
 
 // agentProgram is the path of the built agent. Short runs leave out what works with it.
@@ -67,11 +43,7 @@ func agentProgram(t testing.TB) string {
 	if testing.Short() {
 		t.Skip("needs the built agent, which -short leaves out")
 	}
-	p, err := program()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return p
+	return host.AgentBinary(t)
 }
 
 func needsRoot(t testing.TB) {
@@ -96,14 +68,15 @@ type sandbox struct {
 	conf  string   // the declarations
 	state string   // the agent's
 	front []string // runs the agent: strace or unshare with their options
+	agent string   // its program
 	user  uint32   // runs it, where that is not 0
 }
 
 func newSandbox(t testing.TB) *sandbox {
 	t.Helper()
-	agentProgram(t)
+	program := agentProgram(t)
 	dir := t.TempDir()
-	s := &sandbox{TB: t, dir: dir, root: filepath.Join(dir, "root"), conf: filepath.Join(dir, "conf"), state: filepath.Join(dir, "state")}
+	s := &sandbox{TB: t, agent: program, dir: dir, root: filepath.Join(dir, "root"), conf: filepath.Join(dir, "conf"), state: filepath.Join(dir, "state")}
 	for _, d := range []string{s.root, s.conf, s.state} {
 		s.must(os.Mkdir(d, 0o755))
 	}
@@ -170,7 +143,7 @@ func (r result) String() string { return fmt.Sprintf("exit %d\n%s%s", r.code, r.
 
 // command prepares a command of the agent on the sandbox.
 func (s *sandbox) command(ctx context.Context, args ...string) *exec.Cmd {
-	args = append([]string{agentProgram(s)}, args...)
+	args = append([]string{s.agent}, args...)
 	args = append(args, "--root", s.root, "--state", s.state)
 	args = append(append([]string(nil), s.front...), args...)
 	cmd := exec.CommandContext(ctx, args[0], args[1:]...)
@@ -179,6 +152,21 @@ func (s *sandbox) command(ctx context.Context, args ...string) *exec.Cmd {
 		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: s.user, Gid: s.user}}
 	}
 	return cmd
+}
+
+// asNobody has the agent run without rights, and a copy of its program: the tree where that is built may be root's alone.
+func (s *sandbox) asNobody() {
+	s.Helper()
+	needsRoot(s)
+	program, err := os.ReadFile(s.agent)
+	s.must(err)
+	s.agent, s.user = filepath.Join(s.dir, "tako-agent"), nobody
+	s.must(os.WriteFile(s.agent, program, 0o755))
+	for _, p := range []string{s.root, s.conf, s.state, s.dir, filepath.Dir(s.dir)} {
+		s.must(os.Chmod(p, 0o755))
+	}
+	s.must(os.Chown(s.root, nobody, nobody))
+	s.must(os.Chown(s.state, nobody, nobody))
 }
 
 // run runs a command of the agent to its end.

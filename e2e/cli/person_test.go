@@ -5,7 +5,6 @@ package cli
 import (
 	"context"
 	"errors"
-	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -14,34 +13,13 @@ import (
 	"testing"
 	"time"
 
+	"tako.dev/tako/e2e/host"
+	"tako.dev/tako/e2e/rig"
 	"tako.dev/tako/e2e/server"
 )
 
 // stepTime bounds one command of a person, which takes a fraction of a second on an idle machine.
 const stepTime = time.Minute
-
-// takoPath is the built program, which is called tako as on every host; tako-agent is beside it.
-var takoPath string
-
-func TestMain(m *testing.M) { os.Exit(buildAndRun(m)) }
-
-func buildAndRun(m *testing.M) int {
-	dir, err := os.MkdirTemp("", "tako-e2e-cli-")
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	defer os.RemoveAll(dir)
-	takoPath = filepath.Join(dir, "tako")
-	for _, name := range []string{"tako", "tako-agent"} {
-		built, err := server.Build(dir, "tako.dev/tako/cmd/"+name)
-		if err := errors.Join(err, os.Rename(built, filepath.Join(dir, name))); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			return 1
-		}
-	}
-	return m.Run()
-}
 
 // person is somebody in a shell: with tako and kubectl, in a directory with copies of what is applied.
 type person struct {
@@ -62,9 +40,9 @@ func newPerson(t *testing.T, needsKubectl bool) *person {
 			t.Fatal(err)
 		}
 	}
-	s := server.New(t, takoPath, filepath.Join(t.TempDir(), "data"))
+	s := server.New(t, host.TakoBinary(t), filepath.Join(t.TempDir(), "data"))
 	return &person{dir: dir, server: s, env: []string{
-		"PATH=" + filepath.Dir(takoPath) + ":" + os.Getenv("PATH"), "HOME=" + dir, "KUBECONFIG=" + s.Kubeconfig(), "LC_ALL=C.UTF-8",
+		"PATH=" + rig.Programs(t) + ":" + os.Getenv("PATH"), "HOME=" + dir, "KUBECONFIG=" + s.Kubeconfig(), "LC_ALL=C.UTF-8",
 	}}
 }
 

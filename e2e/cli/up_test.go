@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"tako.dev/tako/e2e/host"
+	"tako.dev/tako/e2e/rig"
 )
 
 // lastWords are what tako up says last, when everything is converged.
@@ -41,7 +42,7 @@ func newSandbox(t *testing.T) *sandbox {
 	}
 	s := &sandbox{up: filepath.Join(dir, "up")}
 	t.Cleanup(func() { s.awaitSilence(t) }) // the last of all, but before the directory goes
-	s.person = &person{dir: dir, env: []string{"PATH=" + filepath.Dir(takoPath) + ":" + os.Getenv("PATH"), "HOME=" + dir, "LC_ALL=C.UTF-8",
+	s.person = &person{dir: dir, env: []string{"PATH=" + rig.Programs(t) + ":" + os.Getenv("PATH"), "HOME=" + dir, "LC_ALL=C.UTF-8",
 		"KUBECONFIG=" + filepath.Join(s.up, "server", "admin.kubeconfig"), "UP=" + s.up}}
 	return s
 }
@@ -71,7 +72,7 @@ func (s *sandbox) start(t *testing.T, name string, args ...string) *program {
 		t.Fatal(err)
 	}
 	// No context: what it has started is to end with it, not before.
-	p := &program{cmd: exec.CommandContext(context.Background(), filepath.Join(filepath.Dir(takoPath), name), args...), out: out.Name(), ended: make(chan struct{})}
+	p := &program{cmd: exec.CommandContext(context.Background(), filepath.Join(rig.Programs(t), name), args...), out: out.Name(), ended: make(chan struct{})}
 	p.cmd.Dir, p.cmd.Env, p.cmd.Stdout, p.cmd.Stderr = s.dir, s.env, out, out
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	if err := errors.Join(p.cmd.Start(), out.Close()); err != nil {

@@ -11,7 +11,6 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
-	"testing"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -190,25 +189,6 @@ func tryLockFile(path string) (*os.File, error) {
 		return nil, fmt.Errorf("lock %s: %w", path, err)
 	}
 	return file, nil
-}
-
-// AgentBinary builds cmd/tako-agent and returns the path of the program. The go command's own cache makes every build but
-// the first take a fraction of a second.
-func AgentBinary(t testing.TB) string {
-	t.Helper()
-	return buildProgram(t, "tako.dev/tako/cmd/tako-agent")
-}
-
-// buildProgram builds a main package as it is shipped, without cgo, into a directory of the test.
-func buildProgram(t testing.TB, importPath string) string {
-	t.Helper()
-	path := filepath.Join(t.TempDir(), filepath.Base(importPath))
-	build := exec.CommandContext(t.Context(), "go", "build", "-o", path, importPath)
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("go build %s: %v\n%s", importPath, err, out)
-	}
-	return path
 }
 
 // lastLines returns the last n lines of a text, for messages.

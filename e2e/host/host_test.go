@@ -156,7 +156,7 @@ func testFiles(t *testing.T, _ *Lab, a, _ *Host) {
 	if got := a.MustRun(t, "stat", "--format=%a %u %g", path); got != "640 0 0\n" {
 		t.Errorf("mode and owner %q, want 640 0 0", got)
 	}
-	a.CopyIn(t, buildProgram(t, "tako.dev/tako/e2e/host/testdata/program"), "/usr/local/bin/program")
+	a.CopyIn(t, Program(t, "program", "tako.dev/tako/e2e/host/testdata/program"), "/usr/local/bin/program")
 	if got := a.MustRun(t, "program"); got != "built and run\n" {
 		t.Errorf("a program of this machine printed %q in the host", got)
 	}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os/exec"
 	"runtime"
+	"syscall"
 
 	"golang.org/x/sys/unix"
 )
@@ -29,6 +30,26 @@ func onOwnThread(f func()) {
 		f()
 	}()
 	<-done
+}
+
+// StartBound starts a command that dies with this process, whatever kills that, and calls wait, which waits for its end, in a goroutine of
+// its own.
+//
+// The kernel binds a process to the thread that has started it. The goroutine keeps that thread meanwhile: any other could become
+// the one of onOwnThread, and end.
+func StartBound(cmd *exec.Cmd, wait func()) error {
+	started := make(chan error)
+	go func() {
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+		err := cmd.Start()
+		started <- err
+		if err == nil {
+			wait()
+		}
+	}()
+	return <-started
 }
 
 // startInside starts the command in all namespaces of the process leader. It is a child of this process, not of a helper

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"tako.dev/tako/declare"
+	"tako.dev/tako/e2e/host"
 	"tako.dev/tako/e2e/server"
 )
 
@@ -82,7 +83,7 @@ func start(t *testing.T) *tools {
 	if err != nil {
 		t.Skip("needs kubectl 1.32: without it nothing is known of what its users are told")
 	}
-	s := &tools{kubectl: kubectl, tako: server.Program(t, "tako.dev/tako/cmd/tako"), agent: server.Program(t, "tako.dev/tako/cmd/tako-agent"), cache: t.TempDir(), root: t.TempDir()}
+	s := &tools{kubectl: kubectl, tako: host.TakoBinary(t), agent: host.AgentBinary(t), cache: t.TempDir(), root: t.TempDir()}
 	s.kubeconfig = server.Start(t, s.tako)
 	return s
 }

@@ -6,8 +6,6 @@ package packaging_test
 
 import (
 	"fmt"
-	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -29,7 +27,7 @@ const (
 // TestServerUnit runs the unit on a host whose agent has closed /var/lib/tako already.
 func TestServerUnit(t *testing.T) {
 	h := host.NewLab(t).Boot(t, "server")
-	h.CopyIn(t, buildTako(t), program)
+	h.CopyIn(t, host.TakoBinary(t), program)
 	h.CopyIn(t, filepath.Join("..", "..", "packaging", unit), "/etc/systemd/system/"+unit)
 	h.MustRun(t, "useradd", "--system", "--user-group", "--home-dir", "/nonexistent", "--shell", "/usr/sbin/nologin", "tako")
 	h.MustRun(t, "install", "-d", "-m", "0700", "/var/lib/tako")
@@ -179,17 +177,4 @@ func wantOwners(t *testing.T, h *host.Host, want map[string]string) {
 			t.Errorf("%s has owner and mode %q, want %q", path, got, want)
 		}
 	}
-}
-
-// buildTako builds the program as it is shipped, without cgo.
-func buildTako(t *testing.T) string {
-	t.Helper()
-	host.Require(t) // before the long build
-	path := filepath.Join(t.TempDir(), "tako")
-	build := exec.CommandContext(t.Context(), "go", "build", "-o", path, "tako.dev/tako/cmd/tako")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("build tako: %v\n%s", err, out)
-	}
-	return path
 }

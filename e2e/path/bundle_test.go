@@ -62,6 +62,7 @@ func (s *sandbox) data(args ...string) string {
 // TestBundle: a list of 20,000 entries reaches a host, and of a change of one of them what moves is that change, to the server and to the host;
 // a bundle that is not there leaves what the host has.
 func TestBundle(t *testing.T) {
+	t.Parallel()
 	const count = 20_000
 	g := newGround(t)
 	config := func(digest string) string {
@@ -161,6 +162,7 @@ spec:
 
 // TestPushKilled: a server that is killed in the middle of a push goes on where it was.
 func TestPushKilled(t *testing.T) {
+	t.Parallel()
 	g := newGround(t)
 	g.Apply("apiVersion: v1\nkind: Namespace\nmetadata: {name: prod}\n")
 	file := g.quotas(90_000, -1) // some nine pieces

@@ -11,6 +11,7 @@ import (
 // TestWhatLeavingHostsCouldRead: the values that a host could read which was moved, or deleted, are listed until they are changed, also
 // when the server is killed while it goes; the list says nothing secret, and nobody forges or loses it.
 func TestWhatLeavingHostsCouldRead(t *testing.T) {
+	t.Parallel()
 	g := newGround(t)
 	const values = `apiVersion: v1
 kind: Secret

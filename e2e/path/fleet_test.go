@@ -9,8 +9,6 @@ import (
 	"io"
 	"maps"
 	"net/http"
-	"os/exec"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -77,9 +75,8 @@ func newFleet(t *testing.T, environments map[string]string) *fleet {
 	t.Helper()
 	lab := host.NewLab(t)
 	f := &fleet{lab: lab, hosts: map[string]*host.Host{}}
-	tako := buildTako(t)
 	f.ctl = lab.Boot(t, "ctl")
-	f.ctl.CopyIn(t, tako, takoPath)
+	f.ctl.CopyIn(t, host.TakoBinary(t), takoPath)
 	f.ctl.Put(t, "/etc/systemd/system/"+serverUnit, fmt.Sprintf(serverUnitText, f.ctl.Address()), 0o644)
 	f.ctl.MustRun(t, "systemctl", "enable", "--now", serverUnit)
 	names := map[string]bool{}
@@ -97,17 +94,6 @@ func newFleet(t *testing.T, environments map[string]string) *fleet {
 		f.join(t, f.hosts[name], "--environment", environment, "--label", "host="+name)
 	}
 	return f
-}
-
-func buildTako(t testing.TB) string {
-	t.Helper()
-	path := filepath.Join(t.TempDir(), "tako")
-	c := exec.Command("go", "build", "-trimpath", "-ldflags", "-s -w", "-o", path, "tako.dev/tako/cmd/tako")
-	c.Env = append(c.Environ(), "CGO_ENABLED=0")
-	if out, err := c.CombinedOutput(); err != nil {
-		t.Fatalf("build tako: %v\n%s", err, out)
-	}
-	return path
 }
 
 // prepare puts the agent's program and unit onto a host.

@@ -58,7 +58,7 @@ func (s *sandbox) counters() wire.Refused {
 	s.ground.Helper()
 	ctx, cancel := context.WithTimeout(s.ground.Context(), inTime)
 	defer cancel()
-	out, _ := exec.CommandContext(ctx, filepath.Join(scratch, "tako-agent"), "status", "--json", "--root", s.Root).Output()
+	out, _ := exec.CommandContext(ctx, filepath.Join(s.ground.Bin, "tako-agent"), "status", "--json", "--root", s.Root).Output()
 	var r agent.Report
 	if json.Unmarshal(out, &r) != nil || r.Cluster == nil || r.Cluster.Disbelieved == nil {
 		return wire.Refused{} // it is looked at again

@@ -26,6 +26,7 @@ func (g *ground) put(name string, data []byte) string {
 
 // TestObjects: what was put on the server is on the hosts that a declaration names it for, byte for byte; and drift is repaired without a server.
 func TestObjects(t *testing.T) {
+	t.Parallel()
 	g := newGround(t)
 	large := bytes.Repeat([]byte("0123456789abcde\n"), 300_000) // more than two pieces
 	tree := t.TempDir()

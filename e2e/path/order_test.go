@@ -57,6 +57,7 @@ func (s *sandbox) accept(path string) (said string, err error) {
 // TestOrderWithoutServers: every server is dead. An operator signs a layer, and brings the file to one host, which enforces it, over a kill of its
 // agent; another host has not heard of it. When there is a server again it knows, and declaring the same ends it.
 func TestOrderWithoutServers(t *testing.T) {
+	t.Parallel()
 	g := newGround(t)
 	one, two := g.join("web-1"), g.join("web-2")
 	one.Start()
@@ -113,6 +114,7 @@ func TestOrderWithoutServers(t *testing.T) {
 
 // TestStickWithoutServers: every server is dead, and a host that has not heard the newest gets it from a directory; one that lies changes nothing.
 func TestStickWithoutServers(t *testing.T) {
+	t.Parallel()
 	g := newGround(t)
 	one := g.join("web-1")
 	one.Start()
@@ -167,8 +169,9 @@ func TestStickWithoutServers(t *testing.T) {
 
 // TestWithoutServersDocument runs every command of docs/without-servers.md, in one shell, as a reader does.
 func TestWithoutServersDocument(t *testing.T) {
-	newGround(t)
-	out := rig.Tutorial(t, filepath.Join("..", "..", "docs", "without-servers.md"), scratch)
+	t.Parallel()
+	bin := newGround(t).Bin
+	out := rig.Tutorial(t, filepath.Join("..", "..", "docs", "without-servers.md"), bin)
 	for _, want := range []string{"In force  statement", "the control plane is down, call 112", "Ordered", "Accepted  version", "from a stick"} {
 		if !strings.Contains(out, want) {
 			t.Errorf("nothing says %q:\n%s", want, out)

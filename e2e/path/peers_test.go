@@ -18,6 +18,7 @@ const byPeers = 5 * time.Minute
 // TestPeers: the link of one of three hosts is cut while a version comes, and then the machine of the server is gone. When the link is back, the host gets the version from
 // its neighbours. An order that is given to another host reaches all three; one that was altered on the way none. When the server is there again, all are with it, and it knows.
 func TestPeers(t *testing.T) {
+	t.Parallel()
 	f := newFleet(t, map[string]string{"web-1": "qa", "web-2": "qa", "web-3": "qa"})
 	all := []string{"web-1", "web-2", "web-3"}
 	f.apply(t, relayMotd("one"))

@@ -17,9 +17,10 @@ const relayUnit = "tako-relay.service"
 // TestRelay: hosts that have no route to the server at all join through a relay, converge, get changes, are asked questions, and go on when the relay
 // is killed and comes back; when its token is revoked they are not served any more, and keep what they have.
 func TestRelay(t *testing.T) {
+	t.Parallel()
 	f := newFleet(t, map[string]string{"direct-1": "qa"})
 	edge := f.lab.Boot(t, "edge")
-	edge.CopyIn(t, buildTako(t), takoPath)
+	edge.CopyIn(t, host.TakoBinary(t), takoPath)
 	unit, err := os.ReadFile("../../packaging/" + relayUnit)
 	if err != nil {
 		t.Fatal(err)

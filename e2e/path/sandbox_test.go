@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -19,25 +18,10 @@ import (
 // inTime bounds the wait for what takes milliseconds, or a host a few tries to connect, on a busy machine.
 const inTime = rig.InTime
 
-// scratch is where programs are built, set by TestMain.
-var scratch string
-
-// programs builds both programs as they are shipped, once.
-var programs = sync.OnceValue(func() error { return rig.Build(scratch) })
-
+// TestMain: what tests write into hosts has the modes that they say, whoever runs them.
 func TestMain(m *testing.M) {
-	var err error
-	if scratch, err = os.MkdirTemp("", "tako-path-"); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
 	syscall.Umask(0o022)
-	code := m.Run()
-	if err := os.RemoveAll(scratch); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		code = 1
-	}
-	os.Exit(code)
+	m.Run()
 }
 
 // ground is a server and hosts that are directories of this machine: the built programs, and no need of root.
@@ -48,10 +32,7 @@ func newGround(t *testing.T) *ground {
 	if testing.Short() {
 		t.Skip("needs the built programs, which -short leaves out")
 	}
-	if err := programs(); err != nil {
-		t.Fatal(err)
-	}
-	return &ground{rig.New(t, scratch)}
+	return &ground{rig.New(t)}
 }
 
 // sandbox is a host: a directory that an agent keeps.

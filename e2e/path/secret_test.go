@@ -15,6 +15,7 @@ import (
 
 // TestSecretIsNowhereElse: a secret is in the file that it is declared for, and nowhere else on either side, whatever happens to it.
 func TestSecretIsNowhereElse(t *testing.T) {
+	t.Parallel()
 	g := newGround(t)
 	values := []string{"correct-horse-battery-staple", "another-horse-another-staple"}
 	declared := func(value string) string {
@@ -104,7 +105,7 @@ func (g *ground) everything(s *sandbox) []spoken {
 	}
 	for _, args := range [][]string{{"status", "--all"}, {"status", "--all", "--json"}, {"why", "file/token"}} {
 		ctx, cancel := context.WithTimeout(g.Context(), inTime)
-		out, _ := exec.CommandContext(ctx, filepath.Join(scratch, "tako-agent"), append(args, "--root", s.Root)...).CombinedOutput()
+		out, _ := exec.CommandContext(ctx, filepath.Join(g.Bin, "tako-agent"), append(args, "--root", s.Root)...).CombinedOutput()
 		cancel()
 		all = append(all, spoken{"tako-agent " + strings.Join(args, " "), string(out)})
 	}

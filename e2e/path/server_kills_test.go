@@ -16,6 +16,7 @@ import (
 // TestServerKilledOnTheWay: what was acknowledged comes to the host, at whatever point on the way the server is killed: before the revision,
 // between that and the layer, between the Assignment and the status of its rollout.
 func TestServerKilledOnTheWay(t *testing.T) {
+	t.Parallel()
 	g := newGround(t)
 	s := g.join("web-1")
 	g.Server.Kill() // the credentials were given, and nothing else is known of the host
@@ -41,6 +42,7 @@ func TestServerKilledOnTheWay(t *testing.T) {
 
 // TestServerKilledAfterAnApproval: what a person has approved is not lost with the server that took it.
 func TestServerKilledAfterAnApproval(t *testing.T) {
+	t.Parallel()
 	g := newGround(t)
 	old := g.join("web-1")
 	line := g.Tako("token", "create", "join", "--name", "web-1")
@@ -51,7 +53,7 @@ func TestServerKilledAfterAnApproval(t *testing.T) {
 	join := func() (string, error) {
 		ctx, cancel := context.WithTimeout(t.Context(), inTime)
 		defer cancel()
-		c := exec.CommandContext(ctx, filepath.Join(scratch, "tako-agent"), "join", "-", "--root", fresh, "--name", "web-1")
+		c := exec.CommandContext(ctx, filepath.Join(g.Bin, "tako-agent"), "join", "-", "--root", fresh, "--name", "web-1")
 		c.Stdin = strings.NewReader(line)
 		out, err := c.CombinedOutput()
 		return string(out), err

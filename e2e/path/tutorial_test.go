@@ -3,22 +3,17 @@
 package path
 
 import (
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
-	"tako.dev/tako/e2e/host"
 	"tako.dev/tako/e2e/rig"
 )
 
 // TestTutorial runs every command of docs/tutorial.md, in one shell, as a reader does.
 func TestTutorial(t *testing.T) {
-	bin := filepath.Dir(buildTako(t))
-	if err := os.Symlink(host.AgentBinary(t), filepath.Join(bin, "tako-agent")); err != nil {
-		t.Fatal(err)
-	}
-	out := rig.Tutorial(t, filepath.Join("..", "..", "docs", "tutorial.md"), bin)
+	t.Parallel()
+	out := rig.Tutorial(t, filepath.Join("..", "..", "docs", "tutorial.md"), rig.Programs(t))
 	for _, want := range []string{"hello of web-1\n", "hello of web-2\n", "kept by tako\n", "nothing needs attention", "Halted", "Repaired (drift)"} {
 		if !strings.Contains(out, want) {
 			t.Errorf("nothing says %q:\n%s", want, out)

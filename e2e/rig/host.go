@@ -7,7 +7,6 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"sync"
 	"syscall"
 	"time"
 
@@ -56,20 +55,17 @@ func (s *Host) Start() {
 	defer log.Close()
 	agent := exec.CommandContext(context.Background(), filepath.Join(s.Rig.Bin, "tako-agent"), "run", "--root", s.Root) // it is ended below
 	agent.Stdout, agent.Stderr = log, log
-	agent.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	if err := agent.Start(); err != nil {
-		s.Rig.Fatal(err)
-	}
-	s.Agent, s.ended = agent, make(chan struct{})
-	ended := s.ended
-	var waited sync.WaitGroup
-	waited.Go(func() {
+	ended := make(chan struct{})
+	if err := host.StartBound(agent, func() {
 		_ = agent.Wait() // how it ended is what signals have done
 		close(ended)
-	})
+	}); err != nil {
+		s.Rig.Fatal(err)
+	}
+	s.Agent, s.ended = agent, ended
 	s.Rig.Cleanup(func() {
 		_ = agent.Process.Kill() // it may have ended
-		waited.Wait()
+		<-ended
 		if s.Rig.Failed() {
 			text, _ := os.ReadFile(s.Log)
 			s.Rig.Logf("the agent of %s said:\n%s", s.Name, text[max(0, len(text)-8<<10):])

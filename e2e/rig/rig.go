@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -19,27 +18,19 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
+	"tako.dev/tako/e2e/host"
 	"tako.dev/tako/e2e/server"
 )
 
-const (
-	// InTime bounds the wait for what takes milliseconds, or a host a few tries to connect, or the half minute after which it is to
-	// come again, on a busy machine.
-	InTime = 2 * time.Minute
-	// buildTime bounds the build of both programs, of a cold cache too.
-	buildTime = 10 * time.Minute
-)
+// InTime bounds the wait for what takes milliseconds, or a host a few tries to connect, or the half minute after which it is to
+// come again, on a busy machine.
+const InTime = 2 * time.Minute
 
-// Build builds both programs, as they are shipped, into a directory.
-func Build(dir string) error {
-	ctx, cancel := context.WithTimeout(context.Background(), buildTime)
-	defer cancel()
-	build := exec.CommandContext(ctx, "go", "build", "-trimpath", "-ldflags", "-s -w", "-o", dir+"/", "tako.dev/tako/cmd/tako", "tako.dev/tako/cmd/tako-agent")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := build.CombinedOutput(); err != nil {
-		return fmt.Errorf("go build: %w: %s", err, out)
-	}
-	return nil
+// Programs builds both programs, as they are shipped, and returns the directory where they are.
+func Programs(t testing.TB) string {
+	t.Helper()
+	host.TakoBinary(t)
+	return filepath.Dir(host.AgentBinary(t))
 }
 
 // Rig is a server and a place for hosts.
@@ -51,11 +42,11 @@ type Rig struct {
 	Bin      string // where the programs are
 }
 
-// New starts a server of the programs that Build has built. Further arguments are those of `tako server`.
-func New(t *testing.T, bin string, args ...string) *Rig {
+// New builds both programs and starts a server. Further arguments are those of `tako server`.
+func New(t *testing.T, args ...string) *Rig {
 	t.Helper()
-	g := &Rig{T: t, Dir: t.TempDir(), Bin: bin}
-	g.Server = server.New(t, filepath.Join(bin, "tako"), filepath.Join(g.Dir, "server"), args...)
+	g := &Rig{T: t, Dir: t.TempDir(), Bin: Programs(t)}
+	g.Server = server.New(t, filepath.Join(g.Bin, "tako"), filepath.Join(g.Dir, "server"), args...)
 	name, port, err := net.SplitHostPort(g.Server.Listen)
 	if err != nil {
 		t.Fatal(err)

@@ -12,6 +12,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"tako.dev/tako/e2e/host"
 )
 
 // logLines is how much of a log is kept to be shown with a failure.
@@ -34,19 +36,17 @@ func Launch(t testing.TB, program string, args ...string) *Process {
 	p := &Process{Log: &Log{}, Ended: ended, ready: make(chan string, 1)}
 	// No context: a server outlives the test function in cleanups.
 	p.Cmd = exec.CommandContext(context.Background(), program, args...)
-	p.Cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	stderr, err := p.Cmd.StderrPipe()
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := p.Cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	go func() {
+	if err := host.StartBound(p.Cmd, func() {
 		defer close(ended)
 		p.follow(stderr)
 		_ = p.Cmd.Wait() // how it ended is in ProcessState
-	}()
+	}); err != nil {
+		t.Fatal(err)
+	}
 	return p
 }
 

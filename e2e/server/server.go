@@ -6,10 +6,8 @@
 package server
 
 import (
-	"context"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strconv"
@@ -25,33 +23,7 @@ const (
 	ReadyTime = time.Minute
 	// StopTime bounds a graceful stop, with watches open too: a restart for an upgrade is no outage.
 	StopTime = 10 * time.Second
-	// buildTime bounds the build of a program, of a cold cache too.
-	buildTime = 10 * time.Minute
 )
-
-// Program builds a main package into a directory of the test and returns the path of the program.
-func Program(t testing.TB, importPath string) string {
-	t.Helper()
-	path, err := Build(t.TempDir(), importPath)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return path
-}
-
-// Build builds a main package into a directory and returns the path of the program, which is called after what it is for, so
-// that process lists tell whose it is. The go command's own cache makes every build but the first take seconds.
-func Build(dir, importPath string) (path string, err error) {
-	ctx, cancel := context.WithTimeout(context.Background(), buildTime)
-	defer cancel()
-	path = filepath.Join(dir, filepath.Base(importPath)+"-e2e")
-	build := exec.CommandContext(ctx, "go", "build", "-o", path, importPath)
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := build.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("go build %s: %w\n%s", importPath, err, out)
-	}
-	return path, nil
-}
 
 // Server is one tako server, which may be started and ended several times.
 type Server struct {

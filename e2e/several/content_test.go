@@ -171,7 +171,7 @@ func TestContentOfAnotherServer(t *testing.T) {
 	delivered := func(h *rig.Host) {
 		t.Helper()
 		h.Until("it has the bundle", func() (string, bool) {
-			out, err := exec.CommandContext(t.Context(), filepath.Join(scratch, "tako-agent"), "--root", h.Root, "data", "get", "quota/7").CombinedOutput()
+			out, err := exec.CommandContext(t.Context(), filepath.Join(h.Rig.Bin, "tako-agent"), "--root", h.Root, "data", "get", "quota/7").CombinedOutput()
 			return fmt.Sprint(err, string(out)), err == nil && string(out) == fmt.Sprintf("%0100d", 7)
 		})
 	}

@@ -12,7 +12,6 @@ import (
 	"net"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -43,35 +42,10 @@ const (
 	lookEvery = 50 * time.Millisecond
 )
 
-// scratch is where programs are built, set by TestMain.
-var scratch string
-
-var programs = sync.OnceValue(func() error {
-	if err := rig.Build(scratch); err != nil {
-		return err
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
-	defer cancel()
-	out, err := exec.CommandContext(ctx, "go", "build", "-o", filepath.Join(scratch, "etcd-e2e-several"), "go.etcd.io/etcd/server/v3").CombinedOutput()
-	if err != nil {
-		return fmt.Errorf("build etcd: %w\n%s", err, out)
-	}
-	return nil
-})
-
+// TestMain: what tests write into hosts has the modes that they say, whoever runs them.
 func TestMain(m *testing.M) {
-	var err error
-	if scratch, err = os.MkdirTemp("", "tako-several-"); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
 	syscall.Umask(0o022)
-	code := m.Run()
-	if err := os.RemoveAll(scratch); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		code = 1
-	}
-	os.Exit(code)
+	m.Run()
 }
 
 // fleet is servers that use one etcd, and hosts.
@@ -93,9 +67,6 @@ type control struct {
 
 func newFleet(t *testing.T, servers int) *fleet {
 	t.Helper()
-	if err := programs(); err != nil {
-		t.Fatal(err)
-	}
 	f := &fleet{T: t, dir: t.TempDir()}
 	f.startEtcd()
 	for range servers {
@@ -108,7 +79,7 @@ func (f *fleet) startEtcd() {
 	f.Helper()
 	f.etcd = host.FreeAddress(f.T)
 	url, peer := "http://"+f.etcd, "http://"+host.FreeAddress(f.T)
-	etcd := server.Launch(f.T, filepath.Join(scratch, "etcd-e2e-several"), "--data-dir", filepath.Join(f.dir, "etcd"), "--log-level", "error",
+	etcd := server.Launch(f.T, host.EtcdBinary(f.T), "--data-dir", filepath.Join(f.dir, "etcd"), "--log-level", "error",
 		"--listen-client-urls", url, "--advertise-client-urls", url, "--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer, "--initial-cluster", "default="+peer)
 	f.Cleanup(func() { etcd.End(syscall.SIGKILL) })
 	host.Eventually(f.T, rig.InTime, "etcd listens", func() (string, bool) {
@@ -134,8 +105,8 @@ func (f *fleet) add() *control {
 			f.Fatal(err)
 		}
 	}
-	c := &control{Rig: &rig.Rig{T: f.T, Dir: f.dir, Bin: scratch}, way: newWay(f.T, f.etcd)}
-	c.Server = server.New(f.T, filepath.Join(scratch, "tako"), dir, "--etcd-servers", "http://"+c.way.listener.Addr().String())
+	c := &control{Rig: &rig.Rig{T: f.T, Dir: f.dir, Bin: rig.Programs(f.T)}, way: newWay(f.T, f.etcd)}
+	c.Server = server.New(f.T, filepath.Join(c.Bin, "tako"), dir, "--etcd-servers", "http://"+c.way.listener.Addr().String())
 	f.servers = append(f.servers, c)
 	f.Cleanup(func() {
 		if f.Failed() && c.Server.Run != nil {

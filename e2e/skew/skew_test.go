@@ -24,13 +24,12 @@ type version struct{ tako, agent string }
 // build builds the programs of a version: of this source, or of one that knows one more schema.
 func build(t *testing.T, later bool) version {
 	t.Helper()
+	if !later {
+		return version{host.TakoBinary(t), host.AgentBinary(t)}
+	}
 	dir := t.TempDir()
 	v := version{filepath.Join(dir, "tako"), filepath.Join(dir, "tako-agent")}
-	args := []string{"build", "-trimpath", "-ldflags", "-s -w", "-o", dir + "/"}
-	if later {
-		args = append(args, "-overlay", overlay(t))
-	}
-	c := exec.Command("go", append(args, "tako.dev/tako/cmd/tako", "tako.dev/tako/cmd/tako-agent")...)
+	c := exec.Command("go", "build", "-trimpath", "-ldflags", "-s -w", "-o", dir+"/", "-overlay", overlay(t), "tako.dev/tako/cmd/tako", "tako.dev/tako/cmd/tako-agent")
 	c.Env = append(c.Environ(), "CGO_ENABLED=0")
 	if out, err := c.CombinedOutput(); err != nil {
 		t.Fatalf("build: %v\n%s", err, out)

@@ -55,9 +55,6 @@ type booted struct {
 // newBooted boots all of them. The server has hostsLine in its /etc/hosts.
 func newBooted(t *testing.T, lab *host.Lab, hostsLine string) *booted {
 	t.Helper()
-	if err := programs(); err != nil {
-		t.Fatal(err)
-	}
 	b := &booted{T: t, lab: lab, ctl: lab.Boot(t, "ctl")}
 	b.ctl.MustRun(t, "apt-get", "update")
 	b.ctl.MustRun(t, "apt-get", "install", "--yes", "--no-install-recommends", "git")
@@ -85,7 +82,7 @@ func newBooted(t *testing.T, lab *host.Lab, hostsLine string) *booted {
 // install puts a program and its unit onto a host, with the arguments that differ.
 func (b *booted) install(h *host.Host, program, unit, args string) {
 	b.Helper()
-	h.CopyIn(b.T, filepath.Join(scratch, program), "/usr/bin/"+program)
+	h.CopyIn(b.T, filepath.Join(rig.Programs(b.T), program), "/usr/bin/"+program)
 	h.CopyIn(b.T, filepath.Join(packaging, unit), unitDir+unit)
 	h.Put(b.T, unitDir+unit+".d/test.conf", "[Service]\nExecStart=\nExecStart=/usr/bin/"+program+" "+args+"\n", 0o644)
 	h.MustRun(b.T, "systemctl", "daemon-reload")

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 
@@ -18,25 +17,10 @@ import (
 	"tako.dev/tako/e2e/rig"
 )
 
-// scratch is where programs are built, set by TestMain.
-var scratch string
-
-// programs builds them once.
-var programs = sync.OnceValue(func() error { return rig.Build(scratch) })
-
+// TestMain: what tests write into hosts has the modes that they say, whoever runs them.
 func TestMain(m *testing.M) {
-	var err error
-	if scratch, err = os.MkdirTemp("", "tako-source-"); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
 	syscall.Umask(0o022)
-	code := m.Run()
-	if err := os.RemoveAll(scratch); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		code = 1
-	}
-	os.Exit(code)
+	m.Run()
 }
 
 // fleet is a server that may read repositories of one directory, with the environments prod and qa.
@@ -64,11 +48,8 @@ func newFleet(t *testing.T) *fleet {
 	if testing.Short() {
 		t.Skip("needs the built programs, which -short leaves out")
 	}
-	if err := programs(); err != nil {
-		t.Fatal(err)
-	}
 	f := &fleet{repositories: t.TempDir()}
-	f.Rig = rig.New(t, scratch, "--source-dir", f.repositories)
+	f.Rig = rig.New(t, "--source-dir", f.repositories)
 	f.Apply(environments)
 	return f
 }

@@ -14,10 +14,7 @@ func TestTutorial(t *testing.T) {
 	if testing.Short() {
 		t.Skip("needs the built programs, which -short leaves out")
 	}
-	if err := programs(); err != nil {
-		t.Fatal(err)
-	}
-	out := rig.Tutorial(t, filepath.Join("..", "..", "docs", "gitops.md"), scratch)
+	out := rig.Tutorial(t, filepath.Join("..", "..", "docs", "gitops.md"), rig.Programs(t))
 	for _, want := range []string{"kept by a commit\n", "kept by a pull request\n", "base/motd.yaml", "Ann Example <ann@example.com>", "TK0412", "stays applied", "hello of web-1"} {
 		if !strings.Contains(out, want) {
 			t.Errorf("nothing says %q:\n%s", want, out)

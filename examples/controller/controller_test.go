@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"tako.dev/tako/api/v1alpha1"
+	"tako.dev/tako/e2e/host"
 	"tako.dev/tako/e2e/server"
 )
 
@@ -75,7 +76,7 @@ func TestController(t *testing.T) {
 
 func newSite(t *testing.T) *site {
 	ctrl.SetLogger(logr.Discard())
-	tako := server.Program(t, "tako.dev/tako/cmd/tako")
+	tako := host.TakoBinary(t)
 	s := &site{tako: tako, kubeconfig: server.Start(t, tako)}
 	rest, err := clientcmd.BuildConfigFromFlags("", s.kubeconfig)
 	if err != nil {
@@ -94,7 +95,7 @@ func newSite(t *testing.T) *site {
 // startController runs the controller as its own program, until the test ends.
 func (s *site) startController(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
-	cmd := exec.CommandContext(ctx, server.Program(t, "tako.dev/tako/examples/controller"))
+	cmd := exec.CommandContext(ctx, host.Program(t, "controller", "tako.dev/tako/examples/controller"))
 	cmd.Env = append(os.Environ(), "KUBECONFIG="+s.kubeconfig)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }

@@ -1,5 +1,5 @@
 // Command testsum runs tests and makes their result short and honest: failures in full, a line for each package, what was skipped
-// with the reason, and at the very end one line of counts. Skips are never counted as passed.
+// with the reason, how long each stage took, and at the very end one line of counts. Skips are never counted as passed.
 //
 //	testsum -log DIR -stage unit go test -json ./...   runs tests and keeps the result of each in DIR
 //	testsum -log DIR -step vet go vet ./...            runs any command as one test called vet
@@ -57,11 +57,12 @@ func main() {
 func run(ctx context.Context, o options, w io.Writer) (ok bool, err error) {
 	switch {
 	case o.total && len(o.args) == 0:
-		results, err := load(o.log)
+		stages, err := load(o.log)
 		if err != nil {
 			return false, err
 		}
-		printTotal(w, results)
+		results := once(stages)
+		printTotal(w, stages, results)
 		return !failed(results) && passed(results), nil
 	case o.stage != "" && len(o.args) > 0:
 		return runTests(ctx, o, w)
@@ -73,6 +74,7 @@ func run(ctx context.Context, o options, w io.Writer) (ok bool, err error) {
 
 // runTests runs a command that prints the events of go test -json.
 func runTests(ctx context.Context, o options, w io.Writer) (bool, error) {
+	start := time.Now()
 	read, write := io.Pipe()
 	cmd := command(ctx, o.args, write)
 	finished := make(chan error, 1)
@@ -92,19 +94,19 @@ func runTests(ctx context.Context, o options, w io.Writer) (bool, error) {
 		results = append(results, Result{Test: o.stage, Outcome: Failed})
 		fmt.Fprintf(w, "FAIL %s: %v\n", o.stage, errors.Join(runErr, readErr))
 	}
-	return len(results) > 0 && !failed(results), save(o.log, o.stage, results)
+	return len(results) > 0 && !failed(results), save(o.log, o.stage, stage{o.stage, time.Since(start), results})
 }
 
 // runStep runs a command that either succeeds or not.
 func runStep(ctx context.Context, o options, w io.Writer) (bool, error) {
-	result := Result{Test: o.step, Outcome: Passed}
+	start, result := time.Now(), Result{Test: o.step, Outcome: Passed}
 	if err := command(ctx, o.args, w).Run(); err != nil {
 		result.Outcome = Failed
 		fmt.Fprintf(w, "FAIL %s: %v\n", o.step, err)
 	} else {
 		fmt.Fprintf(w, "ok   %s\n", o.step)
 	}
-	return result.Outcome == Passed, save(o.log, "step-"+o.step, []Result{result})
+	return result.Outcome == Passed, save(o.log, "step-"+o.step, stage{o.step, time.Since(start), []Result{result}})
 }
 
 func command(ctx context.Context, args []string, stdout io.Writer) *exec.Cmd {

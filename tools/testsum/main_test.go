@@ -38,6 +38,7 @@ func TestStagesAddUp(t *testing.T) {
 	}
 	for _, line := range []string{
 		"\n4 passed, 1 failed, 2 skipped\n",
+		", true 0s\n",
 		"  tako.dev/tako/tools/testsum/testdata/sample TestSkips: sample_test.go:12: needs a moon\n",
 		"  tako.dev/tako/tools/testsum/testdata/sample TestParent/skips: sample_test.go:22: needs a sun\n",
 		"  tako.dev/tako/tools/testsum/testdata/sample TestFails/b: sample_test.go:27: this went wrong\n",

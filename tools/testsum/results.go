@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -8,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 )
 
 // Outcome is what became of a test. They are ordered: of several, the greatest counts.
@@ -38,8 +40,15 @@ func failed(results []Result) bool {
 	return slices.ContainsFunc(results, func(r Result) bool { return r.Outcome == Failed })
 }
 
-func save(dir, name string, results []Result) error {
-	text, err := json.MarshalIndent(results, "", " ")
+// stage is what became of a stage or a step.
+type stage struct {
+	Name    string
+	Took    time.Duration
+	Results []Result
+}
+
+func save(dir, name string, s stage) error {
+	text, err := json.MarshalIndent(s, "", " ")
 	if err != nil {
 		return err
 	}
@@ -49,44 +58,46 @@ func save(dir, name string, results []Result) error {
 	return os.WriteFile(resultsFile(dir, name), text, 0o644)
 }
 
-func load(dir string) ([]Result, error) {
+func load(dir string) ([]stage, error) {
 	files, err := filepath.Glob(resultsFile(dir, "*"))
 	if err != nil {
 		return nil, err
 	}
-	var all []Result
+	var all []stage
 	for _, name := range files {
 		text, err := os.ReadFile(name)
 		if err != nil {
 			return nil, err
 		}
-		var results []Result
-		if err := json.Unmarshal(text, &results); err != nil {
+		var s stage
+		if err := json.Unmarshal(text, &s); err != nil {
 			return nil, fmt.Errorf("read %s: %w", name, err)
 		}
-		all = append(all, results...)
+		all = append(all, s)
 	}
-	return once(all), nil
+	return all, nil
 }
 
 // once keeps of each test the greatest outcome, in the order in which tests first came.
-func once(all []Result) []Result {
+func once(stages []stage) []Result {
 	at := map[string]int{}
 	var kept []Result
-	for _, r := range all {
-		i, seen := at[r.name()]
-		if !seen {
-			at[r.name()] = len(kept)
-			kept = append(kept, r)
-		} else if r.Outcome > kept[i].Outcome {
-			kept[i] = r
+	for _, s := range stages {
+		for _, r := range s.Results {
+			i, seen := at[r.name()]
+			if !seen {
+				at[r.name()] = len(kept)
+				kept = append(kept, r)
+			} else if r.Outcome > kept[i].Outcome {
+				kept[i] = r
+			}
 		}
 	}
 	return kept
 }
 
-// printTotal lists what was skipped and what failed, and ends with the line of counts.
-func printTotal(w io.Writer, results []Result) {
+// printTotal lists what was skipped, what failed and what took long, and ends with the line of counts.
+func printTotal(w io.Writer, stages []stage, results []Result) {
 	var count [Failed + 1]int
 	for _, r := range results {
 		count[r.Outcome]++
@@ -99,6 +110,12 @@ func printTotal(w io.Writer, results []Result) {
 		fmt.Fprintf(w, "\nFAILED:\n")
 		list(w, results, Failed)
 	}
+	slices.SortStableFunc(stages, func(a, b stage) int { return cmp.Compare(b.Took, a.Took) })
+	var took []string
+	for _, s := range stages {
+		took = append(took, s.Name+" "+s.Took.Round(time.Second).String())
+	}
+	fmt.Fprintf(w, "\ntook: %s\n", strings.Join(took, ", "))
 	fmt.Fprintf(w, "\n%d passed, %d failed, %d skipped\n", count[Passed], count[Failed], count[Skipped])
 }
 

@@ -141,9 +141,9 @@ func (p *packageRun) print(w io.Writer, e event) {
 			because = append(because, t.output...)
 		}
 	}
-	fmt.Fprint(w, strings.Join(because, ""), strings.Join(implied, ""))
-	fmt.Fprint(w, strings.Join(p.output, ""))
-	fmt.Fprintf(w, "FAIL %s %.1fs\n", e.Package, e.Elapsed)
+	// In one piece: another stage may run, and print, at the same time.
+	said := strings.Join(slices.Concat(because, implied, p.output), "")
+	fmt.Fprintf(w, "%sFAIL %s %.1fs\n", said, e.Package, e.Elapsed)
 }
 
 // results lists every test of every package once; see Result for which count.
