@@ -161,13 +161,15 @@ func TestRelayedNodeGone(t *testing.T) {
 		t.Errorf("%+v", n)
 	}
 	r.add("web-2")
+	number := uint64(4) // an agent that has not been forgotten yet must not begin once more
 	for name, c := range map[string]struct {
 		node string
 		late time.Duration
 		code reason.Code
 	}{"expired": {"web-2", 2 * time.Hour, reason.CertificateTime}, "of nobody": {"web-3", 0, reason.CertificateRefused}, "of a relay": {"relay-2", 0, reason.CertificateRefused}} {
-		s.say(wire.RelayedAgent{Number: 5, Certificate: r.ca.client(t, c.node, c.late, x509.ExtKeyUsageClientAuth).Leaf.Raw, Report: &wire.Report{Number: 1}})
-		if n := s.next(5); n.Taken || n.Problem == nil || n.Problem.Code != c.code.String() {
+		number++
+		s.say(wire.RelayedAgent{Number: number, Certificate: r.ca.client(t, c.node, c.late, x509.ExtKeyUsageClientAuth).Leaf.Raw, Report: &wire.Report{Number: 1}})
+		if n := s.next(number); n.Taken || n.Problem == nil || n.Problem.Code != c.code.String() {
 			t.Errorf("%s: %+v", name, n)
 		}
 	}
