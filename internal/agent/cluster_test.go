@@ -195,7 +195,11 @@ func (c *centre) take(w http.ResponseWriter, r *http.Request, max int64, message
 		return false
 	}
 	if err := wire.ReadAll(r.Body, max, message); err != nil {
-		c.t.Errorf("%s: %v", r.URL.Path, err)
+		select {
+		case <-r.Context().Done(): // the agent was stopped in the middle of it
+		case <-time.After(5 * time.Second):
+			c.t.Errorf("%s: %v", r.URL.Path, err)
+		}
 		return false
 	}
 	return true
