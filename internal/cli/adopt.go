@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -59,29 +60,15 @@ func (p *program) adopt(ctx context.Context, f *adoptFlags, subject string) erro
 		return failure.Usage("read --dry-run="+f.dryRun, "it is none or server", "")
 	}
 	node := strings.TrimPrefix(f.node, "node/")
-	a, err := p.explained(ctx, node, question{what: v1alpha1.NodeEvidence, subject: subject})
-	if err != nil {
-		return err
-	}
-	doing := fmt.Sprintf("adopt %s of node %s", a.Resource.Title, node)
 	server, _, err := p.connect()
 	if err != nil {
 		return err
 	}
-	config, err := fleet.Declaring(ctx, server, a.Resource.Config)
+	d, err := p.newestDifference(ctx, server, node, subject)
 	if err != nil {
-		return failure.Of(err, doing)
+		return err
 	}
-	before, err := server.Get(ctx, config)
-	if err != nil {
-		return failure.Of(err, doing)
-	}
-	switch newest, err := fleet.HasNewest(ctx, server, node, a.Resource.Config, before); {
-	case err != nil:
-		return failure.Of(err, doing)
-	case !newest:
-		return failure.Stalled(doing, "the host does not have what the config declares now", "tako why "+config.Argument())
-	}
+	a, doing, config, before := d.Answer, d.doing, d.config, d.before
 	after := output.Declared(before)
 	fields, err := a.Adopt(after)
 	var refusal *answer.Refusal
@@ -106,6 +93,49 @@ func (p *program) adopt(ctx context.Context, f *adoptFlags, subject string) erro
 		p.say(fmt.Sprintf("it is still held: tako resume node/%s --resource %s", node, a.Resource.Claim))
 	}
 	return nil
+}
+
+// adoptPatience is how long a host may take to get what its config declares now: an edit of a moment ago, such as another adoption, is there within a
+// second where the rollout does not hold it back.
+const adoptPatience = 10 * time.Second
+
+// difference is how a resource on a host differs from what is declared.
+type difference struct {
+	*answer.Answer
+	doing  string
+	config remote.Ref
+	before *unstructured.Unstructured // the config
+}
+
+// newestDifference asks a host for one against the newest of its config.
+func (p *program) newestDifference(ctx context.Context, server *remote.Server, node, subject string) (d difference, err error) {
+	const pause = 250 * time.Millisecond
+	for end := time.Now().Add(adoptPatience); ; {
+		if d.Answer, err = p.explained(ctx, node, question{what: v1alpha1.NodeEvidence, subject: subject}); err != nil {
+			return d, err
+		}
+		d.doing = fmt.Sprintf("adopt %s of node %s", d.Resource.Title, node)
+		if d.config, err = fleet.Declaring(ctx, server, d.Resource.Config); err != nil {
+			return d, failure.Of(err, d.doing)
+		}
+		if d.before, err = server.Get(ctx, d.config); err != nil {
+			return d, failure.Of(err, d.doing)
+		}
+		switch newest, err := fleet.HasNewest(ctx, server, node, d.Resource.Config, d.before); {
+		case err != nil:
+			return d, failure.Of(err, d.doing)
+		case newest:
+			return d, nil
+		}
+		select {
+		case <-ctx.Done():
+			return d, failure.Of(ctx.Err(), d.doing)
+		case <-time.After(pause):
+		}
+		if time.Now().After(end) {
+			return d, failure.Stalled(d.doing, "the host does not have what the config declares now", "tako why "+d.config.Argument())
+		}
+	}
 }
 
 func (p *program) showEdit(ref remote.Ref, before, after *unstructured.Unstructured) error {
