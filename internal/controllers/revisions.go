@@ -89,6 +89,7 @@ type revisions struct {
 	cached  client.Client
 	objects Objects
 	keep    int
+	paces   paces
 	log     *slog.Logger
 	metrics *metrics
 }
@@ -139,6 +140,9 @@ func (r *revisions) Reconcile(ctx context.Context, request reconcile.Request) (r
 func (r *revisions) reconcile(ctx context.Context, key types.NamespacedName) (reconcile.Result, error) {
 	config := r.kind.newConfig()
 	if err := r.cached.Get(ctx, key, config); err != nil {
+		if apierrors.IsNotFound(err) {
+			r.paces.forget(key)
+		}
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
 	if config.GetDeletionTimestamp() != nil {
@@ -149,6 +153,9 @@ func (r *revisions) reconcile(ctx context.Context, key types.NamespacedName) (re
 		return reconcile.Result{}, err
 	}
 	if !settled(config, r.kind.status(config), made) {
+		if wait := r.paces.wait(key, config.GetUID(), config.GetGeneration(), time.Now()); wait > 0 {
+			return reconcile.Result{RequeueAfter: wait}, nil
+		}
 		config = r.kind.newConfig()
 		if err := r.objects.Get(ctx, key, config); err != nil {
 			return reconcile.Result{}, client.IgnoreNotFound(err)
@@ -160,6 +167,7 @@ func (r *revisions) reconcile(ctx context.Context, key types.NamespacedName) (re
 		if err := r.tell(ctx, config, outcome); err != nil || outcome.reason != reasonRevisionMade {
 			return reconcile.Result{RequeueAfter: outcome.again}, client.IgnoreNotFound(err)
 		}
+		r.paces.made(key, config.GetUID(), config.GetGeneration(), time.Now())
 	}
 	return reconcile.Result{}, r.prune(ctx, config, made)
 }

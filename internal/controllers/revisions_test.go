@@ -130,6 +130,30 @@ func TestOldRevisionsAreRemoved(t *testing.T) {
 	}
 }
 
+// Who changes a config without a pause does not send every host after each change: there are fewer revisions by far, and one of the last.
+func TestStormOfChanges(t *testing.T) {
+	const changes = 100
+	r := newRig(t)
+	config := nodeConfig(r.namespace, "web", "0")
+	r.must(r.Create(r.Context(), config))
+	config = r.made(config)
+	made := map[string]bool{}
+	for i := range changes {
+		was := config.DeepCopy()
+		config.Spec.Resources[0].File.Content = fmt.Sprint("change ", i)
+		r.must(r.Patch(r.Context(), config, client.MergeFrom(was)))
+		made[config.Status.Revision] = true
+	}
+	config = r.made(config)
+	if got, want := config.Status.Revision, nameOf(t, config); got != want {
+		t.Errorf("the last revision is %s, and not %s", got, want)
+	}
+	if len(made) > changes/5 {
+		t.Errorf("%d changes made %d revisions", changes, len(made))
+	}
+	t.Logf("%d changes made %d revisions", changes, len(made))
+}
+
 func TestRevisionOfAnotherIsNotTouched(t *testing.T) {
 	r := newRig(t)
 	config := nodeConfig(r.namespace, "web", "hello")
