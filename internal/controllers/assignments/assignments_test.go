@@ -531,8 +531,11 @@ func TestBusyHostOpensNoRollout(t *testing.T) {
 	quiet := r.declare("qa", "quiet", "one", allAtOnce)
 	r.settles("qa", "quiet", quiet, "Complete")
 	r.join("n1", "qa")
-	r.eventually("n1 has it", func() string { return unless(len(r.assigned("n1")) == 1, "not yet") })
-	r.settles("qa", "quiet", quiet, "Complete")
+	r.eventually("n1 has it, and has said so", func() string {
+		s := r.config("qa", "quiet").Status.Rollout
+		return unless(s.Phase == "Complete" && s.Done == 2, fmt.Sprintf("%+v", s))
+	})
+	r.settles("qa", "other", r.declare("qa", "other", "one", allAtOnce), "Complete") // so that what is told of quiet has been told
 	since := r.config("qa", "quiet").Status.Rollout.Since
 	r.recorder.reset()
 	r.busy.Store(true)
