@@ -62,13 +62,13 @@ dpkg-query -W -f '${Package} ${Status}\n' postgresql
 true`
 )
 
-// drift is one way in which a host is changed by somebody else.
+// drift is one way in which a host is changed by somebody else. What changes one thing in two steps may find it repaired between them.
 type drift struct{ what, command string }
 
 var webDrifts = []drift{
 	{"configuration appended to", "echo '# mine' >>/etc/nginx/nginx.conf"},
 	{"configuration removed", "rm /etc/nginx/nginx.conf"},
-	{"configuration made a link", "mv /etc/nginx/nginx.conf /etc/nginx/mine.conf; ln -s mine.conf /etc/nginx/nginx.conf"},
+	{"configuration made a link", "cd /etc/nginx; cp nginx.conf mine.conf; ln -s mine.conf new; mv -T new nginx.conf"},
 	{"configuration broken, nginx reloaded with it", "echo '}' >/etc/nginx/nginx.conf; nginx -s reload || true"},
 	{"program truncated", ": >/usr/local/bin/greet"},
 	{"program not executable", "chmod 644 /usr/local/bin/greet"},
