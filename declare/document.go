@@ -7,7 +7,8 @@ import (
 
 // Document is one declaration as it stands in a file.
 type Document struct {
-	File   string
+	File string
+	// Config is what it declares; nil where ReadAs has read it.
 	Config *NodeConfig
 	// Positions says where each field stands. A caller that has finished with faults drops it by setting it to nil: it
 	// costs about a hundred bytes for each resource.

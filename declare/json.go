@@ -14,7 +14,7 @@ func (p *IntOrPercent) UnmarshalJSON(b []byte) error {
 	if isTextOrNull(b) {
 		return json.Unmarshal(b, (*string)(p))
 	}
-	return wrongJSON("maxUnavailable", b, `write a number or percentage in quotes: "3" or "10%"`)
+	return wrongJSON("number or percentage", b, `write a number or percentage in quotes: "3" or "10%"`)
 }
 
 // UnmarshalJSON reads a text. It refuses a number, which the reader of files takes: there 0644 is octal digits, but most

@@ -54,17 +54,21 @@ func (v *validator) bytesSource(field string, object *ObjectReference, path stri
 	if path != "" {
 		v.fsPath(field+".path", path)
 	}
-	if object == nil {
-		return
+	if object != nil {
+		v.object(v.path(field+".object"), object)
 	}
+}
+
+// object checks a reference to bytes that are stored on the servers.
+func (v *validator) object(at string, object *ObjectReference) {
 	const hint = "tako content put FILE prints what to write"
 	if object.Digest == "" {
-		v.fault(v.path(field+".object.digest"), reason.MissingField, v.path(field+".object")+` has no "digest"`, hint)
+		v.fault(at+".digest", reason.MissingField, at+` has no "digest"`, hint)
 	} else if !isDigest(object.Digest) {
-		v.invalid(v.path(field+".object.digest"), fmt.Sprintf("%q is not a digest", clipText(object.Digest)), "sha256: and 64 hexadecimal digits in small letters; "+hint)
+		v.invalid(at+".digest", fmt.Sprintf("%q is not a digest", clipText(object.Digest)), "sha256: and 64 hexadecimal digits in small letters; "+hint)
 	}
 	if n := object.SizeBytes; n < 0 || n > ObjectBytesMax {
-		v.invalid(v.path(field+".object.sizeBytes"), fmt.Sprintf("%d is not a size from 0 to %d bytes", n, ObjectBytesMax), hint)
+		v.invalid(at+".sizeBytes", fmt.Sprintf("%d is not a size from 0 to %d bytes", n, ObjectBytesMax), hint)
 	}
 }
 

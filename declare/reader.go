@@ -3,6 +3,7 @@ package declare
 import (
 	"bytes"
 	"fmt"
+	"reflect"
 	"unicode/utf8"
 
 	"tako.dev/tako/internal/reason"
@@ -30,6 +31,37 @@ func Read(name string, data []byte) ([]Document, []Fault) {
 		r.document(s)
 	}
 	return r.documents, SortFaults(r.faults)
+}
+
+// ReadAs reads a text of one document of another kind as strictly as Read does. into points to a struct that names the fields by its json
+// tags, as NodeConfig does; it holds what could be read. The document, which has places and no Config, is nil where there is none.
+func ReadAs(name string, data []byte, into any) (*Document, []Fault) {
+	r := reader{file: name}
+	text, ok := r.clean(data)
+	if !ok {
+		return nil, r.faults
+	}
+	var document *Document
+	for s := range splitStream(text) {
+		body, ok := r.parse(s)
+		if body = plain(body); body == nil {
+			continue // comments, or what cannot be parsed
+		}
+		if document != nil {
+			r.fault(Fault{Code: reason.MalformedYAML, Line: s.line, Column: 1, Message: "a second document where one must stand"})
+			break
+		}
+		d := newDecoder(&r, false)
+		d.at = s.place
+		v := reflect.ValueOf(into).Elem()
+		if _, ok := pairsOf(body); !ok {
+			d.wrongType(body, v.Type(), nil)
+			continue
+		}
+		d.value(body, v, firstToken(body))
+		document = &Document{File: name, Positions: d.positions, incomplete: d.incomplete || !ok, broken: d.broken}
+	}
+	return document, SortFaults(r.faults)
 }
 
 // reader collects what one file holds.

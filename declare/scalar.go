@@ -1,6 +1,7 @@
 package declare
 
 import (
+	"errors"
 	"fmt"
 	"reflect"
 	"strconv"
@@ -13,8 +14,8 @@ import (
 )
 
 // scalar decodes text, numbers and truth values; false when the node is of another type. Nothing is converted: a number
-// where a text must stand was perhaps meant as one, or perhaps lost its zeros on the way. Only Mode and IntOrPercent take
-// a bare number, by its text as it stands in the file.
+// where a text must stand was perhaps meant as one, or perhaps lost its zeros on the way. Only Mode, IntOrPercent and
+// Quantity take a bare number, by its text as it stands in the file; a Quantity one with decimals too.
 func (d *decoder) scalar(node ast.Node, v reflect.Value) bool {
 	switch v.Kind() {
 	case reflect.String:
@@ -25,8 +26,13 @@ func (d *decoder) scalar(node ast.Node, v reflect.Value) bool {
 		case *ast.LiteralNode:
 			v.SetString(strings.Clone(n.Value.Value))
 			return true
+		case *ast.FloatNode:
+			if v.Type() == reflect.TypeFor[Quantity]() {
+				v.SetString(strings.Clone(n.GetToken().Value))
+				return true
+			}
 		case *ast.IntegerNode:
-			if t := v.Type(); t == reflect.TypeFor[Mode]() || t == reflect.TypeFor[IntOrPercent]() {
+			if t := v.Type(); t == reflect.TypeFor[Mode]() || t == reflect.TypeFor[IntOrPercent]() || t == reflect.TypeFor[Quantity]() {
 				v.SetString(strings.Clone(n.GetToken().Value))
 				return true
 			}
@@ -36,10 +42,13 @@ func (d *decoder) scalar(node ast.Node, v reflect.Value) bool {
 			v.SetBool(n.Value)
 			return true
 		}
-	case reflect.Int, reflect.Int64:
+	case reflect.Int, reflect.Int32, reflect.Int64:
 		if n, ok := node.(*ast.IntegerNode); ok {
-			value, err := strconv.ParseInt(n.GetToken().Value, 10, 64)
-			if err != nil {
+			value, err := strconv.ParseInt(n.GetToken().Value, 10, v.Type().Bits())
+			switch {
+			case errors.Is(err, strconv.ErrRange):
+				d.fault(n.GetToken(), reason.WrongType, "found a number that is too large", "")
+			case err != nil:
 				d.fault(n.GetToken(), reason.WrongType, "found a number in an unusual form where a whole number must stand", "write it in decimal digits")
 			}
 			v.SetInt(value)
@@ -68,7 +77,7 @@ func describeType(t reflect.Type) string {
 		return "a list"
 	case reflect.Bool:
 		return "true or false"
-	case reflect.Int, reflect.Int64:
+	case reflect.Int, reflect.Int32, reflect.Int64:
 		return "a whole number"
 	case reflect.Pointer:
 		return describeType(t.Elem())
@@ -131,7 +140,7 @@ func typeHint(n ast.Node, want reflect.Type) string {
 			return fmt.Sprintf("write a space after the colon: %q", key+": "+text)
 		}
 		return "write its fields below it, indented deeper"
-	case reflect.Int, reflect.Int64:
+	case reflect.Int, reflect.Int32, reflect.Int64:
 		if _, err := strconv.Atoi(value); err == nil {
 			return "write it without quotes: " + value
 		}

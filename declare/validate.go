@@ -2,7 +2,6 @@ package declare
 
 import (
 	"fmt"
-	"strconv"
 	"strings"
 	"time"
 
@@ -29,9 +28,12 @@ func Validate(c *NodeConfig) []Fault {
 	return v.faults
 }
 
-// Validate returns what Validate finds in the document's config, with places. It leaves out what only follows from a
-// mistake that Read has said already.
-func (d *Document) Validate() []Fault {
+// Validate returns what Validate finds in the document's config, with places.
+func (d *Document) Validate() []Fault { return d.Tell(Validate(d.Config)) }
+
+// Tell returns mistakes that were found in what was read of the document, with places. It leaves out what only follows from a mistake that
+// the reader has said already.
+func (d *Document) Tell(faults []Fault) []Fault {
 	said := map[string]bool{}
 	parents := map[string]bool{}
 	for _, path := range d.broken {
@@ -41,7 +43,7 @@ func (d *Document) Validate() []Fault {
 		}
 	}
 	var out []Fault
-	for _, f := range Validate(d.Config) {
+	for _, f := range faults {
 		follows := d.incomplete && f.Code == reason.DanglingReference ||
 			parents[f.Path] && (f.Code == reason.NotExactlyOneType || f.Code == reason.MissingField)
 		for p := f.Path; p != "" && !follows; p = parentPath(p) {
@@ -142,9 +144,13 @@ func (v *validator) labels(path string, labels map[string]string) {
 		if message := labelKeyMistake(key); message != "" {
 			v.invalid(keyPath(path, key), message, labelKeyRule)
 		}
-		if !isLabelValue(labels[key]) {
-			v.invalid(keyPath(path, key), fmt.Sprintf("%q is not a label value", clipText(labels[key])), labelValueRule)
-		}
+		v.labelValue(keyPath(path, key), labels[key])
+	}
+}
+
+func (v *validator) labelValue(path, value string) {
+	if !isLabelValue(value) {
+		v.invalid(path, fmt.Sprintf("%q is not a label value", clipText(value)), labelValueRule)
 	}
 }
 
@@ -186,9 +192,7 @@ func (v *validator) selector(path string, s *Selector) {
 			continue
 		}
 		for j, value := range r.Values {
-			if !isLabelValue(value) {
-				v.invalid(indexPath(at+".values", j), fmt.Sprintf("%q is not a label value", clipText(value)), labelValueRule)
-			}
+			v.labelValue(indexPath(at+".values", j), value)
 		}
 	}
 }
@@ -257,9 +261,8 @@ func (v *validator) try(r *Rollout) {
 }
 
 func (p IntOrPercent) valid() bool {
-	digits, percent := strings.CutSuffix(string(p), "%")
-	n, err := strconv.ParseUint(digits, 10, 31)
-	return err == nil && n >= 1 && (!percent || n <= 100)
+	n, percent, ok := p.Parse()
+	return ok && n >= 1 && (!percent || n <= 100)
 }
 
 // resources validates each resource, and what they say about one another.

@@ -221,6 +221,11 @@ func (in Sysctl) OpenAPIModelName() string {
 }
 
 // OpenAPIModelName returns the OpenAPI model name for this type.
+func (in Taint) OpenAPIModelName() string {
+	return "dev.tako.declare.Taint"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
 func (in Timer) OpenAPIModelName() string {
 	return "dev.tako.declare.Timer"
 }

@@ -9,11 +9,12 @@ tool() {
 }
 
 # Packages whose types are ours; the others' are in the module cache, and have their model names.
-ours='tako.dev/tako/declare tako.dev/tako/api/v1alpha1'
+ours='tako.dev/tako/declare tako.dev/tako/declare/workload tako.dev/tako/api/v1alpha1'
 
 # Import path, then the kinds that are served; none stands for every type of the package.
 served='
 tako.dev/tako/declare
+tako.dev/tako/declare/workload
 tako.dev/tako/api/v1alpha1
 k8s.io/api/core/v1 Namespace NamespaceList ConfigMap ConfigMapList Secret SecretList Event EventList
 k8s.io/api/coordination/v1 Lease LeaseList

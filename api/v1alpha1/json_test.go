@@ -173,7 +173,7 @@ func TestStrictDecoding(t *testing.T) {
 		{"letter case", `{"apiVersion": "tako.dev/v1alpha1", "kind": "NodeConfig", "spec": {"Resources": []}}`, `unknown field "spec.Resources"`},
 		{"key twice", `{"apiVersion": "tako.dev/v1alpha1", "kind": "Node", "spec": {"environment": "a", "environment": "b"}}`, `duplicate field "spec.environment"`},
 		{"wrong type", `{"apiVersion": "tako.dev/v1alpha1", "kind": "Token", "spec": {"type": 1}}`, "cannot unmarshal number"},
-		{"a number for a percentage", `{"apiVersion": "tako.dev/v1alpha1", "kind": "NodeConfig", "spec": {"rollout": {"maxUnavailable": 1.5}, "resources": []}}`, "read maxUnavailable 1.5"},
+		{"a number for a percentage", `{"apiVersion": "tako.dev/v1alpha1", "kind": "NodeConfig", "spec": {"rollout": {"maxUnavailable": 1.5}, "resources": []}}`, "read number or percentage 1.5"},
 	} {
 		if _, _, err := decoder.Decode([]byte(c.text), nil, nil); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: got %v, want %s", c.name, err, c.want)

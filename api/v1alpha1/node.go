@@ -3,6 +3,8 @@ package v1alpha1
 import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"tako.dev/tako/declare"
 )
 
 // Node is a host as the fleet knows it. Its labels are decided by people, never by the host; what the host observes of itself
@@ -41,7 +43,7 @@ type NodeSpec struct {
 	// +listType=map
 	// +listMapKey=key
 	// +listMapKey=effect
-	Taints []Taint `json:"taints,omitempty"`
+	Taints []declare.Taint `json:"taints,omitempty"`
 	// Unschedulable keeps new instances off the node; what runs there stays. Default false.
 	Unschedulable bool `json:"unschedulable,omitempty"`
 	// Holds are resources that the node's agent looks at and does not change. At most 100.
@@ -71,31 +73,6 @@ type NodeHold struct {
 	// Until is when it ends by itself.
 	Until metav1.Time `json:"until"`
 }
-
-// Taint keeps off a node what does not tolerate it.
-type Taint struct {
-	// Key has the form of a label's key.
-	Key string `json:"key"`
-	// Value has the form of a label's value. Default empty.
-	Value string `json:"value,omitempty"`
-	// Effect is NoSchedule, PreferNoSchedule or NoExecute.
-	Effect TaintEffect `json:"effect"`
-}
-
-// TaintEffect is what a taint does, with the meaning that Kubernetes gives it.
-//
-// +enum
-type TaintEffect string
-
-// The effects of taints.
-const (
-	// TaintNoSchedule lets no new instance onto the node.
-	TaintNoSchedule TaintEffect = "NoSchedule"
-	// TaintPreferNoSchedule lets no new instance onto the node where another one will do.
-	TaintPreferNoSchedule TaintEffect = "PreferNoSchedule"
-	// TaintNoExecute lets no new instance onto the node, and those that are there leave.
-	TaintNoExecute TaintEffect = "NoExecute"
-)
 
 // NodeStatus is what was heard from a host.
 type NodeStatus struct {

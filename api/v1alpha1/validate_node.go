@@ -51,10 +51,10 @@ func (v *validator) key(path, key, command string) {
 	}
 }
 
-func (v *validator) taints(path string, taints []Taint) {
+func (v *validator) taints(path string, taints []declare.Taint) {
 	type identity struct {
 		key    string
-		effect TaintEffect
+		effect declare.TaintEffect
 	}
 	first := map[identity]int{}
 	for i, t := range taints {
@@ -70,11 +70,11 @@ func (v *validator) taints(path string, taints []Taint) {
 	}
 }
 
-func (v *validator) taint(path string, t *Taint) {
+func (v *validator) taint(path string, t *declare.Taint) {
 	v.labelKey(path+".key", t.Key)
 	v.labelValue(path+".value", t.Value)
 	switch t.Effect {
-	case TaintNoSchedule, TaintPreferNoSchedule, TaintNoExecute:
+	case declare.TaintNoSchedule, declare.TaintPreferNoSchedule, declare.TaintNoExecute:
 	case "":
 		v.given(path, "effect", "")
 	default:

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"tako.dev/tako/declare"
 )
 
 func TestValidateNode(t *testing.T) {
@@ -21,14 +23,14 @@ func TestValidateNode(t *testing.T) {
 		want string
 	}{
 		{"empty", NodeSpec{}, ""},
-		{"good", NodeSpec{Environment: "qa", Unschedulable: true, Taints: []Taint{
-			{Key: "example.com/gpu", Value: "a100", Effect: TaintNoSchedule}, {Key: "example.com/gpu", Effect: TaintNoExecute}, {Key: "b", Effect: TaintPreferNoSchedule},
+		{"good", NodeSpec{Environment: "qa", Unschedulable: true, Taints: []declare.Taint{
+			{Key: "example.com/gpu", Value: "a100", Effect: declare.TaintNoSchedule}, {Key: "example.com/gpu", Effect: declare.TaintNoExecute}, {Key: "b", Effect: declare.TaintPreferNoSchedule},
 		}}, ""},
 		{"environment", NodeSpec{Environment: "QA"}, "TK0414 spec.environment"},
 		{"environment with a dot", NodeSpec{Environment: "qa.eu"}, "TK0414 spec.environment"},
-		{"taint", NodeSpec{Taints: []Taint{{Key: "a b", Value: "-", Effect: "Never"}}}, "TK0414 spec.taints[0].key, TK0414 spec.taints[0].value, TK0414 spec.taints[0].effect"},
-		{"empty taint", NodeSpec{Taints: []Taint{{}}}, "TK0414 spec.taints[0].key, TK0413 spec.taints[0].effect"},
-		{"taint twice", NodeSpec{Taints: []Taint{{Key: "a", Effect: TaintNoExecute}, {Key: "a", Value: "b", Effect: TaintNoExecute}}}, "TK0420 spec.taints[1]"},
+		{"taint", NodeSpec{Taints: []declare.Taint{{Key: "a b", Value: "-", Effect: "Never"}}}, "TK0414 spec.taints[0].key, TK0414 spec.taints[0].value, TK0414 spec.taints[0].effect"},
+		{"empty taint", NodeSpec{Taints: []declare.Taint{{}}}, "TK0414 spec.taints[0].key, TK0413 spec.taints[0].effect"},
+		{"taint twice", NodeSpec{Taints: []declare.Taint{{Key: "a", Effect: declare.TaintNoExecute}, {Key: "a", Value: "b", Effect: declare.TaintNoExecute}}}, "TK0420 spec.taints[1]"},
 		{"held", hold("", "", "r", "o", time.Second), ""},
 		{"held for a year", hold("", "", "r", "o", 365*24*time.Hour), ""},
 		{"a config held", hold("NodeConfig/qa/web", "", "r", "o", time.Hour), ""},

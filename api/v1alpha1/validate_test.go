@@ -192,7 +192,7 @@ func TestValidateToken(t *testing.T) {
 func TestFaultsStayReadable(t *testing.T) {
 	long := strings.Repeat("\xff ", 1<<19)
 	var faults []declare.Fault
-	faults = append(faults, ValidateNode(&Node{Spec: NodeSpec{Environment: long, Taints: []Taint{{Key: long, Value: long, Effect: TaintEffect(long)}, {Key: long, Effect: TaintEffect(long)}},
+	faults = append(faults, ValidateNode(&Node{Spec: NodeSpec{Environment: long, Taints: []declare.Taint{{Key: long, Value: long, Effect: declare.TaintEffect(long)}, {Key: long, Effect: declare.TaintEffect(long)}},
 		Holds: []NodeHold{{Config: long, Resource: long, Reason: long, Owner: long}}, ApprovedKey: long, RejectedKey: long, AllowDeletions: long}}, nil, time.Unix(0, 0))...)
 	faults = append(faults, ValidateAssignment(&Assignment{Spec: AssignmentSpec{Environment: long, Layers: []AssignedLayer{{Config: long, Root: long}, {Config: long, Root: long}},
 		Own: &OwnLayer{Root: long, Keys: []WrappedKey{{ID: long}}}, Try: &AssignedTry{Fallback: long, OwnRoot: long}}})...)

@@ -301,11 +301,6 @@ func (in SourceWebhook) OpenAPIModelName() string {
 }
 
 // OpenAPIModelName returns the OpenAPI model name for this type.
-func (in Taint) OpenAPIModelName() string {
-	return "dev.tako.v1alpha1.Taint"
-}
-
-// OpenAPIModelName returns the OpenAPI model name for this type.
 func (in Token) OpenAPIModelName() string {
 	return "dev.tako.v1alpha1.Token"
 }

@@ -9,8 +9,9 @@ import (
 )
 
 // Code is one reason of the closed set. Its text form is TK and four digits; each has a row in the table below and a page
-// (Page). Hundreds group them: 04 declarations, 05 host resources in general and files, 06 packages, 07 services, 08 the
-// agent itself, 09 command lines, 10 keys, certificates and tokens. A number is never given to another meaning.
+// (Page). Hundreds group them: 04 declarations, 05 host resources in general and files, 06 packages, 07 services, and
+// instances and what runs them, 08 the agent itself, 09 command lines, 10 keys, certificates and tokens. A number is never given to
+// another meaning.
 type Code uint16
 
 // The codes. What each means, what to do after it and how a program exits with it stand in the table in this file.
@@ -168,11 +169,36 @@ const (
 	UnitEnableRefused Code = 710
 	UnitBusy          Code = 711
 
+	NoNodeFits      Code = 712
+	InstanceRefused Code = 713
+	GangIncomplete  Code = 714
+
 	AgentNoProgram  Code = 720
 	AgentNotService Code = 721
 	AgentUnfit      Code = 722
 	AgentPutBack    Code = 723
 	AgentOnTrial    Code = 724
+
+	RuntimeUnfit   Code = 730
+	TaskRefused    Code = 731
+	TaskNotStarted Code = 732
+	TaskUnknown    Code = 733
+	TaskBusy       Code = 734
+
+	RolloutFailed    Code = 750
+	RolloutStuck     Code = 751
+	Replaced         Code = 752
+	ScaledDown       Code = 753
+	NodeDrained      Code = 754
+	Preempted        Code = 755
+	PlacementChanged Code = 756
+	CopySuperseded   Code = 757
+	WorkloadDeleted  Code = 758
+	DisruptionHeld   Code = 759
+
+	NameUnservable    Code = 770
+	InstanceNameTaken Code = 771
+	NamesUnserved     Code = 772
 
 	AnotherAgent     Code = 801
 	StateCorrupt     Code = 802
@@ -436,11 +462,36 @@ var table = []Entry{
 	{UnitEnableRefused, "systemd refused to enable or disable the unit", Failed, DetailError, BackOff, ExitFailed, 500},
 	{UnitBusy, "somebody else is busy with the unit", Deferred, Lock, WaitThen, ExitStalled, 423},
 
+	{NoNodeFits, "no node takes the instance", Unknown, "", WaitThen, ExitStalled, 503},
+	{InstanceRefused, "the node does not take the instance", Unknown, "", Never, ExitFailed, 409},
+	{GangIncomplete, "there is no room for all instances of the gang at once", Unknown, "", WaitThen, ExitStalled, 503},
+
 	{AgentNoProgram, "no program for this machine", Failed, Unsupported, Never, ExitFailed, 501},
 	{AgentNotService, "the agent is not run by its unit", Failed, Unsupported, BackOff, ExitFailed, 501},
 	{AgentUnfit, "the program does not fit this host", Failed, Invalid, BackOff, ExitFailed, 422},
 	{AgentPutBack, "the program was put back", Failed, DetailError, Never, ExitFailed, 500},
 	{AgentOnTrial, "the program is on trial", Deferred, Lock, WaitThen, ExitStalled, 423},
+
+	{RuntimeUnfit, "runtime cannot do this on this host", Failed, Unsupported, Never, ExitFailed, 501},
+	{TaskRefused, "task cannot be run as it is given", Failed, Invalid, Never, ExitFailed, 422},
+	{TaskNotStarted, "task could not be started", Failed, DetailError, BackOff, ExitFailed, 500},
+	{TaskUnknown, "runtime knows no such task", Unknown, "", Never, ExitNotFound, 404},
+	{TaskBusy, "task has not ended yet", Unknown, "", BackOff, ExitConflict, 409},
+
+	{RolloutFailed, "too many instances of a revision failed", Unknown, "", Never, ExitFailed, 409},
+	{RolloutStuck, "rollout does not go on", Unknown, "", Never, ExitStalled, 409},
+	{Replaced, "another revision takes its place", Unknown, "", Never, ExitOK, 200},
+	{ScaledDown, "more instances than are wanted", Unknown, "", Never, ExitOK, 200},
+	{NodeDrained, "its node is drained", Unknown, "", Never, ExitOK, 200},
+	{Preempted, "room is needed for a higher priority", Unknown, "", Never, ExitOK, 200},
+	{PlacementChanged, "the node is not one for it any more", Unknown, "", Never, ExitOK, 200},
+	{CopySuperseded, "another copy of the instance stays", Unknown, "", Never, ExitOK, 200},
+	{WorkloadDeleted, "the workload was deleted", Unknown, "", Never, ExitOK, 200},
+	{DisruptionHeld, "disruption budget allows no more", Deferred, Held, WaitThen, ExitStalled, 409},
+
+	{NameUnservable, "cannot be a name of DNS", Failed, Invalid, Never, ExitFailed, 422},
+	{InstanceNameTaken, "an instance of another workload has the name", Failed, Invalid, Never, ExitConflict, 409},
+	{NamesUnserved, "names are not served at an address", Failed, DetailError, BackOff, ExitFailed, 500},
 
 	{AnotherAgent, "another agent is running on this state", Unknown, "", Never, ExitConflict, 409},
 	{StateCorrupt, "state file is corrupt", Failed, DetailError, BackOff, ExitFailed, 500},

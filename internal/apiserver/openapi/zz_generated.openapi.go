@@ -22,6 +22,7 @@ import (
 	spec "k8s.io/kube-openapi/pkg/validation/spec"
 	v1alpha1 "tako.dev/tako/api/v1alpha1"
 	declare "tako.dev/tako/declare"
+	workload "tako.dev/tako/declare/workload"
 )
 
 func GetOpenAPIDefinitions(ref common.ReferenceCallback) map[string]common.OpenAPIDefinition {
@@ -218,7 +219,6 @@ func GetOpenAPIDefinitions(ref common.ReferenceCallback) map[string]common.OpenA
 		v1alpha1.SourceVerify{}.OpenAPIModelName():                             schema_takodev_tako_api_v1alpha1_SourceVerify(ref),
 		v1alpha1.SourceWait{}.OpenAPIModelName():                               schema_takodev_tako_api_v1alpha1_SourceWait(ref),
 		v1alpha1.SourceWebhook{}.OpenAPIModelName():                            schema_takodev_tako_api_v1alpha1_SourceWebhook(ref),
-		v1alpha1.Taint{}.OpenAPIModelName():                                    schema_takodev_tako_api_v1alpha1_Taint(ref),
 		v1alpha1.Token{}.OpenAPIModelName():                                    schema_takodev_tako_api_v1alpha1_Token(ref),
 		v1alpha1.TokenList{}.OpenAPIModelName():                                schema_takodev_tako_api_v1alpha1_TokenList(ref),
 		v1alpha1.TokenSpec{}.OpenAPIModelName():                                schema_takodev_tako_api_v1alpha1_TokenSpec(ref),
@@ -269,11 +269,50 @@ func GetOpenAPIDefinitions(ref common.ReferenceCallback) map[string]common.OpenA
 		declare.Swap{}.OpenAPIModelName():                                      schema_takodev_tako_declare_Swap(ref),
 		declare.Symlink{}.OpenAPIModelName():                                   schema_takodev_tako_declare_Symlink(ref),
 		declare.Sysctl{}.OpenAPIModelName():                                    schema_takodev_tako_declare_Sysctl(ref),
+		declare.Taint{}.OpenAPIModelName():                                     schema_takodev_tako_declare_Taint(ref),
 		declare.Timer{}.OpenAPIModelName():                                     schema_takodev_tako_declare_Timer(ref),
 		declare.Timezone{}.OpenAPIModelName():                                  schema_takodev_tako_declare_Timezone(ref),
 		declare.Unit{}.OpenAPIModelName():                                      schema_takodev_tako_declare_Unit(ref),
 		declare.User{}.OpenAPIModelName():                                      schema_takodev_tako_declare_User(ref),
 		declare.Window{}.OpenAPIModelName():                                    schema_takodev_tako_declare_Window(ref),
+		workload.Affinity{}.OpenAPIModelName():                                 schema_takodev_tako_declare_workload_Affinity(ref),
+		workload.Amounts{}.OpenAPIModelName():                                  schema_takodev_tako_declare_workload_Amounts(ref),
+		workload.CanaryStep{}.OpenAPIModelName():                               schema_takodev_tako_declare_workload_CanaryStep(ref),
+		workload.DataVolume{}.OpenAPIModelName():                               schema_takodev_tako_declare_workload_DataVolume(ref),
+		workload.Device{}.OpenAPIModelName():                                   schema_takodev_tako_declare_workload_Device(ref),
+		workload.DisruptionBudget{}.OpenAPIModelName():                         schema_takodev_tako_declare_workload_DisruptionBudget(ref),
+		workload.EnvSource{}.OpenAPIModelName():                                schema_takodev_tako_declare_workload_EnvSource(ref),
+		workload.EnvVar{}.OpenAPIModelName():                                   schema_takodev_tako_declare_workload_EnvVar(ref),
+		workload.ExecProbe{}.OpenAPIModelName():                                schema_takodev_tako_declare_workload_ExecProbe(ref),
+		workload.File{}.OpenAPIModelName():                                     schema_takodev_tako_declare_workload_File(ref),
+		workload.GRPCProbe{}.OpenAPIModelName():                                schema_takodev_tako_declare_workload_GRPCProbe(ref),
+		workload.HTTPProbe{}.OpenAPIModelName():                                schema_takodev_tako_declare_workload_HTTPProbe(ref),
+		workload.HostVolume{}.OpenAPIModelName():                               schema_takodev_tako_declare_workload_HostVolume(ref),
+		workload.Image{}.OpenAPIModelName():                                    schema_takodev_tako_declare_workload_Image(ref),
+		workload.Job{}.OpenAPIModelName():                                      schema_takodev_tako_declare_workload_Job(ref),
+		workload.Mount{}.OpenAPIModelName():                                    schema_takodev_tako_declare_workload_Mount(ref),
+		workload.OnUnreachable{}.OpenAPIModelName():                            schema_takodev_tako_declare_workload_OnUnreachable(ref),
+		workload.Placement{}.OpenAPIModelName():                                schema_takodev_tako_declare_workload_Placement(ref),
+		workload.Port{}.OpenAPIModelName():                                     schema_takodev_tako_declare_workload_Port(ref),
+		workload.PreferredNodes{}.OpenAPIModelName():                           schema_takodev_tako_declare_workload_PreferredNodes(ref),
+		workload.Probe{}.OpenAPIModelName():                                    schema_takodev_tako_declare_workload_Probe(ref),
+		workload.PrometheusTarget{}.OpenAPIModelName():                         schema_takodev_tako_declare_workload_PrometheusTarget(ref),
+		workload.Resources{}.OpenAPIModelName():                                schema_takodev_tako_declare_workload_Resources(ref),
+		workload.Restart{}.OpenAPIModelName():                                  schema_takodev_tako_declare_workload_Restart(ref),
+		workload.Rollout{}.OpenAPIModelName():                                  schema_takodev_tako_declare_workload_Rollout(ref),
+		workload.Scale{}.OpenAPIModelName():                                    schema_takodev_tako_declare_workload_Scale(ref),
+		workload.ScaleBound{}.OpenAPIModelName():                               schema_takodev_tako_declare_workload_ScaleBound(ref),
+		workload.ScaleTarget{}.OpenAPIModelName():                              schema_takodev_tako_declare_workload_ScaleTarget(ref),
+		workload.Schedule{}.OpenAPIModelName():                                 schema_takodev_tako_declare_workload_Schedule(ref),
+		workload.ScheduledBounds{}.OpenAPIModelName():                          schema_takodev_tako_declare_workload_ScheduledBounds(ref),
+		workload.Spec{}.OpenAPIModelName():                                     schema_takodev_tako_declare_workload_Spec(ref),
+		workload.TCPProbe{}.OpenAPIModelName():                                 schema_takodev_tako_declare_workload_TCPProbe(ref),
+		workload.Task{}.OpenAPIModelName():                                     schema_takodev_tako_declare_workload_Task(ref),
+		workload.Template{}.OpenAPIModelName():                                 schema_takodev_tako_declare_workload_Template(ref),
+		workload.TemporaryVolume{}.OpenAPIModelName():                          schema_takodev_tako_declare_workload_TemporaryVolume(ref),
+		workload.Toleration{}.OpenAPIModelName():                               schema_takodev_tako_declare_workload_Toleration(ref),
+		workload.TopologySpread{}.OpenAPIModelName():                           schema_takodev_tako_declare_workload_TopologySpread(ref),
+		workload.Volume{}.OpenAPIModelName():                                   schema_takodev_tako_declare_workload_Volume(ref),
 	}
 }
 
@@ -8596,7 +8635,7 @@ func schema_takodev_tako_api_v1alpha1_NodeSpec(ref common.ReferenceCallback) com
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
 									SchemaProps: spec.SchemaProps{
-										Ref: ref(v1alpha1.Taint{}.OpenAPIModelName()),
+										Ref: ref(declare.Taint{}.OpenAPIModelName()),
 									},
 								},
 							},
@@ -8652,7 +8691,7 @@ func schema_takodev_tako_api_v1alpha1_NodeSpec(ref common.ReferenceCallback) com
 			},
 		},
 		Dependencies: []string{
-			v1alpha1.NodeHold{}.OpenAPIModelName(), v1alpha1.Taint{}.OpenAPIModelName()},
+			v1alpha1.NodeHold{}.OpenAPIModelName(), declare.Taint{}.OpenAPIModelName()},
 	}
 }
 
@@ -10538,44 +10577,6 @@ func schema_takodev_tako_api_v1alpha1_SourceWebhook(ref common.ReferenceCallback
 					},
 				},
 				Required: []string{"type", "secret"},
-			},
-		},
-	}
-}
-
-func schema_takodev_tako_api_v1alpha1_Taint(ref common.ReferenceCallback) common.OpenAPIDefinition {
-	return common.OpenAPIDefinition{
-		Schema: spec.Schema{
-			SchemaProps: spec.SchemaProps{
-				Description: "Taint keeps off a node what does not tolerate it.",
-				Type:        []string{"object"},
-				Properties: map[string]spec.Schema{
-					"key": {
-						SchemaProps: spec.SchemaProps{
-							Description: "Key has the form of a label's key.",
-							Default:     "",
-							Type:        []string{"string"},
-							Format:      "",
-						},
-					},
-					"value": {
-						SchemaProps: spec.SchemaProps{
-							Description: "Value has the form of a label's value. Default empty.",
-							Type:        []string{"string"},
-							Format:      "",
-						},
-					},
-					"effect": {
-						SchemaProps: spec.SchemaProps{
-							Description: "Effect is NoSchedule, PreferNoSchedule or NoExecute.\n\nPossible enum values:\n - `\"NoExecute\"` lets no new instance onto the node, and those that are there leave.\n - `\"NoSchedule\"` lets no new instance onto the node.\n - `\"PreferNoSchedule\"` lets no new instance onto the node where another one will do.",
-							Default:     "",
-							Type:        []string{"string"},
-							Format:      "",
-							Enum:        []interface{}{"NoExecute", "NoSchedule", "PreferNoSchedule"},
-						},
-					},
-				},
-				Required: []string{"key", "effect"},
 			},
 		},
 	}
@@ -13688,6 +13689,44 @@ func schema_takodev_tako_declare_Sysctl(ref common.ReferenceCallback) common.Ope
 	}
 }
 
+func schema_takodev_tako_declare_Taint(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "Taint keeps off a node what does not tolerate it.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"key": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Key has the form of a label's key.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"value": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Value has the form of a label's value. Default empty.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"effect": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Effect is NoSchedule, PreferNoSchedule or NoExecute.\n\nPossible enum values:\n - `\"NoExecute\"` lets no new instance onto the node, and those that are there leave.\n - `\"NoSchedule\"` lets no new instance onto the node.\n - `\"PreferNoSchedule\"` lets no new instance onto the node where another one will do.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+							Enum:        []interface{}{"NoExecute", "NoSchedule", "PreferNoSchedule"},
+						},
+					},
+				},
+				Required: []string{"key", "effect"},
+			},
+		},
+	}
+}
+
 func schema_takodev_tako_declare_Timer(ref common.ReferenceCallback) common.OpenAPIDefinition {
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
@@ -14036,5 +14075,2055 @@ func schema_takodev_tako_declare_Window(ref common.ReferenceCallback) common.Ope
 				Required: []string{"opens", "duration"},
 			},
 		},
+	}
+}
+
+func schema_takodev_tako_declare_workload_Affinity(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "Affinity is one relation to instances of other workloads. Near is on a node that has the same value of a label.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"selector": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Selector picks the others by the labels of their templates.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(declare.Selector{}.OpenAPIModelName()),
+						},
+					},
+					"namespaces": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "set",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "Namespaces are where they are. Default the workload's own.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Type:   []string{"string"},
+										Format: "",
+									},
+								},
+							},
+						},
+					},
+					"topologyKey": {
+						SchemaProps: spec.SchemaProps{
+							Description: "TopologyKey is the label of nodes whose values are compared. Default the node itself.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"weight": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Weight makes it a wish, and says how strong, 1 to 100. Left out, it must hold.",
+							Type:        []string{"integer"},
+							Format:      "int32",
+						},
+					},
+				},
+				Required: []string{"selector"},
+			},
+		},
+		Dependencies: []string{
+			declare.Selector{}.OpenAPIModelName()},
+	}
+}
+
+func schema_takodev_tako_declare_workload_Amounts(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "Amounts are how much of what a node has in numbers.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"cpu": {
+						SchemaProps: spec.SchemaProps{
+							Description: "CPU is in processors: \"2\", \"500m\" for half of one, up to a million.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"memory": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Memory is in bytes: \"512Mi\", up to 64Pi.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"disk": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Disk is in bytes of what the instance writes on its node: \"10Gi\", up to 64Pi.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"processes": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Processes is how many processes and threads there may be: 1 to 4,194,304. Only in limits. Default 4096.",
+							Type:        []string{"integer"},
+							Format:      "int32",
+						},
+					},
+				},
+			},
+		},
+	}
+}
+
+func schema_takodev_tako_declare_workload_CanaryStep(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "CanaryStep is one step of a canary: how many have the new revision, and for how long that is looked at.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"replicas": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Replicas is how many instances have the new revision: a number from 1, or a percentage of the replicas, rounded up.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"pause": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Pause is for how long they must have been available: \"10m\", up to 7 days. Default 0s.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"promotion": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Promotion is who says that it goes on afterwards. Default what the rollout says.\n\nPossible enum values:\n - `\"Automatic\"`\n - `\"Manual\"`",
+							Type:        []string{"string"},
+							Format:      "",
+							Enum:        []interface{}{"Automatic", "Manual"},
+						},
+					},
+				},
+				Required: []string{"replicas"},
+			},
+		},
+	}
+}
+
+func schema_takodev_tako_declare_workload_DataVolume(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "DataVolume is a directory that stays on its node.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"size": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Size is what it needs there: \"100Gi\".",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"stick": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Stick says whether an instance waits for the node that has its data (Must, the default), or only had better go there (Prefer).\n\nPossible enum values:\n - `\"Must\"`\n - `\"Prefer\"`",
+							Type:        []string{"string"},
+							Format:      "",
+							Enum:        []interface{}{"Must", "Prefer"},
+						},
+					},
+				},
+			},
+		},
+	}
+}
+
+func schema_takodev_tako_declare_workload_Device(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "Device is a number of pieces of one kind of hardware.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"name": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Name is the kind, as nodes tell it: \"nvidia.com/gpu\".",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"count": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Count is how many: 1 to 64, default 1.",
+							Type:        []string{"integer"},
+							Format:      "int32",
+						},
+					},
+				},
+				Required: []string{"name"},
+			},
+		},
+	}
+}
+
+func schema_takodev_tako_declare_workload_DisruptionBudget(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "DisruptionBudget is what drains, preemption and moves share. Exactly one of the fields is set.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"maxUnavailable": {
+						SchemaProps: spec.SchemaProps{
+							Description: "MaxUnavailable is how many may be unavailable: a number or a percentage, rounded down.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"minAvailable": {
+						SchemaProps: spec.SchemaProps{
+							Description: "MinAvailable is how many must be available: a number or a percentage, rounded up.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"unhealthyHoldUp": {
+						SchemaProps: spec.SchemaProps{
+							Description: "UnhealthyHoldUp makes instances that are not ready count as what must not be taken away too. Default false: what does not work may go.",
+							Type:        []string{"boolean"},
+							Format:      "",
+						},
+					},
+					"surgeFirst": {
+						SchemaProps: spec.SchemaProps{
+							Description: "SurgeFirst starts the replacement before an instance is taken away where that would leave fewer than allowed. Default true.",
+							Type:        []string{"boolean"},
+							Format:      "",
+						},
+					},
+				},
+			},
+		},
+	}
+}
+
+func schema_takodev_tako_declare_workload_EnvSource(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "EnvSource is where the text of a variable comes from. Exactly one of the fields is set.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"secret": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Secret takes a value of a Secret of the namespace.",
+							Ref:         ref(declare.KeySelector{}.OpenAPIModelName()),
+						},
+					},
+					"configMap": {
+						SchemaProps: spec.SchemaProps{
+							Description: "ConfigMap takes a value of a ConfigMap of the namespace.",
+							Ref:         ref(declare.KeySelector{}.OpenAPIModelName()),
+						},
+					},
+					"field": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Field takes what is known of the instance: instance.name, instance.index, workload.name, workload.namespace, node.name, node.address, node.labels['KEY'], ports['NAME'], resources.cpu, resources.memory.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+				},
+			},
+		},
+		Dependencies: []string{
+			declare.KeySelector{}.OpenAPIModelName()},
+	}
+}
+
+func schema_takodev_tako_declare_workload_EnvVar(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "EnvVar is one environment variable. At most one of value and valueFrom is set.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"name": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Name is the variable's: letters, digits and _, not a digit first.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"value": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Value is its text. Default empty.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"valueFrom": {
+						SchemaProps: spec.SchemaProps{
+							Description: "ValueFrom is where its text comes from.",
+							Ref:         ref(workload.EnvSource{}.OpenAPIModelName()),
+						},
+					},
+				},
+				Required: []string{"name"},
+			},
+		},
+		Dependencies: []string{
+			workload.EnvSource{}.OpenAPIModelName()},
+	}
+}
+
+func schema_takodev_tako_declare_workload_ExecProbe(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "ExecProbe is a program that runs beside the task: as its user, with its files and its environment.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"command": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "Command is the program, an absolute path, and its arguments.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Type:   []string{"string"},
+										Format: "",
+									},
+								},
+							},
+						},
+					},
+				},
+				Required: []string{"command"},
+			},
+		},
+	}
+}
+
+func schema_takodev_tako_declare_workload_File(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "File is a configuration file that a task sees. Exactly one of content, secret and configMap is set.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"path": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Path is where: absolute, and unique in the task.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"content": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Content is its text.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"secret": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Secret makes the text a value of a Secret of the namespace. It is in memory only.",
+							Ref:         ref(declare.KeySelector{}.OpenAPIModelName()),
+						},
+					},
+					"configMap": {
+						SchemaProps: spec.SchemaProps{
+							Description: "ConfigMap makes the text a value of a ConfigMap of the namespace.",
+							Ref:         ref(declare.KeySelector{}.OpenAPIModelName()),
+						},
+					},
+					"mode": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Mode is who may read it, in octal digits: \"0444\". Default 0444; 0400 of a Secret.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+				},
+				Required: []string{"path"},
+			},
+		},
+		Dependencies: []string{
+			declare.KeySelector{}.OpenAPIModelName()},
+	}
+}
+
+func schema_takodev_tako_declare_workload_GRPCProbe(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "GRPCProbe is a question to grpc.health.v1.Health.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"port": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Port is the name of a port of the task.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"service": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Service is what is asked about. Default the server as a whole.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+				},
+				Required: []string{"port"},
+			},
+		},
+	}
+}
+
+func schema_takodev_tako_declare_workload_HTTPProbe(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "HTTPProbe is a request. Redirects are not followed.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"port": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Port is the name of a port of the task.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"path": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Path is what is asked for. Default /.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"host": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Host is the name that is asked for. Default the node's address.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"scheme": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Scheme is http (the default) or https, whose certificate is not looked at.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+				},
+				Required: []string{"port"},
+			},
+		},
+	}
+}
+
+func schema_takodev_tako_declare_workload_HostVolume(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "HostVolume is a directory of the node.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"path": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Path is absolute.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+				},
+				Required: []string{"path"},
+			},
+		},
+	}
+}
+
+func schema_takodev_tako_declare_workload_Image(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "Image is the file system of a task. Exactly one of the fields is set.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"object": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Object is an archive of an OCI image layout, as `tako content put` stores it on the servers.",
+							Ref:         ref(declare.ObjectReference{}.OpenAPIModelName()),
+						},
+					},
+					"path": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Path is a directory on the host with an OCI image layout. Nobody but root and the agent's user may be able to change it.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+				},
+			},
+		},
+		Dependencies: []string{
+			declare.ObjectReference{}.OpenAPIModelName()},
+	}
+}
+
+func schema_takodev_tako_declare_workload_Job(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "Job is how a job counts its instances.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"completions": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Completions is how many instances must end with exit code 0: 1 to 100,000, default 1.",
+							Type:        []string{"integer"},
+							Format:      "int32",
+						},
+					},
+					"parallelism": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Parallelism is how many run at once: 1 to 100,000, default 1.",
+							Type:        []string{"integer"},
+							Format:      "int32",
+						},
+					},
+					"backoffLimit": {
+						SchemaProps: spec.SchemaProps{
+							Description: "BackoffLimit is how many times instances may fail, restarts on their nodes included, before the job has: 0 to 1000, default 6.",
+							Type:        []string{"integer"},
+							Format:      "int32",
+						},
+					},
+					"activeDeadline": {
+						SchemaProps: spec.SchemaProps{
+							Description: "ActiveDeadline ends a job that takes longer: \"90m\", 1 second to 366 days. Default none.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"gang": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Gang places the instances that run at once together or not at all. Default false.",
+							Type:        []string{"boolean"},
+							Format:      "",
+						},
+					},
+					"keepFinished": {
+						SchemaProps: spec.SchemaProps{
+							Description: "KeepFinished is for how long what has ended is kept to be looked at: \"1h\", up to 366 days. Default 24h.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+				},
+			},
+		},
+	}
+}
+
+func schema_takodev_tako_declare_workload_Mount(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "Mount is where a task sees a volume.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"volume": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Volume is its name.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"path": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Path is where: absolute, and unique in the task.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"readOnly": {
+						SchemaProps: spec.SchemaProps{
+							Description: "ReadOnly lets the task write nothing there. Default false.",
+							Type:        []string{"boolean"},
+							Format:      "",
+						},
+					},
+				},
+				Required: []string{"volume", "path"},
+			},
+		},
+	}
+}
+
+func schema_takodev_tako_declare_workload_OnUnreachable(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "OnUnreachable is the answer to the loss of a node.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"action": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Action is Replace (the default), Keep or Fence.\n\nPossible enum values:\n - `\"Fence\"` starts another copy elsewhere when the first one has ended for certain: the node's agent, which hears nobody either, ends it by its own clock before that. There are never two.\n - `\"Keep\"` waits for the node.\n - `\"Replace\"` starts another copy elsewhere. Two may run while the node is away.",
+							Type:        []string{"string"},
+							Format:      "",
+							Enum:        []interface{}{"Fence", "Keep", "Replace"},
+						},
+					},
+					"after": {
+						SchemaProps: spec.SchemaProps{
+							Description: "After is for how long nobody must have heard of the node: \"5m\", 15 seconds to 7 days. Default 5m. Not with Keep. With Replace it is twice as long each time that an instance was replaced and its node came back, up to an hour.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"reconnect": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Reconnect says which copy stays when the node comes back: Original (the default where both have one revision), Replacement, or LongestReady. A newer revision stays whatever is said here. Only with Replace.\n\nPossible enum values:\n - `\"LongestReady\"`\n - `\"Original\"`\n - `\"Replacement\"`",
+							Type:        []string{"string"},
+							Format:      "",
+							Enum:        []interface{}{"LongestReady", "Original", "Replacement"},
+						},
+					},
+				},
+			},
+		},
+	}
+}
+
+func schema_takodev_tako_declare_workload_Placement(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "Placement says which nodes instances may be on beyond the selector, and which are better.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"strategy": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Strategy is Spread (the default) or BinPack: whether nodes that have more free are better, or those that have less.\n\nPossible enum values:\n - `\"BinPack\"`\n - `\"Spread\"`",
+							Type:        []string{"string"},
+							Format:      "",
+							Enum:        []interface{}{"BinPack", "Spread"},
+						},
+					},
+					"preferred": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "Preferred are nodes that are better than others. At most 32.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(workload.PreferredNodes{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+					"affinity": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "Affinity are workloads that instances must, or had better, be near to. At most 16.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(workload.Affinity{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+					"antiAffinity": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "AntiAffinity are workloads that instances must, or had better, be away from, which may be their own. At most 16.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(workload.Affinity{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+					"topologySpread": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-map-keys": []interface{}{
+									"topologyKey",
+								},
+								"x-kubernetes-list-type": "map",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "TopologySpread are how evenly instances are spread over values of node labels, such as zones. At most 8.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(workload.TopologySpread{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+					"tolerations": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "Tolerations let instances onto nodes with taints. At most 32.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(workload.Toleration{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+					"architectures": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "set",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "Architectures are those that the programs are made for, such as amd64. Default all.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Type:   []string{"string"},
+										Format: "",
+									},
+								},
+							},
+						},
+					},
+					"whenLabelsChange": {
+						SchemaProps: spec.SchemaProps{
+							Description: "WhenLabelsChange says what becomes of an instance whose node no longer fits by its labels: Stay (the default) or Move, within the disruption budget.\n\nPossible enum values:\n - `\"Move\"`\n - `\"Stay\"`",
+							Type:        []string{"string"},
+							Format:      "",
+							Enum:        []interface{}{"Move", "Stay"},
+						},
+					},
+				},
+			},
+		},
+		Dependencies: []string{
+			workload.Affinity{}.OpenAPIModelName(), workload.PreferredNodes{}.OpenAPIModelName(), workload.Toleration{}.OpenAPIModelName(), workload.TopologySpread{}.OpenAPIModelName()},
+	}
+}
+
+func schema_takodev_tako_declare_workload_Port(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "Port is something that a task listens on.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"name": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Name is unique in the template: up to 15 signs of a-z, 0-9 and -, with a letter, as RFC 6335 wants names of services.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"protocol": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Protocol is TCP (the default) or UDP.\n\nPossible enum values:\n - `\"TCP\"`\n - `\"UDP\"`",
+							Type:        []string{"string"},
+							Format:      "",
+							Enum:        []interface{}{"TCP", "UDP"},
+						},
+					},
+					"port": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Port is the number, 1 to 65535, which no other port of the instance has. Left out, each instance gets a free one of its node. The program learns it by its environment: PORT_NAME, in capitals with _ for -.",
+							Type:        []string{"integer"},
+							Format:      "int32",
+						},
+					},
+					"text": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Text are keys and values that those who browse for the service learn (RFC 6763, TXT). At most 16, with 400 bytes together. The key txtvers is tako's.",
+							Type:        []string{"object"},
+							AdditionalProperties: &spec.SchemaOrBool{
+								Allows: true,
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Type:   []string{"string"},
+										Format: "",
+									},
+								},
+							},
+						},
+					},
+				},
+				Required: []string{"name"},
+			},
+		},
+	}
+}
+
+func schema_takodev_tako_declare_workload_PreferredNodes(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "PreferredNodes are nodes that are better.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"selector": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Selector picks them by labels.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(declare.Selector{}.OpenAPIModelName()),
+						},
+					},
+					"weight": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Weight is by how much, 1 to 100. Default 1.",
+							Type:        []string{"integer"},
+							Format:      "int32",
+						},
+					},
+				},
+				Required: []string{"selector"},
+			},
+		},
+		Dependencies: []string{
+			declare.Selector{}.OpenAPIModelName()},
+	}
+}
+
+func schema_takodev_tako_declare_workload_Probe(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "Probe is a question that is put to a task again and again. Exactly one of http, tcp, exec and grpc is set.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"http": {
+						SchemaProps: spec.SchemaProps{
+							Description: "HTTP asks by a request: 200 to 399 is yes.",
+							Ref:         ref(workload.HTTPProbe{}.OpenAPIModelName()),
+						},
+					},
+					"tcp": {
+						SchemaProps: spec.SchemaProps{
+							Description: "TCP opens a connection: that it can is yes.",
+							Ref:         ref(workload.TCPProbe{}.OpenAPIModelName()),
+						},
+					},
+					"exec": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Exec runs a program beside the task: exit code 0 is yes.",
+							Ref:         ref(workload.ExecProbe{}.OpenAPIModelName()),
+						},
+					},
+					"grpc": {
+						SchemaProps: spec.SchemaProps{
+							Description: "GRPC asks grpc.health.v1.Health: SERVING is yes.",
+							Ref:         ref(workload.GRPCProbe{}.OpenAPIModelName()),
+						},
+					},
+					"delay": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Delay is from the start to the first question: \"0s\", up to 1h. Default 0s.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"period": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Period is from one question to the next: \"10s\", 100 ms to 1 h. Default 1s for startup, 10s otherwise.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"timeout": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Timeout is how long an answer may take: \"1s\", up to 5 min. Default 1s.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"successThreshold": {
+						SchemaProps: spec.SchemaProps{
+							Description: "SuccessThreshold is how many yes in a row make it so: 1 to 100. Default 1.",
+							Type:        []string{"integer"},
+							Format:      "int32",
+						},
+					},
+					"failureThreshold": {
+						SchemaProps: spec.SchemaProps{
+							Description: "FailureThreshold is how many no in a row end it: 1 to 10,000. Default 3; of startup 60.",
+							Type:        []string{"integer"},
+							Format:      "int32",
+						},
+					},
+				},
+			},
+		},
+		Dependencies: []string{
+			workload.ExecProbe{}.OpenAPIModelName(), workload.GRPCProbe{}.OpenAPIModelName(), workload.HTTPProbe{}.OpenAPIModelName(), workload.TCPProbe{}.OpenAPIModelName()},
+	}
+}
+
+func schema_takodev_tako_declare_workload_PrometheusTarget(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "PrometheusTarget is the answer to a query.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"url": {
+						SchemaProps: spec.SchemaProps{
+							Description: "URL is where the Prometheus is asked: https://prometheus.example:9090.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"query": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Query is PromQL; its answer is one number.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"perInstance": {
+						SchemaProps: spec.SchemaProps{
+							Description: "PerInstance is what each instance should have of that number: \"100\", \"0.5\".",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+				},
+				Required: []string{"url", "query", "perInstance"},
+			},
+		},
+	}
+}
+
+func schema_takodev_tako_declare_workload_Resources(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "Resources are what a task needs, and what it may take.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"requests": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Requests are what is kept for it: a node takes no more instances than it has for their requests. Default nothing.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(workload.Amounts{}.OpenAPIModelName()),
+						},
+					},
+					"limits": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Limits are what it may take at most. Default no limit; at least the requests.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(workload.Amounts{}.OpenAPIModelName()),
+						},
+					},
+					"devices": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-map-keys": []interface{}{
+									"name",
+								},
+								"x-kubernetes-list-type": "map",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "Devices are pieces of hardware that nobody else has meanwhile, such as GPUs. At most 16.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(workload.Device{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+				},
+				Required: []string{"requests", "limits"},
+			},
+		},
+		Dependencies: []string{
+			workload.Amounts{}.OpenAPIModelName(), workload.Device{}.OpenAPIModelName()},
+	}
+}
+
+func schema_takodev_tako_declare_workload_Restart(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "Restart says when a task that has ended is started again, and how fast. The first time too there is a pause.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"policy": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Policy is Always (the default, and the only one, for mode Replicated and PerNode), OnFailure or Never (the default for mode Job, where another instance is tried).\n\nPossible enum values:\n - `\"Always\"`\n - `\"Never\"`\n - `\"OnFailure\"`",
+							Type:        []string{"string"},
+							Format:      "",
+							Enum:        []interface{}{"Always", "Never", "OnFailure"},
+						},
+					},
+					"backoff": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Backoff is the first pause: \"1s\", 100 ms to 1 h. Default 1s. Each pause is twice the one before.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"backoffMax": {
+						SchemaProps: spec.SchemaProps{
+							Description: "BackoffMax is the longest pause: \"5m\", up to 24h, and not less than backoff. Default 5m, or backoff.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"resetAfter": {
+						SchemaProps: spec.SchemaProps{
+							Description: "ResetAfter is for how long a task must have run well to begin again with the first pause: \"10m\", 1 second to 24h. Default 10m.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+				},
+			},
+		},
+	}
+}
+
+func schema_takodev_tako_declare_workload_Rollout(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "Rollout is how a new revision comes to the instances, and what becomes of it when it does not work.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"strategy": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Strategy is Rolling (the default), Canary or BlueGreen.\n\nPossible enum values:\n - `\"BlueGreen\"` starts as many as there are beside them, and then takes the old ones away.\n - `\"Canary\"` goes on in steps, of which each is looked at.\n - `\"Rolling\"` replaces instances a few at a time.",
+							Type:        []string{"string"},
+							Format:      "",
+							Enum:        []interface{}{"BlueGreen", "Canary", "Rolling"},
+						},
+					},
+					"maxSurge": {
+						SchemaProps: spec.SchemaProps{
+							Description: "MaxSurge is how many instances there may be beyond the replicas: a number, or a percentage up to 100 %, rounded up. Default 25 %. Nothing with mode PerNode.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"maxUnavailable": {
+						SchemaProps: spec.SchemaProps{
+							Description: "MaxUnavailable is how many replicas may be missing: a number, or a percentage, rounded down. Default 25 %. Not nothing where maxSurge is; where rounding makes nothing of both, it is one.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"minReady": {
+						SchemaProps: spec.SchemaProps{
+							Description: "MinReady is for how long an instance must have been ready without a break to count as available: \"10s\", up to 24h. Default 0s.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"progressDeadline": {
+						SchemaProps: spec.SchemaProps{
+							Description: "ProgressDeadline is for how long nothing may go on before the rollout has failed: \"10m\", 1 second to 7 days, and more than minReady. Default 10m. What people pause does not count.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"steps": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "Steps are those of a canary, in order: 1 to 20, none with fewer instances than the one before. Only with strategy Canary.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(workload.CanaryStep{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+					"promotion": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Promotion is Automatic (the default) or Manual: who says that a canary, or the green half, takes over when its instances are available.\n\nPossible enum values:\n - `\"Automatic\"`\n - `\"Manual\"`",
+							Type:        []string{"string"},
+							Format:      "",
+							Enum:        []interface{}{"Automatic", "Manual"},
+						},
+					},
+					"keepOld": {
+						SchemaProps: spec.SchemaProps{
+							Description: "KeepOld is for how long after the promotion of a green half the blue one stays: \"5m\", up to 7 days. Default 0s. Only with strategy BlueGreen.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"maxFailures": {
+						SchemaProps: spec.SchemaProps{
+							Description: "MaxFailures is with how many failed instances of the new revision the rollout has failed: a number, or a percentage of the replicas, rounded up. Default 1.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"monitor": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Monitor is for how long after the last step failures still count: \"5m\", up to 24h. Default 0s.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"onFailure": {
+						SchemaProps: spec.SchemaProps{
+							Description: "OnFailure is RollBack (the default) or Halt: back to the last revision that was stable, or stay for people to look at.\n\nPossible enum values:\n - `\"Halt\"`\n - `\"RollBack\"`",
+							Type:        []string{"string"},
+							Format:      "",
+							Enum:        []interface{}{"Halt", "RollBack"},
+						},
+					},
+					"pause": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Pause stops the rollout where it is. Default false.",
+							Type:        []string{"boolean"},
+							Format:      "",
+						},
+					},
+				},
+			},
+		},
+		Dependencies: []string{
+			workload.CanaryStep{}.OpenAPIModelName()},
+	}
+}
+
+func schema_takodev_tako_declare_workload_Scale(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "Scale is how the number of replicas follows a load. The number is kept in the status: the declared one stays what it is, and counts again when a person changes it. 0 declared where min is more is off.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"min": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Min is the fewest there are: 0 to 100,000, default 1. With 0, something is measured by prometheus: nothing else tells that one is wanted.",
+							Type:        []string{"integer"},
+							Format:      "int32",
+						},
+					},
+					"max": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Max is the most: 1 to 100,000.",
+							Type:        []string{"integer"},
+							Format:      "int32",
+						},
+					},
+					"targets": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-map-keys": []interface{}{
+									"name",
+								},
+								"x-kubernetes-list-type": "map",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "Targets are what is measured, and what it is wanted to be: 1 to 8; none only where bounds are scheduled. The one that asks for most decides.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(workload.ScaleTarget{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+					"tolerance": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Tolerance is by how many percent a measure may be off its target without anything happening: 0 to 100, default 10.",
+							Type:        []string{"integer"},
+							Format:      "int32",
+						},
+					},
+					"up": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Up bounds how fast the number grows.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(workload.ScaleBound{}.OpenAPIModelName()),
+						},
+					},
+					"down": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Down bounds how fast it shrinks.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(workload.ScaleBound{}.OpenAPIModelName()),
+						},
+					},
+					"scheduled": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-map-keys": []interface{}{
+									"name",
+								},
+								"x-kubernetes-list-type": "map",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "Scheduled are other bounds at certain times. At most 32; the last one that holds counts.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(workload.ScheduledBounds{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+				},
+				Required: []string{"max", "up", "down"},
+			},
+		},
+		Dependencies: []string{
+			workload.ScaleBound{}.OpenAPIModelName(), workload.ScaleTarget{}.OpenAPIModelName(), workload.ScheduledBounds{}.OpenAPIModelName()},
+	}
+}
+
+func schema_takodev_tako_declare_workload_ScaleBound(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "ScaleBound bounds how fast the number changes in one direction.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"stabilization": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Stabilization is for how long the most cautious answer counts: \"5m\", up to 1h. Default 0s up, 5m down.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"maxChange": {
+						SchemaProps: spec.SchemaProps{
+							Description: "MaxChange is how many instances may come or go in a period: a number from 1, or a percentage of those that there were when it began, rounded up; down at most 100 %. Default 100 %, at least 4, up; 100 % down.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"period": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Period is what maxChange counts in: \"1m\", 1 s to 1 h. Default 15s.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+				},
+			},
+		},
+	}
+}
+
+func schema_takodev_tako_declare_workload_ScaleTarget(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "ScaleTarget is one thing that is measured. Exactly one of cpu, memory and prometheus is set.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"name": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Name is unique in the list.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"cpu": {
+						SchemaProps: spec.SchemaProps{
+							Description: "CPU is how many percent of their request of processors instances use on average: 1 to 1000. A task must request some.",
+							Type:        []string{"integer"},
+							Format:      "int32",
+						},
+					},
+					"memory": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Memory is how many percent of their request of memory instances use on average: 1 to 1000. A task must request some.",
+							Type:        []string{"integer"},
+							Format:      "int32",
+						},
+					},
+					"prometheus": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Prometheus is the answer to a query.",
+							Ref:         ref(workload.PrometheusTarget{}.OpenAPIModelName()),
+						},
+					},
+				},
+				Required: []string{"name"},
+			},
+		},
+		Dependencies: []string{
+			workload.PrometheusTarget{}.OpenAPIModelName()},
+	}
+}
+
+func schema_takodev_tako_declare_workload_Schedule(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "Schedule says when a job starts again.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"cron": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Cron is when: minute, hour, day of the month, month, day of the week as in crontab(5), or @hourly, @daily, @weekly, @monthly, @yearly.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"timeZone": {
+						SchemaProps: spec.SchemaProps{
+							Description: "TimeZone is UTC, or a name of the tz database such as Europe/Berlin. Default UTC. A time that the clock leaves out is made up for right after the gap; one that it shows twice counts once.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"concurrency": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Concurrency says what happens while the run before is not over: Forbid (the default) leaves the new one out, Allow starts it beside, Replace ends the old one, and starts the new one when that has ended.\n\nPossible enum values:\n - `\"Allow\"`\n - `\"Forbid\"`\n - `\"Replace\"`",
+							Type:        []string{"string"},
+							Format:      "",
+							Enum:        []interface{}{"Allow", "Forbid", "Replace"},
+						},
+					},
+					"missedRun": {
+						SchemaProps: spec.SchemaProps{
+							Description: "MissedRun says what becomes of runs that nobody could start at their time, two minutes late at most: RunOnce (the default) starts one for all of them, Skip none.\n\nPossible enum values:\n - `\"RunOnce\"`\n - `\"Skip\"`",
+							Type:        []string{"string"},
+							Format:      "",
+							Enum:        []interface{}{"RunOnce", "Skip"},
+						},
+					},
+					"startingDeadline": {
+						SchemaProps: spec.SchemaProps{
+							Description: "StartingDeadline is for how long after its time a run may start at all: \"10m\", 1 second to 7 days. Default until the next one.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"suspend": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Suspend starts nothing, and what was due meanwhile is not made up for. Default false.",
+							Type:        []string{"boolean"},
+							Format:      "",
+						},
+					},
+				},
+				Required: []string{"cron"},
+			},
+		},
+	}
+}
+
+func schema_takodev_tako_declare_workload_ScheduledBounds(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "ScheduledBounds are other bounds at certain times.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"name": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Name is unique in the list.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"window": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Window is when, as in windows of a NodeConfig: a time that the clock leaves out does not come. Without a time zone it is UTC.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(declare.Window{}.OpenAPIModelName()),
+						},
+					},
+					"min": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Min is the fewest there are then. Default that of the scale.",
+							Type:        []string{"integer"},
+							Format:      "int32",
+						},
+					},
+					"max": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Max is the most there are then. Default that of the scale.",
+							Type:        []string{"integer"},
+							Format:      "int32",
+						},
+					},
+				},
+				Required: []string{"name", "window"},
+			},
+		},
+		Dependencies: []string{
+			declare.Window{}.OpenAPIModelName()},
+	}
+}
+
+func schema_takodev_tako_declare_workload_Spec(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "Spec is what is declared of a workload: what runs, on which nodes, how many, and how it changes.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"mode": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Mode is Replicated (the default), PerNode or Job. It cannot be changed.\n\nPossible enum values:\n - `\"Job\"` runs instances until enough of them have ended well.\n - `\"PerNode\"` keeps one instance on each node that the selector and the placement allow.\n - `\"Replicated\"` keeps a number of instances, wherever there is room.",
+							Type:        []string{"string"},
+							Format:      "",
+							Enum:        []interface{}{"Job", "PerNode", "Replicated"},
+						},
+					},
+					"replicas": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Replicas is how many instances there are: 0 to 100,000, default 1. Only with mode Replicated; while scale is declared, it is where that begins.",
+							Type:        []string{"integer"},
+							Format:      "int32",
+						},
+					},
+					"job": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Job is how a job counts. Only with mode Job, where everything of it has a default.",
+							Ref:         ref(workload.Job{}.OpenAPIModelName()),
+						},
+					},
+					"schedule": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Schedule starts a job again and again. Left out, a job runs once.",
+							Ref:         ref(workload.Schedule{}.OpenAPIModelName()),
+						},
+					},
+					"selector": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Selector picks the nodes that instances may be on by labels. Default all nodes of the namespace's environment. A change of it moves the instances whose nodes it picks no more.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(declare.Selector{}.OpenAPIModelName()),
+						},
+					},
+					"priority": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Priority says who goes first where there is no room for all, 0 to 1000: the higher one, and it may displace lower ones within their disruption budgets. Default 0.",
+							Type:        []string{"integer"},
+							Format:      "int32",
+						},
+					},
+					"placement": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Placement says which of those nodes are wanted, and which are better.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(workload.Placement{}.OpenAPIModelName()),
+						},
+					},
+					"template": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Template is what each instance runs. A change of it makes a new revision. Nothing outside it restarts an instance.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(workload.Template{}.OpenAPIModelName()),
+						},
+					},
+					"rollout": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Rollout paces a new revision over the instances. Not with mode Job, whose next run has what is declared then.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(workload.Rollout{}.OpenAPIModelName()),
+						},
+					},
+					"disruptionBudget": {
+						SchemaProps: spec.SchemaProps{
+							Description: "DisruptionBudget bounds how many instances are taken away on purpose at once: by drains, preemption and moves, and by rollouts too where it is declared. Default one at a time, and never the last one that is available.",
+							Ref:         ref(workload.DisruptionBudget{}.OpenAPIModelName()),
+						},
+					},
+					"scale": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Scale changes the number of replicas with what is measured. Only with mode Replicated.",
+							Ref:         ref(workload.Scale{}.OpenAPIModelName()),
+						},
+					},
+					"onUnreachable": {
+						SchemaProps: spec.SchemaProps{
+							Description: "OnUnreachable says what becomes of instances on a node that nobody hears. Default Replace after 5 minutes.",
+							Ref:         ref(workload.OnUnreachable{}.OpenAPIModelName()),
+						},
+					},
+					"revisionHistoryLimit": {
+						SchemaProps: spec.SchemaProps{
+							Description: "RevisionHistoryLimit is how many old revisions are kept for going back: 1 to 100, default 10.",
+							Type:        []string{"integer"},
+							Format:      "int32",
+						},
+					},
+				},
+				Required: []string{"selector", "placement", "template", "rollout"},
+			},
+		},
+		Dependencies: []string{
+			declare.Selector{}.OpenAPIModelName(), workload.DisruptionBudget{}.OpenAPIModelName(), workload.Job{}.OpenAPIModelName(), workload.OnUnreachable{}.OpenAPIModelName(), workload.Placement{}.OpenAPIModelName(), workload.Rollout{}.OpenAPIModelName(), workload.Scale{}.OpenAPIModelName(), workload.Schedule{}.OpenAPIModelName(), workload.Template{}.OpenAPIModelName()},
+	}
+}
+
+func schema_takodev_tako_declare_workload_TCPProbe(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "TCPProbe is a connection.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"port": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Port is the name of a port of the task.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+				},
+				Required: []string{"port"},
+			},
+		},
+	}
+}
+
+func schema_takodev_tako_declare_workload_Task(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "Task is one process of an instance, with what it starts.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"name": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Name is unique in the template: a name of DNS, up to 63 signs.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"image": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Image is what the task's files are. Left out, they are the host's.",
+							Ref:         ref(workload.Image{}.OpenAPIModelName()),
+						},
+					},
+					"command": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "Command is the program, and arguments that always stand first. Without an image it begins with an absolute path; with one, left out, it is what the image says.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Type:   []string{"string"},
+										Format: "",
+									},
+								},
+							},
+						},
+					},
+					"args": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "Args are arguments behind the command; with an image, in place of its own.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Type:   []string{"string"},
+										Format: "",
+									},
+								},
+							},
+						},
+					},
+					"workingDirectory": {
+						SchemaProps: spec.SchemaProps{
+							Description: "WorkingDirectory is where the program starts, an absolute path. Default what the image says, or /.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"user": {
+						SchemaProps: spec.SchemaProps{
+							Description: "User is who runs it: a name, or a number. Default what the image says; without one, a user of its own that has nothing else. Root is written out.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"env": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-map-keys": []interface{}{
+									"name",
+								},
+								"x-kubernetes-list-type": "map",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "Env are environment variables. At most 256, with 64 KiB together. In a value, $(NAME) is that of a variable further up, or of a port; $$( is a literal $(.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(workload.EnvVar{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+					"ports": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-map-keys": []interface{}{
+									"name",
+								},
+								"x-kubernetes-list-type": "map",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "Ports are what it listens on. At most 64.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(workload.Port{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+					"resources": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Resources are what it needs, and what it may take.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(workload.Resources{}.OpenAPIModelName()),
+						},
+					},
+					"mounts": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-map-keys": []interface{}{
+									"path",
+								},
+								"x-kubernetes-list-type": "map",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "Mounts are where it sees volumes. At most 64.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(workload.Mount{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+					"files": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-map-keys": []interface{}{
+									"path",
+								},
+								"x-kubernetes-list-type": "map",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "Files are configuration files that it sees. At most 64. A change of their content is one of the template.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(workload.File{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+					"startup": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Startup says when it has started: until then the other two are not asked.",
+							Ref:         ref(workload.Probe{}.OpenAPIModelName()),
+						},
+					},
+					"readiness": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Readiness says when it can be used. Left out, it can when it has started.",
+							Ref:         ref(workload.Probe{}.OpenAPIModelName()),
+						},
+					},
+					"liveness": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Liveness says when it has to be started again. Left out, when it has ended.",
+							Ref:         ref(workload.Probe{}.OpenAPIModelName()),
+						},
+					},
+					"stopSignal": {
+						SchemaProps: spec.SchemaProps{
+							Description: "StopSignal asks it to end: SIGTERM (the default), SIGINT, SIGQUIT, SIGHUP, SIGUSR1, SIGUSR2 or SIGWINCH.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"writable": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Writable makes the root of the image writable; what is written goes with the task. Default false. Only with an image.",
+							Type:        []string{"boolean"},
+							Format:      "",
+						},
+					},
+				},
+				Required: []string{"name", "resources"},
+			},
+		},
+		Dependencies: []string{
+			workload.EnvVar{}.OpenAPIModelName(), workload.File{}.OpenAPIModelName(), workload.Image{}.OpenAPIModelName(), workload.Mount{}.OpenAPIModelName(), workload.Port{}.OpenAPIModelName(), workload.Probe{}.OpenAPIModelName(), workload.Resources{}.OpenAPIModelName()},
+	}
+}
+
+func schema_takodev_tako_declare_workload_Template(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "Template is what each instance runs: tasks that are started and ended together, on one node. A change of labels, terminationGrace, restart, probes and the text of ports restarts nothing; one of anything else does. It has at most 1 MiB.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"labels": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Labels are what affinities of other workloads, and questions of people, pick instances by. At most 64.",
+							Type:        []string{"object"},
+							AdditionalProperties: &spec.SchemaOrBool{
+								Allows: true,
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Type:   []string{"string"},
+										Format: "",
+									},
+								},
+							},
+						},
+					},
+					"runtime": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Runtime is what runs the tasks: Systemd, Process or OCI. Default OCI where a task has an image, Systemd otherwise. All tasks of a template have one.\n\nPossible enum values:\n - `\"OCI\"` runs tasks in containers by runc.\n - `\"Process\"` runs tasks below a supervisor of the agent's own, also without root and without systemd.\n - `\"Systemd\"` runs tasks as transient units of the host's systemd.",
+							Type:        []string{"string"},
+							Format:      "",
+							Enum:        []interface{}{"OCI", "Process", "Systemd"},
+						},
+					},
+					"tasks": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-map-keys": []interface{}{
+									"name",
+								},
+								"x-kubernetes-list-type": "map",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "Tasks are what runs: 1 to 16. The instance is ready when all are.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(workload.Task{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+					"volumes": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-map-keys": []interface{}{
+									"name",
+								},
+								"x-kubernetes-list-type": "map",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "Volumes are directories that tasks mount. At most 32.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(workload.Volume{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+					"network": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Network is Host (the default) or Own: whether tasks share the host's network, or have one of their own. Own needs runtime OCI.\n\nPossible enum values:\n - `\"Host\"`\n - `\"Own\"`",
+							Type:        []string{"string"},
+							Format:      "",
+							Enum:        []interface{}{"Host", "Own"},
+						},
+					},
+					"terminationGrace": {
+						SchemaProps: spec.SchemaProps{
+							Description: "TerminationGrace is how long tasks have to end after their stop signal: \"30s\", up to 24h. Default 30s.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"restart": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Restart says when a task that has ended is started again on its node.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(workload.Restart{}.OpenAPIModelName()),
+						},
+					},
+				},
+				Required: []string{"tasks", "restart"},
+			},
+		},
+		Dependencies: []string{
+			workload.Restart{}.OpenAPIModelName(), workload.Task{}.OpenAPIModelName(), workload.Volume{}.OpenAPIModelName()},
+	}
+}
+
+func schema_takodev_tako_declare_workload_TemporaryVolume(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "TemporaryVolume is empty at first, and goes with the instance.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"inMemory": {
+						SchemaProps: spec.SchemaProps{
+							Description: "InMemory keeps it in memory, where it counts as what the instance takes. Default false.",
+							Type:        []string{"boolean"},
+							Format:      "",
+						},
+					},
+					"size": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Size is the most that it holds: \"1Gi\". Required in memory.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+				},
+			},
+		},
+	}
+}
+
+func schema_takodev_tako_declare_workload_Toleration(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "Toleration lets instances onto nodes with a taint.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"key": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Key is the taint's key. Left out, with operator Exists, all taints.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"operator": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Operator is Equal (the default) or Exists.\n\nPossible enum values:\n - `\"Equal\"`\n - `\"Exists\"`",
+							Type:        []string{"string"},
+							Format:      "",
+							Enum:        []interface{}{"Equal", "Exists"},
+						},
+					},
+					"value": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Value is what Equal compares the taint's value with. Default empty.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"effect": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Effect is the taint's. Default all.\n\nPossible enum values:\n - `\"NoExecute\"` lets no new instance onto the node, and those that are there leave.\n - `\"NoSchedule\"` lets no new instance onto the node.\n - `\"PreferNoSchedule\"` lets no new instance onto the node where another one will do.",
+							Type:        []string{"string"},
+							Format:      "",
+							Enum:        []interface{}{"NoExecute", "NoSchedule", "PreferNoSchedule"},
+						},
+					},
+					"tolerationSeconds": {
+						SchemaProps: spec.SchemaProps{
+							Description: "TolerationSeconds is for how long after a NoExecute taint has come an instance stays. Default for ever.",
+							Type:        []string{"integer"},
+							Format:      "int64",
+						},
+					},
+				},
+			},
+		},
+	}
+}
+
+func schema_takodev_tako_declare_workload_TopologySpread(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "TopologySpread bounds how unevenly the instances of one revision are spread over the values of a node label.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"topologyKey": {
+						SchemaProps: spec.SchemaProps{
+							Description: "TopologyKey is the label. Nodes without it take no instances where whenUnsatisfiable is DoNotSchedule.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"maxSkew": {
+						SchemaProps: spec.SchemaProps{
+							Description: "MaxSkew is by how many the fullest value may be ahead of the emptiest that takes any: 1 to 1000, default 1.",
+							Type:        []string{"integer"},
+							Format:      "int32",
+						},
+					},
+					"minDomains": {
+						SchemaProps: spec.SchemaProps{
+							Description: "MinDomains is how many values there must be: while there are fewer, the emptiest counts as having none. 1 to 1000, default 1.",
+							Type:        []string{"integer"},
+							Format:      "int32",
+						},
+					},
+					"whenUnsatisfiable": {
+						SchemaProps: spec.SchemaProps{
+							Description: "WhenUnsatisfiable is DoNotSchedule (the default) or ScheduleAnyway.\n\nPossible enum values:\n - `\"DoNotSchedule\"`\n - `\"ScheduleAnyway\"`",
+							Type:        []string{"string"},
+							Format:      "",
+							Enum:        []interface{}{"DoNotSchedule", "ScheduleAnyway"},
+						},
+					},
+				},
+				Required: []string{"topologyKey"},
+			},
+		},
+	}
+}
+
+func schema_takodev_tako_declare_workload_Volume(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "Volume is a directory that tasks mount. Exactly one of the fields beside the name is set.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"name": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Name is unique in the template.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"temporary": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Temporary is empty at first, and goes with the instance.",
+							Ref:         ref(workload.TemporaryVolume{}.OpenAPIModelName()),
+						},
+					},
+					"host": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Host is a directory that the node must have. Only nodes that have it take the instance.",
+							Ref:         ref(workload.HostVolume{}.OpenAPIModelName()),
+						},
+					},
+					"data": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Data is a directory that stays on its node when the instance goes, and draws its successor there.",
+							Ref:         ref(workload.DataVolume{}.OpenAPIModelName()),
+						},
+					},
+				},
+				Required: []string{"name"},
+			},
+		},
+		Dependencies: []string{
+			workload.DataVolume{}.OpenAPIModelName(), workload.HostVolume{}.OpenAPIModelName(), workload.TemporaryVolume{}.OpenAPIModelName()},
 	}
 }

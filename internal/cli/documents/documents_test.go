@@ -71,6 +71,56 @@ func TestRead(t *testing.T) {
 	}
 }
 
+// TestWorkload: amounts, shares and modes may stand as numbers, and are sent as texts; a mistake is found before anything is sent, also in
+// a list.
+func TestWorkload(t *testing.T) {
+	const text = `apiVersion: tako.dev/v1alpha1
+kind: Workload
+metadata: {name: web, uid: x}
+spec:
+  template:
+    tasks:
+    - name: a
+      command: [/bin/a]
+      resources:
+        requests: {cpu: 0.25, memory: 1048576}
+      files: [{path: /etc/a, content: b, mode: 0440}]
+  rollout: {maxSurge: 2}
+status: {ready: 1}
+`
+	d := read(t, text)[0]
+	for path, want := range map[string]string{"template.tasks.0.resources.requests": `map[cpu:0.25 memory:1048576]`, "template.tasks.0.files.0": "map[content:b mode:0440 path:/etc/a]", "rollout": "map[maxSurge:2]"} {
+		var got any = d.Object.Object["spec"]
+		for step := range strings.SplitSeq(path, ".") {
+			if list, ok := got.([]any); ok {
+				got = list[0]
+			} else {
+				got = got.(map[string]any)[step]
+			}
+		}
+		if fmt.Sprint(got) != want {
+			t.Errorf("%s is %v, want %s", path, got, want)
+		}
+	}
+	if _, ok := d.Object.Object["spec"].(map[string]any)["rollout"].(map[string]any)["maxSurge"].(string); !ok || d.Object.Object["status"] != nil {
+		t.Errorf("it is sent as %v", d.Object.Object)
+	}
+	if p := d.Place("spec.template.tasks[0].resources.requests.cpu"); p.Line != 10 || p.Column != 25 {
+		t.Errorf("the request is at %s", p)
+	}
+	wrong := "# first\n---\n" + strings.Replace(text, "maxSurge: 2", "maxSurge: -2", 1)
+	if _, faults := Read("f", []byte(wrong)); len(faults) != 1 || faults[0].Line != 14 || faults[0].Path != "spec.rollout.maxSurge" {
+		t.Errorf("%v", faults)
+	}
+	list := "apiVersion: v1\nkind: List\nitems:\n- apiVersion: tako.dev/v1alpha1\n  kind: Workload\n  metadata: {name: w}\n  spec:\n    replicas: -1\n    template: {tasks: [{name: a, command: [/a]}]}\n"
+	if _, faults := Read("f", []byte(list)); len(faults) != 1 || faults[0].Line != 8 || faults[0].Path != "spec.replicas" {
+		t.Errorf("in a list: %v", faults)
+	}
+	if items := read(t, strings.Replace(list, "-1", "3", 1)); len(items) != 1 || items[0].Object.GetName() != "w" {
+		t.Errorf("in a list: %v", items)
+	}
+}
+
 func TestPlace(t *testing.T) {
 	list := read(t, site)
 	for _, c := range []struct {

@@ -18,6 +18,7 @@ import (
 
 	"tako.dev/tako/api/v1alpha1"
 	"tako.dev/tako/declare"
+	"tako.dev/tako/declare/workload"
 	"tako.dev/tako/internal/reason"
 )
 
@@ -65,8 +66,11 @@ func invalidByte(data []byte) int {
 }
 
 func readSection(file string, s section) ([]Document, []declare.Fault) {
-	if isDeclaration(s.text) {
+	switch version, kind := headerOf(s.text); {
+	case isDeclared(version, kind):
 		return readDeclaration(file, s)
+	case isWorkload(version, kind):
+		return readWorkload(file, s)
 	}
 	object, fault := readObject(file, s)
 	if fault != nil {
@@ -83,8 +87,8 @@ func readSection(file string, s section) ([]Document, []declare.Fault) {
 // header finds apiVersion and kind of a document in block style, without parsing what may be 64 MiB.
 var header = regexp.MustCompile(`(?m)^(apiVersion|kind):[ \t]*["']?([^\s"'#]+)`)
 
-// isDeclaration tells whether package declare reads a document. One in flow style, which is JSON, is looked at as a whole.
-func isDeclaration(text string) bool {
+// headerOf returns apiVersion and kind of a document. One in flow style, which is JSON, is looked at as a whole.
+func headerOf(text string) (apiVersion, kind string) {
 	found := map[string]string{}
 	for _, m := range header.FindAllStringSubmatch(text, 4) {
 		if found[m[1]] == "" {
@@ -93,12 +97,15 @@ func isDeclaration(text string) bool {
 	}
 	if found["kind"] == "" && strings.HasPrefix(strings.TrimSpace(text), "{") {
 		var meta struct{ APIVersion, Kind string }
-		if yaml.Unmarshal([]byte(text), &meta) != nil {
-			return false
+		if yaml.Unmarshal([]byte(text), &meta) == nil {
+			return meta.APIVersion, meta.Kind
 		}
-		found["apiVersion"], found["kind"] = meta.APIVersion, meta.Kind
 	}
-	return isDeclared(found["apiVersion"], found["kind"])
+	return found["apiVersion"], found["kind"]
+}
+
+func isWorkload(apiVersion, kind string) bool {
+	return apiVersion == declare.APIVersion && kind == workload.Kind
 }
 
 func isDeclared(apiVersion, kind string) bool {
@@ -130,6 +137,23 @@ func readDeclaration(file string, s section) ([]Document, []declare.Fault) {
 		return nil, []declare.Fault{{Code: reason.InternalFault, File: file, Line: s.line, Column: 1, Message: err.Error()}}
 	}
 	return []Document{{File: file, Object: object, section: s, declared: &declared[0]}}, nil
+}
+
+// readWorkload has a workload read by its own package, which takes amounts, shares and modes as numbers too, as a person writes them.
+func readWorkload(file string, s section) ([]Document, []declare.Fault) {
+	declared, document, faults := workload.Read(file, []byte(s.text))
+	faults = slices.DeleteFunc(faults, isOfServer)
+	for i := range faults {
+		shift(&faults[i], s.line-1)
+	}
+	if len(faults) > 0 || document == nil {
+		return nil, faults
+	}
+	object, err := objectOf(declared)
+	if err != nil {
+		return nil, []declare.Fault{{Code: reason.InternalFault, File: file, Line: s.line, Column: 1, Message: err.Error()}}
+	}
+	return []Document{{File: file, Object: object, section: s, declared: document}}, nil
 }
 
 // serverFields are what the server writes into the metadata of every object. A file that was made by `tako get -o yaml` has them,
@@ -179,8 +203,8 @@ func shift(f *declare.Fault, lines int) {
 }
 
 // objectOf turns a declaration into the form that is sent: that of the API, in which declare's types have the same names.
-func objectOf(config *declare.NodeConfig) (*unstructured.Unstructured, error) {
-	text, err := json.Marshal(config)
+func objectOf(declared any) (*unstructured.Unstructured, error) {
+	text, err := json.Marshal(declared)
 	if err != nil {
 		return nil, err
 	}
@@ -261,16 +285,32 @@ func readItems(file string, s section, items []any) ([]Document, []declare.Fault
 		withoutServerFields(object)
 		d.Object = &unstructured.Unstructured{Object: object}
 		fs := d.check()
-		if len(fs) == 0 && isDeclared(d.Object.GetAPIVersion(), d.Object.GetKind()) {
-			fs = d.checkDeclaration()
+		switch version, kind := d.Object.GetAPIVersion(), d.Object.GetKind(); {
+		case len(fs) > 0:
+		case isDeclared(version, kind):
+			fs = d.checkDeclaration(func(file string, text []byte) (any, []declare.Fault) {
+				declared, faults := declare.Read(file, text)
+				for i := range declared {
+					faults = append(faults, mistakes(&declared[i])...)
+				}
+				if len(declared) != 1 {
+					return nil, faults
+				}
+				return declared[0].Config, faults
+			})
+		case isWorkload(version, kind):
+			fs = d.checkDeclaration(func(file string, text []byte) (any, []declare.Fault) {
+				declared, _, faults := workload.Read(file, text)
+				return declared, faults
+			})
 		}
 		documents, faults = append(documents, d), append(faults, fs...)
 	}
 	return documents, faults
 }
 
-// checkDeclaration has an item of a List read by package declare as if it stood alone.
-func (d *Document) checkDeclaration() []declare.Fault {
+// checkDeclaration has an item of a List read by the package of its kind as if it stood alone.
+func (d *Document) checkDeclaration(read func(file string, text []byte) (declared any, faults []declare.Fault)) []declare.Fault {
 	// YAML was read as JSON here, which knows no octal digits: 0644 is the number 420 by now, and as digits another mode.
 	if paths := numericModes(d.Object.Object, "", nil); len(paths) > 0 {
 		var faults []declare.Fault
@@ -283,17 +323,14 @@ func (d *Document) checkDeclaration() []declare.Fault {
 	if err != nil {
 		return []declare.Fault{{Code: reason.InternalFault, File: d.File, Message: err.Error()}}
 	}
-	declared, faults := declare.Read(d.File, text)
-	for i := range declared {
-		faults = append(faults, mistakes(&declared[i])...)
-	}
+	declared, faults := read(d.File, text)
 	for i := range faults {
 		faults[i].Line, faults[i].Column, faults[i].Related = 0, 0, nil // places of the text made here
 	}
-	if len(faults) > 0 || len(declared) != 1 {
+	if len(faults) > 0 || declared == nil {
 		return d.Locate(faults)
 	}
-	object, err := objectOf(declared[0].Config)
+	object, err := objectOf(declared)
 	if err != nil {
 		return []declare.Fault{{Code: reason.InternalFault, File: d.File, Message: err.Error()}}
 	}
