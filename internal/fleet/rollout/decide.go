@@ -1,14 +1,11 @@
 package rollout
 
 import (
-	"bytes"
-	"cmp"
-	"crypto/sha256"
 	"fmt"
 	"slices"
-	"strconv"
-	"strings"
 	"time"
+
+	"tako.dev/tako/internal/fleet/rollout/pace"
 )
 
 // lateAfter is how long a node may be on the way before that counts as failed: 10 minutes, as the progress deadline of a Deployment
@@ -46,8 +43,7 @@ type stop struct {
 	*Node
 	state state
 	late  bool
-	wave  int
-	hash  [sha256.Size]byte
+	place pace.Place
 }
 
 func (s *stop) fresh() bool { return s.Assigned == Target{} }
@@ -56,43 +52,26 @@ func (s *stop) refuses(t Target) bool { return slices.Contains(s.Refused, t) }
 
 type rollout struct {
 	*View
-	now      time.Time
-	stops    []*stop // in order
-	proven   Target
-	provenAt time.Time
+	now    time.Time
+	stops  []*stop // in order
+	proven pace.Proven[Target]
 }
 
 func newRollout(v *View, now time.Time) *rollout {
-	r := &rollout{View: v, now: now, proven: v.Was.Proven, provenAt: v.Was.ProvenAt}
+	r := &rollout{View: v, now: now, proven: pace.Proven[Target]{Of: v.Was.Proven, At: v.Was.ProvenAt}}
 	for i := range v.Nodes {
 		n := &v.Nodes[i]
-		s := &stop{Node: n, wave: r.waveOf(n), hash: sha256.Sum256([]byte(v.Config + "\x00" + n.Name))}
+		s := &stop{Node: n, place: pace.PlaceOf(v.Config, n.Name, pace.WaveOf(v.Spec.Waves, n.Labels))}
 		s.late = !s.fresh() && !n.Since.IsZero() && !now.Before(r.lateAt(n))
 		s.state = r.stateOf(s)
 		r.stops = append(r.stops, s)
 	}
-	slices.SortFunc(r.stops, func(a, b *stop) int {
-		return cmp.Or(cmp.Compare(a.wave, b.wave), bytes.Compare(a.hash[:], b.hash[:]), cmp.Compare(a.Name, b.Name))
-	})
+	slices.SortFunc(r.stops, func(a, b *stop) int { return a.place.Compare(b.place) })
 	return r
 }
 
 // lateAt is when a node that is on the way is late. A new leader knows no reports, so it begins to count when all had the time to be heard.
-func (r *rollout) lateAt(n *Node) time.Time {
-	if r.Quiet.After(n.Since) {
-		return r.Quiet.Add(lateAfter)
-	}
-	return n.Since.Add(lateAfter)
-}
-
-func (r *rollout) waveOf(n *Node) int {
-	for i := range r.Spec.Waves {
-		if r.Spec.Waves[i].Matches(n.Labels) {
-			return i
-		}
-	}
-	return len(r.Spec.Waves)
-}
+func (r *rollout) lateAt(n *Node) time.Time { return pace.Deadline(lateAfter, n.Since, r.Quiet) }
 
 func (r *rollout) stateOf(s *stop) state {
 	wrong, right := broken, left
@@ -120,17 +99,15 @@ func (r *rollout) stateOf(s *stop) state {
 
 // settled: what became of its target on this node was known when the target was proven. What goes wrong there afterwards is that
 // node's own affair, and does not hold up those that come later.
-func (r *rollout) settled(s *stop) bool {
-	return s.Assigned == r.proven && !s.Since.After(r.provenAt)
-}
+func (r *rollout) settled(s *stop) bool { return r.proven.Settled(s.Assigned, s.Since) }
 
 // prove notes the target as proven, when all selected nodes that are heard have converged on it, but for those where it is kept out.
 // Silent nodes get it when they are back; a node that was not heard yet may be one that it broke. Nodes that have got what is proven only
 // later, and have converged, are settled from then on like the others.
 func (r *rollout) prove() {
 	unsettled := func(s *stop) bool { return !r.settled(s) }
-	if r.proven == r.Target && r.complete() && slices.ContainsFunc(r.stops, unsettled) {
-		r.provenAt = r.now
+	if r.proven.Of == r.Target && r.complete() && slices.ContainsFunc(r.stops, unsettled) {
+		r.proven.At = r.now
 	}
 	anyDone := false
 	for _, s := range r.stops {
@@ -143,8 +120,8 @@ func (r *rollout) prove() {
 			return
 		}
 	}
-	if anyDone && r.proven != r.Target {
-		r.proven, r.provenAt = r.Target, r.now
+	if anyDone && r.proven.Of != r.Target {
+		r.proven = pace.Proven[Target]{Of: r.Target, At: r.now}
 	}
 }
 
@@ -167,15 +144,7 @@ func (r *rollout) halting() []*stop {
 
 // maxUnavailable is how many nodes may be unavailable at once. A percentage is rounded down as in Kubernetes, and at least one.
 func (r *rollout) maxUnavailable() int {
-	digits, percent := strings.CutSuffix(string(r.Spec.MaxUnavailableOrDefault()), "%")
-	n, err := strconv.Atoi(digits)
-	if err != nil {
-		return 1 // Validate lets nothing through that is no number
-	}
-	if percent {
-		n = n * len(r.stops) / 100
-	}
-	return max(n, 1)
+	return max(pace.Share(r.Spec.MaxUnavailableOrDefault(), len(r.stops), pace.Down), 1)
 }
 
 // unavailable counts the nodes that are on the way, silent or not heard yet.
@@ -192,7 +161,7 @@ func (r *rollout) unavailable() int {
 
 // joining: it has got what is proven while something newer is the target, and is counted apart.
 func (r *rollout) joining(s *stop) bool {
-	return s.Assigned == r.proven && s.Assigned != r.Target
+	return s.Assigned == r.proven.Of && s.Assigned != r.Target
 }
 
 // lane is how a node gets something else.
@@ -221,7 +190,7 @@ func (r *rollout) moves(phase Phase) []Move {
 	wave, frontier := r.wave(), r.frontier()
 	for _, at := range r.awaitedFirst() {
 		s := r.stops[at]
-		lane := r.laneOf(s, phase, s.wave <= wave || s.Awaited, at < frontier)
+		lane := r.laneOf(s, phase, s.place.Wave() <= wave || s.Awaited, at < frontier)
 		to := r.Target
 		switch {
 		case lane == none, lane == paced && budget <= 0, lane == joined && joiners <= 0:
@@ -230,7 +199,7 @@ func (r *rollout) moves(phase Phase) []Move {
 			budget--
 		case lane == joined:
 			joiners--
-			to = r.proven
+			to = r.proven.Of
 		}
 		moves = append(moves, Move{s.Name, to})
 	}
@@ -256,12 +225,12 @@ func (r *rollout) laneOf(s *stop, phase Phase, begun, passed bool) lane {
 	if s.state != left && s.state != broken && !on {
 		return none
 	}
-	going, back := phase != Halted && phase != Paused, r.Target == r.proven
+	going, back := phase != Halted && phase != Paused, r.Target == r.proven.Of
 	next := going && !s.refuses(r.Target)
 	switch {
 	case back && s.state == broken && !s.refuses(r.Target) && phase != Paused:
 		return rescued
-	case s.fresh() && r.proven.Revision != "" && !r.Gone && !back && !s.refuses(r.proven) && !(next && passed):
+	case s.fresh() && r.proven.Of.Revision != "" && !r.Gone && !back && !s.refuses(r.proven.Of) && !(next && passed):
 		return joined
 	case next && begun && on && !r.joining(s):
 		return counted
@@ -276,26 +245,22 @@ func (r *rollout) laneOf(s *stop, phase Phase, begun, passed bool) lane {
 // wave is the last wave that has begun. One is over when nothing more is to come of its nodes, and at least one has converged: a wave
 // in which nobody answers has proved nothing. Those that failed are for haltOnFailed to judge.
 func (r *rollout) wave() int {
-	for wave := range r.Spec.Waves {
-		nodes, converged := 0, 0
-		for _, s := range r.stops {
-			if s.wave != wave {
-				continue
-			}
-			nodes++
-			switch {
-			case s.state == done:
-				converged++
-			case s.state == silent, s.state == failed, r.refused(s):
-			default:
-				return wave
-			}
+	waves := make([]pace.Wave, len(r.Spec.Waves))
+	for _, s := range r.stops {
+		at := s.place.Wave()
+		if at == len(waves) {
+			continue // the rest, behind all waves
 		}
-		if nodes > 0 && converged == 0 {
-			return wave
+		waves[at].Members++
+		switch {
+		case s.state == done:
+			waves[at].Converged++
+		case s.state == silent, s.state == failed, r.refused(s):
+		default:
+			waves[at].Coming++
 		}
 	}
-	return len(r.Spec.Waves)
+	return pace.Begun(waves)
 }
 
 // frontier is behind the last node that has the target: whoever is new and stands before it is next, and gets it at once instead of
@@ -311,19 +276,14 @@ func (r *rollout) frontier() int {
 
 // wakeAt is when time alone changes something: everybody had the time to be heard, or a node becomes late.
 func (r *rollout) wakeAt() time.Time {
-	var at time.Time
-	earlier := func(t time.Time) {
-		if t.After(r.now) && (at.IsZero() || t.Before(at)) {
-			at = t
-		}
-	}
-	earlier(r.Quiet)
+	alarm := pace.Alarm{Now: r.now}
+	alarm.Passed(r.Quiet)
 	for _, s := range r.stops {
 		if s.state == moving && !s.Since.IsZero() {
-			earlier(r.lateAt(s.Node))
+			alarm.Passed(r.lateAt(s.Node))
 		}
 	}
-	return at
+	return alarm.At
 }
 
 // why says what is wrong with a node.

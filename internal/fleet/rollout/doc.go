@@ -1,5 +1,6 @@
 // Package rollout decides which nodes get the new revision of one config next. It is a pure function of what is assigned, what the nodes
 // have said and the time; it does no I/O and owns no goroutine. What it must remember is in its Status, which is stored and given back.
+// What it shares with rollouts of workloads is in package pace.
 //
 //	selected nodes in order: the wave, then a hash of config and name, so that the same nodes go first each time
 //	unavailable  = nodes on the way, silent, or not heard yet

@@ -1,10 +1,14 @@
 package rollout
 
-import "fmt"
+import (
+	"fmt"
+
+	"tako.dev/tako/internal/fleet/rollout/pace"
+)
 
 // status says how the rollout stands.
 func (r *rollout) status() Status {
-	s := Status{Target: r.Target, Proven: r.proven, ProvenAt: r.provenAt, Counts: r.counts(), Since: r.now}
+	s := Status{Target: r.Target, Proven: r.proven.Of, ProvenAt: r.proven.At, Counts: r.counts(), Since: r.now}
 	var because []*stop
 	s.Phase, s.Why, because = r.phase(s.Counts)
 	for _, stop := range because {
@@ -55,7 +59,7 @@ func (r *rollout) phase(c Counts) (Phase, string, []*stop) {
 			why += " by " + r.PausedBy
 		}
 		return Paused, why, nil
-	case len(halting) >= r.Spec.HaltOnFailedOrDefault():
+	case pace.Reached(len(halting), r.Spec.HaltOnFailedOrDefault()):
 		return Halted, fmt.Sprintf("nodes that have %s and are in a bad way: %d; spec.rollout.haltOnFailed is %d",
 			r.Target.Revision, len(halting), r.Spec.HaltOnFailedOrDefault()), halting
 	case r.now.Before(r.Quiet):
@@ -74,7 +78,7 @@ func (r *rollout) phase(c Counts) (Phase, string, []*stop) {
 // what it is, a node, and the rollout is over once.
 func (r *rollout) complete() bool {
 	for _, s := range r.stops {
-		if s.state != done && !(r.proven == r.Target && r.settled(s)) {
+		if s.state != done && !(r.proven.Of == r.Target && r.settled(s)) {
 			return false
 		}
 	}
@@ -85,7 +89,7 @@ func (r *rollout) complete() bool {
 func (r *rollout) held() bool {
 	wave := r.wave()
 	for _, s := range r.stops {
-		if s.wave <= wave && (s.state == left || s.state == broken) && !r.refused(s) {
+		if s.place.Wave() <= wave && (s.state == left || s.state == broken) && !r.refused(s) {
 			return false
 		}
 	}
@@ -97,7 +101,7 @@ func (r *rollout) holding() []*stop {
 	var all []*stop
 	wave := r.wave()
 	for _, s := range r.stops {
-		if s.wave <= wave && (s.state == silent || s.state == unheard || s.state == failed || r.refused(s)) {
+		if s.place.Wave() <= wave && (s.state == silent || s.state == unheard || s.state == failed || r.refused(s)) {
 			all = append(all, s)
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"tako.dev/tako/declare"
+	"tako.dev/tako/internal/fleet/rollout/pace"
 	"tako.dev/tako/internal/reason"
 )
 
@@ -89,16 +90,16 @@ func (v Verdict) String() string {
 }
 
 // Phase says how a rollout stands.
-type Phase string
+type Phase = pace.Phase
 
-// The phases.
+// The phases, and what they mean of nodes.
 const (
-	Empty    Phase = "Empty"    // the config selects no node, or has no revision yet
-	Complete Phase = "Complete" // all selected nodes have converged on the target, or had when it was proven
-	Rolling  Phase = "Rolling"  // nodes are on the way, or next
-	Waiting  Phase = "Waiting"  // for nodes to be heard, or for a conflict to be resolved
-	Halted   Phase = "Halted"   // by nodes
-	Paused   Phase = "Paused"   // by people
+	Empty    = pace.Empty    // the config selects no node, or has no revision yet
+	Complete = pace.Complete // all selected nodes have converged on the target, or had when it was proven
+	Rolling  = pace.Rolling  // nodes are on the way, or next
+	Waiting  = pace.Waiting  // for nodes to be heard, or for a conflict to be resolved
+	Halted   = pace.Halted   // by nodes
+	Paused   = pace.Paused   // by people
 )
 
 // Status is how the rollout stands. Phase, Target, Since, Proven and ProvenAt are to be stored when they change; the rest is for people.
@@ -125,8 +126,8 @@ type Counts struct {
 	Left     int // have something else, or nothing
 }
 
-// CulpritsMax bounds the nodes that are told: ours, a list is for a person to begin with.
-const CulpritsMax = 10
+// CulpritsMax bounds the nodes that are told.
+const CulpritsMax = pace.CulpritsMax
 
 // Culprit is a node that holds up a rollout.
 type Culprit struct {
