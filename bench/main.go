@@ -23,6 +23,7 @@ import (
 	"time"
 
 	"tako.dev/tako/bench/load"
+	"tako.dev/tako/bench/placing"
 	"tako.dev/tako/bench/swarm"
 )
 
@@ -81,6 +82,9 @@ func rows() []row {
 		{"source-push", measurePush}, {"source-same", measureNothing}, {"source-many", measureMany},
 		{"transfer-idle", measureStanding}, {"transfer-again", measureAgain}, {"transfer-lost", measureLost}, {"transfer-change", measureChange},
 		{"transfer-burst", measureBurst}, {"transfer-bytes", measureBytes}, {"transfer-data", measureData}, {"transfer-growth", measureFleets}, {"transfer-peers", measureRelist},
+		{"scheduler", func(ctx context.Context, b *bench) error {
+			return placing.Measure(ctx, func(what, measured, bar string, met bool) { b.table.add(what, measured, bar, judge(met)) }, b.grows)
+		}},
 	}
 }
 
