@@ -1,0 +1,452 @@
+package process
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/signal"
+	"runtime"
+	"runtime/debug"
+	"strconv"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"tako.dev/tako/internal/run"
+)
+
+const (
+	// wordFD is where a shim finds the pipe for its word: the first after the standard ones.
+	wordFD = 3
+	// killEvery is how often SIGKILL goes round while something is left: what was started just before is found the next time.
+	killEvery = 10 * time.Millisecond
+	// killMax is how long that goes on; a process that waits for a disk or a network file system cannot be ended sooner.
+	killMax = 10 * time.Second
+	// readSize is how much of the output is read at once.
+	readSize = 16 << 10
+	// shimMemory is what a shim's heap may have before it is collected more often, in bytes.
+	shimMemory = 4 << 20
+)
+
+// The words of a shim.
+const (
+	wordStarted = "started"
+	wordThere   = "there" // another shim has it, or it has ended
+)
+
+// order is what a shim is told, on its standard input.
+type order struct {
+	Dir     string
+	ID      run.ID
+	Command [][]byte // not strings: JSON would change what is no UTF-8
+	Env     [][]byte
+	WorkDir string
+	As      *account
+	Limits  run.Limits
+	Group   group
+	Home    group // where the shim is itself
+	Log     run.Log
+}
+
+// account is whom the task runs as.
+type account struct {
+	UID, GID uint32
+	Groups   []uint32
+}
+
+// Serve is the shim's side: it carries out the order on its standard input, says a word on file descriptor 3, and returns the exit code when
+// the attempt has ended. The process must be made for that alone.
+func Serve() int {
+	// The thread stays this one: the kernel kills the task when the thread that has started it ends, and what is set for a thread is inherited.
+	runtime.LockOSThread()
+	debug.SetMemoryLimit(shimMemory)
+	closeOnStart()
+	word := os.NewFile(wordFD, "word")
+	var o order
+	if err := json.NewDecoder(os.Stdin).Decode(&o); err != nil {
+		return 1
+	}
+	quietStdio()
+	s := &shim{order: &o, tree: tree{o.Dir}}
+	said, err := s.begin()
+	if err != nil {
+		said = "error: " + err.Error()
+	}
+	_, _ = word.WriteString(said) // an agent that is gone will find it on disk
+	_ = word.Close()
+	if s.start != nil {
+		_ = s.start.Close()
+	}
+	if err != nil || s.pid == 0 {
+		return 0
+	}
+	o.Env, o.Command = nil, nil // may be secret, and is not needed any more
+	debug.FreeOSMemory()
+	s.mind()
+	return 0
+}
+
+// closeOnStart has the kernel close every file but the standard ones when the task starts, also those that whoever started the agent has
+// left open.
+func closeOnStart() {
+	if unix.CloseRange(wordFD, ^uint(0)>>1, unix.CLOSE_RANGE_CLOEXEC) != nil { // Linux before 5.11
+		unix.CloseOnExec(wordFD)
+	}
+}
+
+// quietStdio has the standard files lead nowhere: those that it was started with are the agent's.
+func quietStdio() {
+	null, err := unix.Open(os.DevNull, unix.O_RDWR|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return
+	}
+	for fd := range 3 {
+		_ = unix.Dup3(null, fd, 0) // it cannot fail with two that are open
+	}
+	_ = unix.Close(null)
+}
+
+// shim minds one attempt. It is one loop in one thread; nothing in it waits but for the kernel.
+type shim struct {
+	order *order
+	tree  tree
+	start *os.File // the lock for starting
+	lock  *os.File // the lock of the one that lives
+	boot  string
+
+	pid     int // of the task; 0 when it was reaped
+	started run.Moment
+	streams [2]int // what it prints; -1 when that has ended
+	asks    int    // inotify
+	child   int    // eventfd: a child has ended
+	log     *logWriter
+
+	ending   run.Ending
+	asked    bool      // to stop
+	killing  bool      // everything is to end
+	deadline time.Time // with killing: when to give up
+}
+
+// begin starts the task, once, whoever tries it at the same time.
+func (s *shim) begin() (word string, err error) {
+	id := s.order.ID
+	if s.start, err = hold(s.tree.in(id, startFile), startWait); err == nil {
+		s.lock, err = hold(s.tree.in(id, lockFile), 0)
+	}
+	if errors.Is(err, unix.EAGAIN) {
+		return wordThere, nil
+	}
+	if err != nil {
+		return "", fmt.Errorf("take the lock: %w", err)
+	}
+	if s.boot, err = bootNow(); err != nil {
+		return "", err
+	}
+	if _, err := os.Lstat(s.tree.status(id, begunFile)); !errors.Is(err, fs.ErrNotExist) {
+		return wordThere, err // a shim before this one was killed: whoever looks will say so
+	}
+	self, _ := readStat(os.Getpid())
+	if err := s.tree.put(id, begunFile, begun{Boot: s.boot, PID: os.Getpid(), Since: self.since, Group: s.order.Group}, false); err != nil {
+		return "", fmt.Errorf("note that it has begun: %w", err)
+	}
+	if err := s.execute(); err != nil {
+		s.ending = run.Ending{Cause: run.NotExecuted, At: now(), Words: err.Error()}
+		return wordThere, s.end()
+	}
+	if err := s.tree.put(id, runningFile, running{PID: s.pid, Started: s.started}, false); err != nil {
+		kill(s.pid, unix.SIGKILL) // nobody would know of it
+		return "", fmt.Errorf("note that it runs: %w", err)
+	}
+	return wordStarted, nil
+}
+
+// execute makes ready what has to be there before, and executes the program.
+func (s *shim) execute() (err error) {
+	o := s.order
+	if s.log, err = openLog(s.tree.in(o.ID, logFile), o.Log); err != nil {
+		return fmt.Errorf("open the log: %w", err)
+	}
+	if s.asks, err = watchDir(s.tree.attempt(o.ID)); err != nil {
+		return fmt.Errorf("watch what is asked: %w", err)
+	}
+	if s.child, err = childrenEnd(); err != nil {
+		return err
+	}
+	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
+		return fmt.Errorf("become its reaper: %w", err)
+	}
+	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
+		return fmt.Errorf("keep it from new privileges: %w", err)
+	}
+	if st, err := os.Stat(o.WorkDir); err != nil {
+		return fmt.Errorf("enter its directory: %w", err)
+	} else if !st.IsDir() {
+		return fmt.Errorf("enter its directory: %s: %w", o.WorkDir, unix.ENOTDIR)
+	}
+	if err := o.Group.build(o.Limits); err != nil {
+		return fmt.Errorf("make its cgroup: %w", err)
+	}
+	if err := s.fork(); err != nil {
+		return err
+	}
+	s.started = now()
+	return nil
+}
+
+// fork starts the program in a session of its own, and in its cgroup from its first moment.
+func (s *shim) fork() error {
+	o := s.order
+	null, err := os.OpenFile(os.DevNull, os.O_RDONLY, 0)
+	if err != nil {
+		return err
+	}
+	defer null.Close()
+	var ends [2][2]int
+	for i := range ends {
+		if err := unix.Pipe2(ends[i][:], unix.O_CLOEXEC); err != nil {
+			return fmt.Errorf("make a pipe: %w", err)
+		}
+		s.streams[i] = ends[i][0]
+		if err := unix.SetNonblock(ends[i][0], true); err != nil {
+			return err
+		}
+		defer unix.Close(ends[i][1])
+	}
+	attr := &syscall.ProcAttr{
+		Dir: o.WorkDir, Env: texts(o.Env), Files: []uintptr{null.Fd(), uintptr(ends[0][1]), uintptr(ends[1][1])},
+		Sys: &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGKILL},
+	}
+	if as := o.As; as != nil {
+		attr.Sys.Credential = &syscall.Credential{Uid: as.UID, Gid: as.GID, Groups: as.Groups}
+	}
+	unix.Umask(0o022)
+	// The kernel takes the task before its shim when memory is short, and the shim as it took the agent.
+	const score = "/proc/self/oom_score_adj"
+	own, errOwn := os.ReadFile(score)
+	_ = os.WriteFile(score, []byte("0"), 0) // it fails where that is so already
+	into, err := o.Group.into()
+	if err != nil {
+		return fmt.Errorf("open its cgroup: %w", err)
+	}
+	if into != nil {
+		defer into.Close()
+		attr.Sys.UseCgroupFD, attr.Sys.CgroupFD = true, int(into.Fd())
+	}
+	// The child is where this thread is, which goes back at once: the shim must not die of the task's limits.
+	if err := o.Group.enter(); err != nil {
+		return fmt.Errorf("enter its cgroup: %w", err)
+	}
+	args := texts(o.Command)
+	s.pid, _, err = syscall.StartProcess(args[0], args, attr)
+	back := o.Home.enter()
+	if errOwn == nil {
+		_ = os.WriteFile(score, own, 0)
+	}
+	if err != nil {
+		return fmt.Errorf("execute %s: %w", args[0], err)
+	}
+	if back != nil {
+		kill(s.pid, unix.SIGKILL)
+		return fmt.Errorf("leave its cgroup: %w", back)
+	}
+	return nil
+}
+
+func texts(list [][]byte) []string {
+	out := make([]string, len(list))
+	for i, b := range list {
+		out[i] = string(b)
+	}
+	return out
+}
+
+// watchDir tells by a descriptor what is put into a directory.
+func watchDir(dir string) (int, error) {
+	fd, err := unix.InotifyInit1(unix.IN_CLOEXEC | unix.IN_NONBLOCK)
+	if err != nil {
+		return -1, err
+	}
+	if _, err := unix.InotifyAddWatch(fd, dir, unix.IN_MOVED_TO); err != nil {
+		return -1, errors.Join(err, unix.Close(fd))
+	}
+	return fd, nil
+}
+
+// childrenEnd tells by a descriptor that children have ended.
+func childrenEnd() (int, error) {
+	fd, err := unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK)
+	if err != nil {
+		return -1, fmt.Errorf("eventfd: %w", err)
+	}
+	ended := make(chan os.Signal, 1) // one that waits stands for all
+	signal.Notify(ended, syscall.SIGCHLD)
+	go func() { // as long as the process
+		for range ended {
+			_, _ = unix.Write(fd, []byte{1, 0, 0, 0, 0, 0, 0, 0}) // it fails where very many wait to be read
+		}
+	}()
+	return fd, nil
+}
+
+// mind goes on until everything has ended.
+func (s *shim) mind() {
+	buffer := make([]byte, readSize)
+	s.look() // it may have been asked before there was a watch, and may have ended before there was a handler
+	for left := s.reap(); left; left = s.reap() {
+		if s.killing {
+			if time.Now().After(s.deadline) {
+				s.ending.Survived = max(len(descendants(os.Getpid())), 1)
+				break
+			}
+			s.killAll()
+		}
+		s.sleep(buffer)
+	}
+	for range 64 { // the rest of what it has printed: a pipe has 64 KiB
+		if !s.read(0, buffer) && !s.read(1, buffer) {
+			break
+		}
+	}
+	s.log.close()
+	if s.pid != 0 {
+		s.ending.Cause, s.ending.At, s.ending.Words = run.Lost, now(), "the kernel does not end it"
+	}
+	if err := s.end(); err != nil {
+		return // who looks will find that the lock is free, and no end
+	}
+}
+
+// sleep waits until something happens.
+func (s *shim) sleep(buffer []byte) {
+	fds := []unix.PollFd{
+		{Fd: int32(s.streams[0]), Events: unix.POLLIN}, {Fd: int32(s.streams[1]), Events: unix.POLLIN}, // a negative one is left out
+		{Fd: int32(s.asks), Events: unix.POLLIN}, {Fd: int32(s.child), Events: unix.POLLIN},
+	}
+	timeout := -1
+	if s.killing {
+		timeout = int(killEvery.Milliseconds())
+	}
+	if _, err := unix.Poll(fds, timeout); err != nil {
+		return // a signal: look round
+	}
+	for i := range s.streams {
+		if fds[i].Revents != 0 {
+			s.read(i, buffer)
+		}
+	}
+	if fds[2].Revents != 0 {
+		for n := 1; n > 0; {
+			n, _ = unix.Read(s.asks, buffer)
+		}
+		s.look()
+	}
+	if fds[3].Revents != 0 {
+		_, _ = unix.Read(s.child, buffer[:8])
+	}
+}
+
+// read reads what the task has printed; false: there is nothing now.
+func (s *shim) read(stream int, buffer []byte) bool {
+	if s.streams[stream] < 0 {
+		return false
+	}
+	n, err := unix.Read(s.streams[stream], buffer)
+	switch {
+	case n > 0:
+		s.log.write(stream, buffer[:n])
+		return true
+	case errors.Is(err, unix.EINTR):
+		return true
+	case errors.Is(err, unix.EAGAIN):
+		return false
+	}
+	_ = unix.Close(s.streams[stream])
+	s.streams[stream] = -1
+	return false
+}
+
+// look does what was asked.
+func (s *shim) look() {
+	if text, err := os.ReadFile(s.tree.in(s.order.ID, stopFile)); err == nil && s.pid != 0 && !s.asked {
+		if n, err := strconv.Atoi(string(text)); err == nil {
+			s.asked = true
+			kill(s.pid, syscall.Signal(n))
+		}
+	}
+	if _, err := os.Lstat(s.tree.in(s.order.ID, killFile)); err == nil {
+		s.killRest()
+	}
+}
+
+// killRest begins to end everything; mind goes on with that.
+func (s *shim) killRest() {
+	if s.killing {
+		return
+	}
+	s.killing, s.deadline = true, time.Now().Add(killMax)
+	if s.pid != 0 {
+		kill(s.pid, unix.SIGKILL) // before what is refused to it can make it end otherwise
+	}
+	s.order.Group.noMore()
+}
+
+// killAll sends SIGKILL to everything that has come from the task.
+func (s *shim) killAll() {
+	for _, d := range descendants(os.Getpid()) {
+		kill(d.pid, unix.SIGKILL) // its number is not another's before it is reaped
+	}
+	for _, pid := range s.order.Group.members() {
+		if pid != os.Getpid() {
+			kill(pid, unix.SIGKILL)
+		}
+	}
+}
+
+// reap takes in all children that have ended, also those that it has got from its descendants, and reports whether any is left.
+func (s *shim) reap() (left bool) {
+	for {
+		var status syscall.WaitStatus
+		switch pid, err := syscall.Wait4(-1, &status, unix.WNOHANG, nil); {
+		case errors.Is(err, unix.EINTR):
+		case err != nil: // ECHILD
+			return false
+		case pid == 0:
+			if s.pid == 0 {
+				s.killRest()
+			}
+			return true
+		case pid == s.pid:
+			s.pid = 0
+			s.ended(status)
+		}
+	}
+}
+
+// ended notes how the task has ended.
+func (s *shim) ended(status syscall.WaitStatus) {
+	s.ending = run.Ending{At: now()}
+	short := s.order.Group.outOfMemory()
+	switch {
+	case status.Signaled() && status.Signal() == unix.SIGKILL && short > 0 && !s.killing:
+		s.ending.Cause = run.OutOfMemory
+		s.ending.Words = fmt.Sprintf("its limit of %d bytes of memory was reached", s.order.Limits.Memory)
+	case status.Signaled():
+		s.ending.Cause, s.ending.Signal = run.Signaled, run.Signal(status.Signal())
+	default:
+		s.ending.Cause, s.ending.Code = run.Exited, status.ExitStatus()
+	}
+	if short > 0 && s.ending.Cause != run.OutOfMemory {
+		s.ending.Words = fmt.Sprintf("its limit of memory was reached: the kernel has ended %d of its processes", short)
+	}
+}
+
+// end says for ever how it ended. The locks go with the process.
+func (s *shim) end() error {
+	for tries := 0; s.order.Group.clear() != nil && tries < 100; tries++ { // what was just reaped may be in it for a moment
+		runtime.Gosched()
+	}
+	return s.tree.put(s.order.ID, endedFile, ended{Boot: s.boot, Started: s.started, Ending: s.ending}, true)
+}
