@@ -23,6 +23,7 @@ mkfs.ext4               e2fsprogs
 chattr                  e2fsprogs
 dbus-daemon             dbus
 ip                      iproute2
+dig                     bind9-dnsutils
 ps                      procps
 mount                   mount
 nsenter                 util-linux
@@ -37,6 +38,30 @@ dnf-3                   dnf
 rpmbuild                rpm
 createrepo_c            createrepo-c
 '
+
+# Programs of packages that would change how this machine works if they were installed (systemd-resolved takes its names over). They are
+# unpacked beside, for tests to start.
+unpacked=${TAKO_TEST_CACHE:-/var/cache/tako-test}/unpacked
+beside='
+systemd-resolved
+'
+
+not_unpacked() {
+	for package in $beside; do
+		[ -d "$unpacked/.$package" ] || echo "$package"
+	done | tr '\n' ' '
+}
+
+unpack() {
+	to=$(mktemp -d) || return 1
+	(
+		# apt-get downloads into the directory where it is, as a user who may not write there unless it is told otherwise.
+		cd "$to" && apt-get -q -o APT::Sandbox::User=root download "$1" && mkdir -p "$unpacked" && dpkg-deb -x ./*.deb "$unpacked" && mkdir "$unpacked/.$1"
+	)
+	status=$?
+	rm -rf "$to"
+	return $status
+}
 
 missing() {
 	echo "$1" | while read -r what package; do
@@ -64,16 +89,16 @@ is_root() { [ "$(id -u)" = 0 ]; }
 
 case ${1:-} in
 complete)
-	is_root && [ -z "$packages$wanted" ]
+	is_root && [ -z "$packages$wanted$(not_unpacked)" ]
 	;;
 install)
-	if [ -z "$packages$wanted" ]; then
+	if [ -z "$packages$wanted$(not_unpacked)" ]; then
 		is_root || echo "needs: not root: tests that need root will be skipped, and are not counted as passed" >&2
 		exit 0
 	fi
 	if ! is_root || ! command -v apt-get >/dev/null 2>&1; then
-		echo "needs: missing: $packages$wanted" >&2
-		echo "needs: what needs these, or root, will be skipped, and is not counted as passed; as root on Debian: apt-get install $packages$wanted" >&2
+		echo "needs: missing: $packages$wanted$(not_unpacked)" >&2
+		echo "needs: what needs these, or root, will be skipped, and is not counted as passed; as root on Debian: $0 install" >&2
 		exit 0
 	fi
 	echo "needs: installing $packages$wanted"
@@ -87,6 +112,9 @@ install)
 	# shellcheck disable=SC2086
 	[ -z "$wanted" ] || apt-get -q -y -o Acquire::Retries=3 -o DPkg::Lock::Timeout=120 install --no-install-recommends $wanted </dev/null ||
 		echo "needs: cannot be had here: $wanted; what needs these will be skipped, and is not counted as passed" >&2
+	for package in $(not_unpacked); do
+		unpack "$package" || echo "needs: cannot be had here: $package; what needs it will be skipped, and is not counted as passed" >&2
+	done
 	;;
 *)
 	echo "usage: $0 install|complete" >&2
