@@ -23,7 +23,7 @@ type ban struct {
 // pureCores lists the packages that take the time and a source of randomness as arguments, and touch nothing outside.
 var pureCores = []string{
 	"internal/converge", "internal/catalog", "internal/fleet/...", "internal/scheduler/...", "internal/transfer/core", "internal/transfer/relay/core", "internal/transfer/peer/core", "internal/agent/core",
-	"internal/source/pick", "internal/source/verify", "internal/sim",
+	"internal/run/core", "internal/source/pick", "internal/source/verify", "internal/sim",
 }
 
 // bans lists what is not called. Sleeping is allowed in the bubbles of testing/synctest, where it costs nothing and races with nothing.
