@@ -28,7 +28,7 @@ func differences() map[string]difference {
 
 		"anchor":         {why: looseYAML, kubectl: "TK0421"},
 		"bad-mode":       {why: bareNumber, kubectl: "read mode 420: wrong type: write octal digits in quotes"},
-		"bad-rollout":    {why: bareNumber, kubectl: "read maxUnavailable 0: wrong type: write a number or percentage in quotes"},
+		"bad-rollout":    {why: bareNumber, kubectl: "read number or percentage 0: wrong type: write a number or percentage in quotes"},
 		"mode-too-large": {why: bareNumber, kubectl: "read mode 17777: wrong type: write octal digits in quotes"},
 		"duplicate-key":  {why: looseYAML, kubectl: "created"},
 		"hex-priority":   {why: looseYAML, kubectl: "created"},
