@@ -543,10 +543,20 @@ func (m *Machine) review() {
 	if m.active == nil || m.goal != nil {
 		return
 	}
-	if list, _ := m.arranged(m.active); !slices.Equal(list, m.active.list) {
+	if list, _ := m.arranged(m.active); !slices.Equal(list, m.active.list) && !m.quarantined(list) {
 		m.prune()
 		m.goal = m.active.again("")
 	}
+}
+
+// quarantined tells whether a list is that of the state which has crashed the host, and which it has under another version too. What is enforced
+// has a statement in the place of what does that, and keeps it until there is another state.
+func (m *Machine) quarantined(l catalog.List) bool {
+	if m.kept.Verdict.Type != wire.Quarantined {
+		return false
+	}
+	encoded, err := l.Encode()
+	return err == nil && catalog.ListRoot(encoded) == m.kept.Verdict.Root
 }
 
 // stand takes up the head that is enforced while a newer one is refused, or does not come, so that statements can be applied to it.

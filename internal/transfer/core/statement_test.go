@@ -358,6 +358,47 @@ func TestStatementWhileTheHeadIsRefused(t *testing.T) {
 	equal(t, w.active.Version, 1, "the version")
 }
 
+// TestStatementEndsBeforeAPoison: a statement has replaced what kills the host. When it does not count any more, what it has replaced is the state
+// that was quarantined, under an older version; so what the host has stays.
+func TestStatementEndsBeforeAPoison(t *testing.T) {
+	w := calm(t, 20)
+	first := w.layer()
+	ordered := first.with("claim3", "ordered")
+	w.bring(w.signStatement(w.statementOf(ordered, 7)))
+	deadly := first.with("claim4", "deadly")
+	w.server.publish(deadly)
+	w.tellNewest()
+	w.has(t, ordered, "when the servers declare what kills it")
+	deaths := 0
+	w.refuses = func(s State) wire.Verdict {
+		if s.rootOf(web) == deadly.trie.Root() {
+			deaths++
+			return wire.Verdict{Type: wire.Quarantined, Code: reason.StateQuarantined}
+		}
+		return wire.Verdict{Type: wire.Applied}
+	}
+	trusts := func(edit trust.Edit) {
+		w.server.by.change(w.t, w.now, edit)
+		w.believed = w.server.by.chain
+		w.feed(Trusted{Chain: w.believed})
+		w.pass(time.Minute)
+	}
+	trusts(trust.BumpEpoch())
+	h := w.server.headOf(w.server.publish(deadly), w.now)
+	w.feed(HeadCame{Signed: w.server.sign(h)})
+	w.pass(time.Minute)
+	equal(t, deaths, 1, "deaths of the epoch that ends the statement")
+	trusts(trust.Revoke(w.server.by.operator.Public().ID()))
+	equal(t, deaths, 1, "deaths when its key is revoked")
+	w.has(t, ordered, "at last")
+	equal(t, w.machine.Status().Verdict.Type, wire.Quarantined, "the verdict on the head")
+	mended := first.with("claim4", "mended")
+	h = w.server.headOf(w.server.publish(mended), w.now)
+	w.feed(HeadCame{Signed: w.server.sign(h)})
+	w.pass(time.Minute)
+	w.has(t, mended, "when it is mended")
+}
+
 // TestStatementsAreBounded: as many layers as a host keeps statements about; what has expired and is not in force makes room.
 func TestStatementsAreBounded(t *testing.T) {
 	w := newWorld(t, 1)
