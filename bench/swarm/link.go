@@ -195,6 +195,11 @@ func (l *link) frame(f http2.Frame) (message, error) {
 		if f.IsAck() {
 			return message{}, nil
 		}
+		if size, said := f.Value(http2.SettingHeaderTableSize); said {
+			l.mu.Lock()
+			l.headers.SetMaxDynamicTableSizeLimit(size)
+			l.mu.Unlock()
+		}
 		return message{}, l.write(l.framer.WriteSettingsAck)
 	case *http2.PingFrame:
 		if f.IsAck() {

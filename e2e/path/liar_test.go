@@ -156,6 +156,7 @@ func (l *liar) Renew(context.Context, transferserver.Identity, wire.RenewRequest
 }
 func (l *liar) Identify(*x509.Certificate) (transferserver.Identity, error) { return l.who, nil }
 func (l *liar) Remains(transferserver.Identity) error                       { return nil }
+func (l *liar) Changes() uint64                                             { return 0 }
 func (l *liar) Trust(uint64) ([]byte, uint64, error)                        { return nil, 1, nil }
 func (l *liar) Opened(transferserver.Identity, uint64)                      {}
 func (l *liar) Closed(transferserver.Identity, uint64, bool)                {}

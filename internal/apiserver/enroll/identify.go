@@ -56,6 +56,9 @@ func (m *Members) Remains(who server.Identity) error {
 	return m.ask(who)
 }
 
+// Changes is another number whenever Remains may say something else of a host.
+func (m *Members) Changes() uint64 { return m.index.changes.Load() }
+
 // identifyServer says of which server a certificate is. Whoever has one has the authority of the cluster, which all servers have.
 func (m *Members) identifyServer(cert *x509.Certificate) (server.Identity, error) {
 	shown, err := trust.ParseServerID(cert)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -25,6 +26,8 @@ type index struct {
 	byUID map[types.UID]member
 	gone  map[types.UID]struct{}
 	order []types.UID // of gone, the oldest first
+
+	changes atomic.Uint64 // of whose a UID is
 }
 
 func newIndex() *index {
@@ -46,6 +49,7 @@ func (x *index) forget(uid types.UID) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	delete(x.byUID, uid)
+	x.changes.Add(1)
 	if _, is := x.gone[uid]; is {
 		return
 	}
@@ -90,11 +94,15 @@ func (n nodes) Update(o any) error {
 }
 
 func (n nodes) putLocked(node *v1alpha1.Node) {
+	was := n.byUID[node.UID]
 	if node.Status.Identity == nil || node.DeletionTimestamp != nil {
 		delete(n.byUID, node.UID)
-		return
+	} else {
+		n.byUID[node.UID] = member{name: node.Name, key: node.Status.Identity.Key}
 	}
-	n.byUID[node.UID] = member{name: node.Name, key: node.Status.Identity.Key}
+	if n.byUID[node.UID] != was {
+		n.changes.Add(1)
+	}
 }
 
 // Delete is called for a Node that is gone.
@@ -112,6 +120,7 @@ func (n nodes) Replace(all []any, _ string) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	clear(n.byUID)
+	n.changes.Add(1)
 	for _, o := range all {
 		node, is := o.(*v1alpha1.Node)
 		if !is {

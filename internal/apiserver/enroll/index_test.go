@@ -46,6 +46,33 @@ func TestGone(t *testing.T) {
 	}
 }
 
+// TestIndexChanges: there are changes when a UID is somebody else's than before, and none when a Node says something else.
+func TestIndexChanges(t *testing.T) {
+	x := newIndex()
+	all := nodes{x}
+	n := func(key, facts string) *v1alpha1.Node {
+		return &v1alpha1.Node{ObjectMeta: metav1.ObjectMeta{Name: "a", UID: "uid"}, Status: v1alpha1.NodeStatus{Identity: &v1alpha1.NodeIdentity{Key: key}, Server: facts}}
+	}
+	for i, step := range []struct {
+		do      func() error
+		changes bool
+	}{
+		{func() error { return all.Add(n("k", "")) }, true},
+		{func() error { return all.Update(n("k", "another")) }, false},
+		{func() error { return all.Update(n("l", "another")) }, true},
+		{func() error { return all.Replace([]any{n("l", "")}, "") }, true}, // who is not in it any more
+		{func() error { return all.Delete(n("l", "")) }, true},
+	} {
+		before := x.changes.Load()
+		if err := step.do(); err != nil {
+			t.Fatal(err)
+		}
+		if changed := x.changes.Load() != before; changed != step.changes {
+			t.Errorf("step %d: changed %t", i, changed)
+		}
+	}
+}
+
 // A UID is in the index as long as its Node is there, whatever watches tell in which order.
 func TestIndexFollows(t *testing.T) {
 	uids := []types.UID{"a", "b"}

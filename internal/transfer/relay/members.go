@@ -47,6 +47,9 @@ func (m members) Identify(cert *x509.Certificate) (server.Identity, error) {
 // Remains is part of server.Members. Where a node is gone the server ends its watch.
 func (m members) Remains(server.Identity) error { return nil }
 
+// Changes is part of server.Members.
+func (m members) Changes() uint64 { return 0 }
+
 // Trust is part of server.Members.
 func (m members) Trust(after uint64) (documents []byte, highest uint64, err error) {
 	chain := m.relay.opts.Identity.Trust()

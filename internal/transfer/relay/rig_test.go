@@ -244,6 +244,9 @@ func (o *origin) Remains(who server.Identity) error {
 	return o.remainsLocked(who)
 }
 
+// Changes is part of server.Members: there may be some at any time.
+func (o *origin) Changes() uint64 { return uint64(time.Now().UnixNano()) }
+
 func (o *origin) remainsLocked(who server.Identity) error {
 	if who.Relay && o.relays[who.UID] {
 		return &reason.Error{Code: reason.IdentityGone, Doing: "identify relay " + who.Name}

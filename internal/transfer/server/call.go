@@ -29,7 +29,8 @@ type shows uint8
 
 const (
 	nothing     shows = iota // its address is enough
-	certificate              // a valid one
+	certificate              // a valid one, which is read anew
+	valid                    // the same, by a call that is made often: what it says was read with an earlier one of its connection, as a rule
 	expired                  // one that may have expired
 )
 
@@ -62,12 +63,12 @@ func (s *Server) routes() map[string]call {
 		wire.PathTrust:  {http.MethodGet, nothing, ofEither, speaking, s.trust},
 		wire.PathRenew:  {http.MethodPost, expired, ofEither, speaking, s.renew},
 		wire.PathWatch:  {http.MethodPost, certificate, ofHost, speaking, s.watch},
-		wire.PathSync:   {http.MethodPost, certificate, ofEither, fetching, s.sync},
-		wire.PathNodes:  {http.MethodPost, certificate, ofEither, fetching, s.nodes},
-		wire.PathStatus: {http.MethodPost, certificate, ofHost, speaking, s.status},
-		wire.PathAnswer: {http.MethodPost, certificate, ofEither, speaking, s.answer},
-		wire.PathObject: {http.MethodGet, certificate, ofEither, fetching, s.object},
-		wire.PathBundle: {http.MethodGet, certificate, ofServer, fetching, s.bundle},
+		wire.PathSync:   {http.MethodPost, valid, ofEither, fetching, s.sync},
+		wire.PathNodes:  {http.MethodPost, valid, ofEither, fetching, s.nodes},
+		wire.PathStatus: {http.MethodPost, valid, ofHost, speaking, s.status},
+		wire.PathAnswer: {http.MethodPost, valid, ofEither, speaking, s.answer},
+		wire.PathObject: {http.MethodGet, valid, ofEither, fetching, s.object},
+		wire.PathBundle: {http.MethodGet, valid, ofServer, fetching, s.bundle},
 		wire.PathRelay:  {http.MethodPost, certificate, ofRelay, speaking, s.relay},
 	}
 }
@@ -85,11 +86,10 @@ type request struct {
 // ServeHTTP serves one call. What is wrong with it is told as a wire.Problem.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	c, known := r.Context().Value(connKey{}).(*conn)
-	if !known || !s.handlers.enter() {
+	if !known {
 		w.WriteHeader(http.StatusServiceUnavailable)
 		return
 	}
-	defer s.handlers.leave()
 	path := r.URL.Path
 	for _, content := range []string{wire.PathObject, wire.PathBundle} {
 		if strings.HasPrefix(path, content) {
@@ -147,7 +147,7 @@ func (s *Server) identify(q *request, want shows, now time.Time) (Identity, erro
 	if seen.err != nil {
 		return Identity{}, seen.err
 	}
-	who, err := s.opts.Members.Identify(seen.leaf)
+	who, err := s.named(seen, want)
 	if err != nil {
 		return who, err // whose certificate it is, or was
 	}
@@ -160,9 +160,17 @@ func (s *Server) identify(q *request, want shows, now time.Time) (Identity, erro
 	return who, nil
 }
 
+// named says whose certificate a connection has shown, and whether that is still true.
+func (s *Server) named(seen *shown, want shows) (Identity, error) {
+	if known := seen.name.Load(); known != nil && want == valid {
+		return *known, s.opts.Members.Remains(*known)
+	}
+	return s.opts.Members.Identify(seen.leaf)
+}
+
 // timely refuses a certificate that is not valid now.
 func timely(who Identity, seen *shown, want shows, now time.Time) error {
-	if early := now.Before(seen.leaf.NotBefore); early || want == certificate && now.After(seen.leaf.NotAfter) {
+	if early := now.Before(seen.leaf.NotBefore); early || want != expired && now.After(seen.leaf.NotAfter) {
 		return &reason.Error{
 			Code: reason.CertificateTime, Doing: "recognize " + who.words(),
 			Cause: fmt.Errorf("it is valid from %s to %s, and here it is %s", clock(seen.leaf.NotBefore), clock(seen.leaf.NotAfter), clock(now)),

@@ -96,6 +96,9 @@ type Members interface {
 	Identify(cert *x509.Certificate) (Identity, error)
 	// Remains is nil as long as somebody whom Identify has named is still that: it answers as Identify does, without the certificate.
 	Remains(who Identity) error
+	// Changes is another number whenever Remains may say something else of a host than before: while it is the same, those who have remained
+	// need not be asked about again. Of relays it says nothing.
+	Changes() uint64
 	// Trust is the trust documents with numbers above after, as trust.EncodeDocuments writes them (nil when there are none), and the
 	// highest number that there is. It answers from memory.
 	Trust(after uint64) (documents []byte, highest uint64, err error)

@@ -23,7 +23,7 @@ const (
 	keepaliveCount    = 2
 	userTimeout       = 12 * time.Second // TCP_USER_TIMEOUT: the same for what was sent and is not acknowledged
 	// silentMax is how long the kernel of a host that is there may be silent. While something is on its way that is not acknowledged our own
-	// asks nothing, and begins to count when it was sent: a heartbeat late in those 12 s would double them. So the sweep looks too; with its
+	// asks nothing, and begins to count when it was sent: a heartbeat late in those 12 s would double them. So the sweep looks at those; with its
 	// pause, and two seconds for many connections to end, that is within 15 s.
 	silentMax = 10 * time.Second
 )
@@ -164,6 +164,7 @@ type conn struct {
 	since time.Time // it was accepted
 	home  *listener
 	dead  atomic.Bool   // keepalive has ended it: host or link are lost
+	wrote atomic.Bool   // something that may not be acknowledged yet
 	watch atomic.Uint64 // the newest one that came over it; 0: none
 	shown atomic.Pointer[shown]
 	gone  bool // it was closed; home.mu guards it
@@ -204,10 +205,13 @@ func tune(c net.Conn) {
 	})
 }
 
-// silent is for how long nothing was heard of the other end's kernel, which acknowledges what it gets and answers keepalive; 0 where that is
-// not known.
-func silent(c net.Conn) (heard time.Duration) {
-	tcp, is := c.(*net.TCPConn)
+// silent is for how long nothing was heard of the other end's kernel, while something is on its way to it: 0 otherwise, when our kernel asks it
+// by itself. To look costs a system call, so it is only looked after something was written.
+func (c *conn) silent() (heard time.Duration) {
+	if !c.wrote.Swap(false) {
+		return 0
+	}
+	tcp, is := c.Conn.(*net.TCPConn)
 	if !is {
 		return 0
 	}
@@ -216,8 +220,9 @@ func silent(c net.Conn) (heard time.Duration) {
 		return 0
 	}
 	_ = raw.Control(func(fd uintptr) {
-		if info, err := unix.GetsockoptTCPInfo(int(fd), unix.IPPROTO_TCP, unix.TCP_INFO); err == nil {
+		if info, err := unix.GetsockoptTCPInfo(int(fd), unix.IPPROTO_TCP, unix.TCP_INFO); err == nil && info.Unacked+info.Notsent_bytes > 0 {
 			heard = time.Duration(info.Last_ack_recv) * time.Millisecond
+			c.wrote.Store(true)
 		}
 	})
 	return heard
@@ -241,6 +246,7 @@ func (c *conn) Read(b []byte) (int, error) {
 // Write writes, and remembers the same.
 func (c *conn) Write(b []byte) (int, error) {
 	n, err := c.Conn.Write(b)
+	c.wrote.Store(true)
 	c.judge(err)
 	return n, err
 }

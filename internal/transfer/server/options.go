@@ -121,7 +121,7 @@ type Between struct{ Min, Max time.Duration }
 
 // Times are how long things take. A zero value is the default; tests have shorter ones.
 type Times struct {
-	// Heartbeat is after how long a watch repeats the newest head; default 30 to 60 s. Hosts wait for two and a half of the longest.
+	// Heartbeat is after how long a watch repeats the newest head; default 45 to 60 s. Hosts wait for two and a half of the longest.
 	Heartbeat Between
 	// Watch is how long one lasts; default 10 to 20 minutes. The host then opens another, perhaps of another server.
 	Watch Between
@@ -146,7 +146,7 @@ type Times struct {
 
 func (t Times) withDefaults() Times {
 	return Times{
-		Heartbeat: or(t.Heartbeat, Between{30 * time.Second, 60 * time.Second}), Watch: or(t.Watch, Between{10 * time.Minute, 20 * time.Minute}),
+		Heartbeat: or(t.Heartbeat, Between{45 * time.Second, 60 * time.Second}), Watch: or(t.Watch, Between{10 * time.Minute, 20 * time.Minute}),
 		Again: or(t.Again, Between{0, 2 * time.Second}), Write: or(t.Write, 10*time.Second), Handshake: or(t.Handshake, 10*time.Second),
 		Stranger: or(t.Stranger, 30*time.Second), Sweep: or(t.Sweep, 3*time.Second), Turn: or(t.Turn, 2*time.Second), Send: or(t.Send, time.Minute),
 		Stop: or(t.Stop, time.Second),

@@ -20,7 +20,7 @@ func TestReference(t *testing.T) {
 		"connections": limits.Connections, "strangers": limits.Strangers, "connections of a node": limits.NodeConnections, "calls of a node": limits.NodeCalls,
 		"fetches of a node": limits.NodeFetches, "calls of a relay": limits.RelayCalls, "agents of a relay": limits.RelayAgents, "accepts": limits.Accepts,
 		"accepts of an address": limits.SourceAccepts, "snapshots": limits.Snapshots, "deltas": limits.Deltas, "objects": limits.Objects,
-		"places of a node": hostPlaces, "streams": streamsMax, "header bytes": headersMax,
+		"places of a node": hostPlaces, "streams": callsMax, "header bytes": headersMax,
 	})
 	if keepaliveCount != 2 || pieceMax != 32<<10 || fewChanges != 16 || burstOf != 10 {
 		t.Error("the page says other numbers in its text")

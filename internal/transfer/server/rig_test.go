@@ -98,6 +98,7 @@ type world struct {
 	reports  []*wire.Report
 	refusals []Refusal
 	changed  chan struct{} // something above
+	changes  uint64        // of that
 }
 
 // node is one of a world.
@@ -116,6 +117,7 @@ func (w *world) change(f func()) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	f()
+	w.changes++
 	close(w.changed)
 	w.changed = make(chan struct{})
 }
@@ -245,6 +247,13 @@ func (w *world) Remains(who Identity) error {
 		return &reason.Error{Code: reason.IdentityGone, Doing: "recognize a host"}
 	}
 	return nil
+}
+
+// Changes is part of Members: after whatever happens there may be some.
+func (w *world) Changes() uint64 {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.changes
 }
 
 func (w *world) Trust(after uint64) ([]byte, uint64, error) {

@@ -4,8 +4,6 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
-	"log"
-	"log/slog"
 	"math/rand/v2"
 	"net"
 	"net/http"
@@ -15,6 +13,7 @@ import (
 
 	"tako.dev/tako/internal/reason"
 	"tako.dev/tako/internal/transfer/bucket"
+	"tako.dev/tako/internal/transfer/h2"
 	"tako.dev/tako/internal/transfer/handshake"
 	"tako.dev/tako/internal/transfer/wire"
 )
@@ -28,13 +27,13 @@ type Server struct {
 	budgets    budgets
 	allowances *allowances
 	numbers    atomic.Uint64 // of watches
+	began      time.Time
 	ran        atomic.Bool
 
 	auditing sync.Mutex      // guards audited
 	audited  *bucket.Sources // of refusals
 
 	stopping chan struct{} // closed when the server begins to stop
-	handlers handlers
 }
 
 // New checks the options, and starts nothing.
@@ -45,7 +44,7 @@ func New(opts Options) (*Server, error) {
 	}
 	m := newMetrics()
 	s := &Server{
-		opts: opts, metrics: m, desk: newDesk(m), stopping: make(chan struct{}), audited: bucket.NewSources(auditRate()), allowances: newAllowances(opts.Limits),
+		opts: opts, began: time.Now(), metrics: m, desk: newDesk(m), stopping: make(chan struct{}), audited: bucket.NewSources(auditRate()), allowances: newAllowances(opts.Limits),
 		budgets: budgets{snapshots: newBudget("snapshots", opts.Limits.Snapshots, m), deltas: newBudget("deltas", opts.Limits.Deltas, m), objects: newBudget("objects", opts.Limits.Objects, m)},
 	}
 	s.calls = s.routes()
@@ -65,35 +64,31 @@ func (s *Server) Run(ctx context.Context, l net.Listener) error {
 		return errors.Join(err, l.Close())
 	}
 	gate := newListener(l, s.opts.Limits, s.allowances, s.metrics)
-	var protocols http.Protocols
-	protocols.SetHTTP2(true)
-	h := &http.Server{
-		Handler: s, Protocols: &protocols, IdleTimeout: idleMax, ReadHeaderTimeout: s.opts.Times.Handshake, ReadTimeout: messageTime, MaxHeaderBytes: headersMax,
-		TLSConfig: s.tlsConfig(), ConnContext: withConn, ErrorLog: quiet(s.opts.Log),
-		HTTP2: &http.HTTP2Config{
-			MaxConcurrentStreams: streamsMax, MaxReceiveBufferPerConnection: receiveMax, MaxReceiveBufferPerStream: receiveMax,
-			MaxReadFrameSize: frameMax, WriteByteTimeout: s.opts.Times.Write,
-			MaxEncoderHeaderTableSize: sentHeadersMax, MaxDecoderHeaderTableSize: readHeadersMax,
-		},
+	h, err := h2.New(h2.Options{
+		Handler: s, Context: withConn, Calls: callsMax, Headers: headersMax, HeadersRemembered: readHeadersMax,
+		Idle: idleMax, Greeting: s.opts.Times.Handshake, Message: messageTime, Write: s.opts.Times.Write, Log: s.opts.Log,
+	})
+	if err != nil {
+		return errors.Join(err, l.Close())
 	}
 	sweeping, stopSweeping := context.WithCancel(context.WithoutCancel(ctx))
 	var all sync.WaitGroup
 	all.Go(func() { s.sweep(sweeping, gate) })
-	// Not the configuration of h, which Serve adds to while hands are shaken.
 	hands := handshake.New(gate, s.tlsConfig(), s.opts.Times.Handshake, s.opts.Log)
 	all.Go(hands.Run)
 	served := make(chan error, 1)
 	all.Go(func() { served <- h.Serve(hands) })
-	var err error
 	select {
 	case err = <-served:
 	case <-ctx.Done():
 	}
 	close(s.stopping)
-	s.stop(ctx, h)
+	ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.opts.Times.Stop)
+	h.Shutdown(ending)
+	cancel()
 	stopSweeping()
 	all.Wait()
-	if err != nil && !errors.Is(err, http.ErrServerClosed) {
+	if err != nil && !errors.Is(err, net.ErrClosed) {
 		return &reason.Error{Code: reason.SystemCallFailed, Doing: "serve hosts on " + l.Addr().String(), Cause: err}
 	}
 	return nil
@@ -102,14 +97,9 @@ func (s *Server) Run(ctx context.Context, l net.Listener) error {
 // Bounds of a connection. Only tako-agent and relays speak to it: a few calls at once, with few and short headers.
 const (
 	headersMax = 8 << 10
-	streamsMax = 16
-	// receiveMax is what a connection may have sent and nobody has read: the least that HTTP/2 allows.
-	receiveMax = 64 << 10
-	// frameMax is the longest frame: the least that HTTP/2 allows. A connection keeps the room for the longest one that it has read.
-	frameMax = 16 << 10
-	// sentHeadersMax and readHeadersMax are what a connection remembers of headers, to send them short (RFC 7541): what is the same each time, and no
-	// more. The 4 KiB of who says nothing would fill with dates and lengths, of which no two are the same, and take three times as much here.
-	sentHeadersMax = 64  // the type of the content is 60 there; a date is 65
+	callsMax   = 16
+	// readHeadersMax is what a connection remembers of headers that are sent to it short (RFC 7541): what is the same each time, and no more. The
+	// 4 KiB of who says nothing would fill with lengths, of which no two are the same.
 	readHeadersMax = 512 // a host sends whom it calls, three paths, and what it is
 )
 
@@ -127,124 +117,66 @@ func (s *Server) tlsConfig() *tls.Config {
 	}
 }
 
-// settle is how long the last bytes of calls that have ended may take to their connections: net/http does not say when they have gone.
-const settle = 20 * time.Millisecond
-
-// stop ends the calls: those that are short in their time, the others in the middle. When it returns there is none.
-func (s *Server) stop(ctx context.Context, h *http.Server) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.opts.Times.Stop)
-	defer cancel()
-	ended := s.handlers.end()
-	var all sync.WaitGroup
-	all.Go(func() {
-		select {
-		case <-ended:
-			timer := time.NewTimer(settle)
-			defer timer.Stop()
-			select {
-			case <-timer.C:
-			case <-ctx.Done():
-			}
-		case <-ctx.Done():
-		}
-		cancel()
-	})
-	// By itself it would wait for a second for each connection, whether there are calls or not.
-	if h.Shutdown(ctx) != nil {
-		_ = h.Close() // it closes connections: what it could say about them nobody can use
-	}
-	all.Wait()
-	<-ended
-}
-
-// quiet is the log for what net/http says about connections that break: that is for who debugs.
-func quiet(l *slog.Logger) *log.Logger { return slog.NewLogLogger(l.Handler(), slog.LevelDebug) }
-
 // sweep closes connections of nodes that are gone, of hosts that are lost, and of those who do not say who they are.
 func (s *Server) sweep(ctx context.Context, l *listener) {
 	tick := time.NewTicker(s.opts.Times.Sweep)
 	defer tick.Stop()
+	seen, known := uint64(0), false // the changes among the members up to which all that are connected were found to be some
 	for {
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
 			return
 		}
-		now := time.Now()
+		now, changes := time.Now(), s.opts.Members.Changes()
+		same := known && changes == seen
+		known, seen = true, changes
 		for _, c := range l.connections() {
-			lost := silent(c.Conn) >= silentMax
+			lost := c.silent() >= silentMax
 			if lost {
 				c.dead.Store(true)
 			}
-			if lost || !s.mayStay(c, now) {
+			stays, sure := s.mayStay(c, now, same)
+			known = known && sure
+			if lost || !stays {
 				_ = c.Close()
 			}
 		}
 	}
 }
 
-func (s *Server) mayStay(c *conn, now time.Time) bool {
+// mayStay says whether a connection may stay open. That of a host which was a member at the last look, since when the members are the same, is
+// looked at for its time only. It is not sure where that could not be found out, which is no refusal.
+func (s *Server) mayStay(c *conn, now time.Time, same bool) (stays, sure bool) {
 	if c.stranger() {
-		return now.Sub(c.since) < s.opts.Times.Stranger
+		return now.Sub(c.since) < s.opts.Times.Stranger, true
 	}
 	seen := c.shown.Load()
 	leaf := seen.leaf
 	if c.since.After(leaf.NotAfter) {
-		return now.Sub(c.since) < s.opts.Times.Stranger // it had expired before: to be renewed is all that it can be here for
+		return now.Sub(c.since) < s.opts.Times.Stranger, true // it had expired before: to be renewed is all that it can be here for
 	}
 	if now.After(leaf.NotAfter) {
-		return false
+		return false, true
 	}
-	err := s.opts.Members.Remains(*seen.name.Load())
-	// That it cannot be found out now is no refusal.
-	return err == nil || reason.Of(err).Entry().HTTP >= http.StatusInternalServerError
-}
-
-// handlers counts the calls in flight.
-type handlers struct {
-	mu      sync.Mutex // guards all below
-	running int
-	ended   chan struct{} // made by end, closed by the last call
-}
-
-func (h *handlers) enter() bool {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.ended != nil {
-		return false
+	who := seen.name.Load()
+	if same && !who.Relay {
+		return true, true
 	}
-	h.running++
-	return true
-}
-
-func (h *handlers) leave() {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.running--; h.running == 0 && h.ended != nil {
-		close(h.ended)
-	}
-}
-
-// end lets no call in any more. The channel is closed when those in flight have ended. It is called once.
-func (h *handlers) end() <-chan struct{} {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.ended = make(chan struct{})
-	if h.running == 0 {
-		close(h.ended)
-	}
-	return h.ended
+	err := s.opts.Members.Remains(*who)
+	unknown := err != nil && reason.Of(err).Entry().HTTP >= http.StatusInternalServerError
+	return err == nil || unknown, !unknown
 }
 
 // connKey is where the context of a call has its connection.
 type connKey struct{}
 
-func withConn(ctx context.Context, c net.Conn) context.Context {
+func withConn(c net.Conn) context.Context {
 	t, is := c.(*tls.Conn)
 	if !is {
-		return ctx
+		return context.Background()
 	}
-	return context.WithValue(ctx, connKey{}, t.NetConn())
+	return context.WithValue(context.Background(), connKey{}, t.NetConn())
 }
 
 // draw draws a time.

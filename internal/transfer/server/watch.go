@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"tako.dev/tako/internal/catalog"
+	"tako.dev/tako/internal/transfer/h2"
 	"tako.dev/tako/internal/transfer/wire"
 )
 
@@ -32,9 +33,15 @@ func (s *Server) watch(q *request) error {
 	q.conn.watch.Store(number)
 	s.metrics.watches.Inc()
 	s.opts.Presence.Opened(q.who, number)
-	defer func() {
-		s.opts.Presence.Closed(q.who, number, q.conn.dead.Load())
+	who, conn, goesOn := q.who, q.conn, false
+	closed := func() {
+		s.opts.Presence.Closed(who, number, conn.dead.Load())
 		s.metrics.watches.Dec()
+	}
+	defer func() {
+		if !goesOn {
+			closed()
+		}
 	}()
 	s.opts.Presence.Heard(q.who, number, &r.Report)
 	if err := s.opts.Heads.Shown(q.Context(), q.who, have); err != nil {
@@ -43,16 +50,25 @@ func (s *Server) watch(q *request) error {
 	if _, _, err := s.opts.Heads.Head(q.who); err != nil {
 		return err
 	}
-	w := s.desk.open(q.who, number)
-	defer s.desk.close(w)
+	f := &feed{server: s, q: q.lasting(), watch: s.desk.open(who, number), trusted: trusted, root: have.Root}
 	q.w.Header().Set("Content-Type", contentType)
 	q.w.WriteHeader(http.StatusOK)
 	if http.NewResponseController(q.w).Flush() != nil {
+		s.desk.close(f.watch)
 		return nil
 	}
-	f := feed{server: s, q: q, watch: w, trusted: trusted, root: have.Root}
-	f.run()
+	goesOn = true
+	h2.Continue(q.w, func() {
+		defer closed()
+		defer s.desk.close(f.watch)
+		f.run()
+	})
 	return nil
+}
+
+// lasting is the call without what was only needed to begin it: a watch lasts.
+func (q *request) lasting() *request {
+	return &request{Request: (&http.Request{URL: q.URL}).WithContext(q.Context()), w: q.w, conn: q.conn, who: q.who}
 }
 
 // feed is what one watch has told its host.
@@ -68,15 +84,26 @@ type feed struct {
 	left map[string][]byte
 }
 
-// run feeds the host until the watch ends, in whatever way.
+// run feeds the host until the watch ends, in whatever way. It waits for nearly all of that time, of which there are as many as hosts: whatever
+// needs more of a stack than waiting does is done aside.
 func (f *feed) run() {
 	t := f.server.opts.Times
-	beat, end := time.NewTimer(t.Heartbeat.draw()), time.NewTimer(t.Watch.draw())
-	defer beat.Stop()
-	defer end.Stop()
+	end := time.Now().Add(t.Watch.draw())
+	due := func() time.Duration { return min(f.server.together(t.Heartbeat.draw()), time.Until(end)) }
+	timer := time.NewTimer(due())
+	defer timer.Stop()
 	repeat := false
 	for {
-		changed, ok := f.news(repeat)
+		var changed <-chan struct{}
+		ok := true
+		aside(func() {
+			if repeat {
+				ok = f.deposit()
+			}
+			if ok {
+				changed, ok = f.news(repeat)
+			}
+		})
 		if !ok {
 			return
 		}
@@ -84,23 +111,45 @@ func (f *feed) run() {
 		select {
 		case <-changed:
 		case <-f.watch.asked:
-		case <-beat.C:
+		case <-timer.C:
+			if !time.Now().Before(end) {
+				aside(func() { f.frame(f.server.again()) })
+				return
+			}
 			if f.server.opts.Serving() != nil {
 				return
 			}
-			if repeat = true; !f.deposit() {
-				return
-			}
-			beat.Reset(t.Heartbeat.draw())
-		case <-end.C:
-			f.frame(f.server.again())
-			return
+			repeat = true
+			timer.Reset(due())
 		case <-f.server.stopping:
-			f.frame(f.server.again())
+			aside(func() { f.frame(f.server.again()) })
 			return
 		case <-f.q.Context().Done():
 			return
 		}
+	}
+}
+
+// beatGrain is how far apart heartbeats of different hosts are: those within it are sent at once. Each by itself would wake a processor that
+// sleeps, which takes as long as to send some.
+const beatGrain = 250 * time.Millisecond
+
+// together makes a wait end with those of other watches.
+func (s *Server) together(wait time.Duration) time.Duration {
+	since := time.Since(s.began)
+	return (since + wait + beatGrain - 1).Truncate(beatGrain) - since
+}
+
+// aside does something in a goroutine that ends with it, and waits for that: the stack that it needs, some 8 KiB to write to a connection, goes
+// back when it has been done, and not when the collector next finds it unused.
+func aside(do func()) {
+	ended := make(chan any, 1)
+	go func() {
+		defer func() { ended <- recover() }()
+		do()
+	}()
+	if fault := <-ended; fault != nil {
+		panic(fault) // of the call, as it would be without
 	}
 }
 
