@@ -30,6 +30,7 @@ nsenter                 util-linux
 setpriv                 util-linux
 ssh                     openssh-client
 sshd                    openssh-server
+runc                    runc
 '
 
 # The same, for what is tested only where it can be had.

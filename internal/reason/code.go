@@ -219,6 +219,8 @@ const (
 	NotConverged Code = 903
 	UnknownCode  Code = 904
 
+	ImageRefused Code = 980
+
 	TrustRefused       Code = 1001
 	SignaturesMissing  Code = 1002
 	CertificateRefused Code = 1003
@@ -511,6 +513,8 @@ var table = []Entry{
 	{Interrupted, "interrupted", Unknown, "", Never, ExitFailed, 499},
 	{NotConverged, "not converged", Unknown, "", Never, ExitFailed, 500},
 	{UnknownCode, "no such code", Unknown, "", Never, ExitNotFound, 404},
+
+	{ImageRefused, "image cannot be used", Failed, Invalid, Never, ExitFailed, 422},
 
 	{TrustRefused, "trust document refused", Unknown, "", Never, ExitNotAllowed, 403},
 	{SignaturesMissing, "signatures of root keys missing", Unknown, "", Never, ExitConflict, 409},

@@ -1,6 +1,7 @@
 // Package run is the contract between the agent and the runtimes that run the tasks of instances: what a task is, how one is started,
 // stopped, found again and looked at. Each runtime lives in its own folder below this one, implements Runtime, and passes runtest. What
-// is to run, when it is started again and when it is stopped is decided in run/core; a runtime decides nothing of that.
+// those share that supervise by themselves is run/shim. What is to run, when it is started again and when it is stopped is decided in
+// run/core; a runtime decides nothing of that.
 //
 // A task is started in attempts, and an attempt has an identity (ID) for ever: the instance's UID, the task's name, the number of the
 // attempt. Everything is idempotent by it. Starting an attempt twice starts one process; stopping it twice stops it once; what an attempt

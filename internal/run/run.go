@@ -64,7 +64,10 @@ const (
 	LimitTasks  Feature = "processes" // bounding the number of processes and threads
 	Mounts      Feature = "mounts"    // showing directories at other paths
 	ConfigFiles Feature = "files"     // showing files that are not on the host
-
+	Images      Feature = "image"     // files of an image in place of the host's
+	OwnNetwork  Feature = "network"   // a network of its own
+	Devices     Feature = "devices"   // devices that not every program needs
+	AnyBytes    Feature = "bytes"     // arguments and variables that are not UTF-8
 )
 
 // Moment is a time of the kernel's boot clock (CLOCK_BOOTTIME): since the host was started, sleep included.

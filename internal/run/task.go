@@ -6,8 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"path"
+	"slices"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	"tako.dev/tako/internal/reason"
 )
@@ -20,6 +22,7 @@ const (
 	MountsMax    = 128
 	FilesMax     = 128
 	FileBytes    = 1 << 20 // content of one file
+	DevicesMax   = 64
 	logFileBytes = 10 << 20
 	logFiles     = 3
 )
@@ -77,18 +80,31 @@ func plain(s string, most int) bool {
 // Task is what an attempt runs. Everything in it is final: names are resolved, references filled in.
 type Task struct {
 	ID ID
-	// Command is the program, an absolute path, and its arguments.
+	// Command is the program, an absolute path, and its arguments. With an image, left out, it is the entry point of that, and the path
+	// may be a name that is looked for in its PATH.
 	Command []string
-	// Env are NAME=VALUE. Each arrives as it is; a runtime adds only names that begin with TAKO_.
+	// Args stand behind the command; with an image, in place of the arguments that the image has. Without one there are none.
+	Args []string
+	// Env are NAME=VALUE. Each arrives as it is; a runtime adds only names that begin with TAKO_, and with an image those that the image has
+	// and PATH and HOME, where they are not here.
 	Env []string
-	// Dir is where it starts: an absolute path.
+	// Dir is where it starts: an absolute path. Empty, with an image: what that says, or /.
 	Dir string
-	// User is a name or a number. Empty: the default of the runtime, see Capabilities.
+	// User is a name or a number, of the image where there is one. Empty: what the image says, or the default of the runtime, see Capabilities.
 	User   string
 	Limits Limits
 	Mounts []Mount
 	Files  []File
 	Log    Log
+	// Image is where the task's files are: the absolute path of an OCI image layout on the host, a directory or an archive of one that is not
+	// compressed. Empty: the host's files.
+	Image string
+	// Writable makes the root of the image writable; what is written goes with the attempt.
+	Writable bool
+	// OwnNetwork gives the task a network of its own, in place of the host's.
+	OwnNetwork bool
+	// Devices are absolute paths of the devices of the host that the task may use beside those that every program needs.
+	Devices []string
 }
 
 // Limits are what a task may take at most. Zero is no limit.
@@ -128,21 +144,25 @@ func (t *Task) Valid() error {
 		return err
 	}
 	switch {
-	case len(t.Command) == 0 || !absolute(t.Command[0]):
+	case t.Image == "" && (len(t.Command) == 0 || !absolute(t.Command[0])):
 		return refused(t.ID, "the command does not begin with the absolute path of a program")
-	case len(t.Command) > ArgsMax || len(t.Env) > EnvMax:
+	case t.Image == "" && (len(t.Args) > 0 || t.Writable):
+		return refused(t.ID, "it has arguments for an image, or a writable root, and no image")
+	case t.Image != "" && !absolute(t.Image):
+		return refused(t.ID, "the image is not an absolute path")
+	case len(t.Command)+len(t.Args) > ArgsMax || len(t.Env) > EnvMax:
 		return refused(t.ID, fmt.Sprintf("more than %d arguments or %d variables", ArgsMax, EnvMax))
-	case !absolute(t.Dir):
+	case !absolute(t.Dir) && (t.Image == "" || t.Dir != ""):
 		return refused(t.ID, "the working directory is not an absolute path")
 	case t.Limits.CPU < 0 || t.Limits.Memory < 0 || t.Limits.Processes < 0:
 		return refused(t.ID, "a limit is negative")
 	case t.Log.Bytes < 0 || t.Log.Files < 0:
 		return refused(t.ID, "the bound of the log is negative")
-	case len(t.Mounts) > MountsMax || len(t.Files) > FilesMax:
-		return refused(t.ID, fmt.Sprintf("more than %d mounts or %d files", MountsMax, FilesMax))
+	case len(t.Mounts) > MountsMax || len(t.Files) > FilesMax || len(t.Devices) > DevicesMax:
+		return refused(t.ID, fmt.Sprintf("more than %d mounts, %d files or %d devices", MountsMax, FilesMax, DevicesMax))
 	}
 	size := 0
-	for _, s := range t.Command {
+	for _, s := range slices.Concat(t.Command, t.Args) {
 		if strings.IndexByte(s, 0) >= 0 {
 			return refused(t.ID, "an argument holds a zero byte")
 		}
@@ -172,6 +192,11 @@ func (t *Task) validPaths() error {
 			return refused(t.ID, fmt.Sprintf("a file has no absolute path, or more than %d bytes", FileBytes))
 		}
 	}
+	for _, d := range t.Devices {
+		if !absolute(d) {
+			return refused(t.ID, "a device has no absolute path")
+		}
+	}
 	return nil
 }
 
@@ -181,6 +206,11 @@ func refused(id ID, why string) error {
 	return &reason.Error{Code: reason.TaskRefused, Doing: fmt.Sprintf("run task %q of instance %q", id.Task, id.Instance), Cause: errors.New(why)}
 }
 
+// text reports whether arguments and variables are UTF-8.
+func (t *Task) text() bool {
+	return !slices.ContainsFunc(slices.Concat(t.Command, t.Args, t.Env), func(s string) bool { return !utf8.ValidString(s) })
+}
+
 // Refuse returns why a task cannot run where the runtime has these capabilities; nil: as far as that goes it can.
 func (c Capabilities) Refuse(t *Task) error {
 	needs := []struct {
@@ -188,7 +218,8 @@ func (c Capabilities) Refuse(t *Task) error {
 		needed  bool
 	}{
 		{LimitCPU, t.Limits.CPU > 0}, {LimitMemory, t.Limits.Memory > 0}, {LimitTasks, t.Limits.Processes > 0},
-		{Mounts, len(t.Mounts) > 0}, {ConfigFiles, len(t.Files) > 0},
+		{Mounts, len(t.Mounts) > 0}, {ConfigFiles, len(t.Files) > 0}, {Images, t.Image != ""}, {OwnNetwork, t.OwnNetwork},
+		{Devices, len(t.Devices) > 0}, {AnyBytes, !t.text()},
 	}
 	for _, n := range needs {
 		if why, lacks := c.Lacks[n.feature]; lacks && n.needed {

@@ -33,7 +33,11 @@ func TestMain(m *testing.M) {
 }
 
 func open(dir string) (run.Runtime, func() error, error) {
-	rt, err := process.New(process.Options{Dir: dir, Shim: []string{"/proc/self/exe", shimArgument}})
+	return openWith(dir, []string{"/proc/self/exe", shimArgument})
+}
+
+func openWith(dir string, shim []string) (run.Runtime, func() error, error) {
+	rt, err := process.New(process.Options{Dir: dir, Shim: shim})
 	if err != nil {
 		return nil, nil, err
 	}
@@ -88,76 +92,6 @@ func TestWithoutRoot(t *testing.T) {
 	}
 }
 
-// TestShimIsKilled kills what minds a task, as the kernel may when memory is short: what it has started goes with it, and that is said.
-func TestShimIsKilled(t *testing.T) {
-	dir := filepath.Join(t.TempDir(), "run")
-	rt, done, err := open(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	told := make(chan run.Status, 100)
-	over := make(chan error, 1)
-	go func() { over <- rt.Run(ctx, func(s run.Status) { told <- s }) }()
-	defer func() {
-		cancel()
-		if err := errors.Join(<-over, done()); err != nil {
-			t.Error(err)
-		}
-	}()
-	task := run.Task{
-		ID: run.ID{Instance: "i", Task: "t", Attempt: 1}, Dir: "/", Env: []string{"PATH=/usr/bin:/bin"},
-		Command: []string{"/bin/sh", "-c", "setsid sleep 7654321 & (setsid sleep 7654321 &) ; sleep 7654321"},
-	}
-	s, err := rt.Start(ctx, task)
-	if err != nil {
-		t.Fatal(err)
-	}
-	shim := parent(t, s.PID)
-	if err := syscall.Kill(shim, syscall.SIGKILL); err != nil {
-		t.Fatal(err)
-	}
-	for s.Phase != run.Ended {
-		select {
-		case s = <-told:
-		case <-ctx.Done():
-			t.Fatalf("it is not told that it has ended: %+v", s)
-		}
-	}
-	if s.Ending.Cause != run.Lost || s.Ending.Words == "" || s.Ending.Survived != 0 || s.Started == 0 {
-		t.Errorf("it ended as %+v", s)
-	}
-	if again, err := rt.Start(ctx, task); err != nil || again != s {
-		t.Errorf("started again it is %+v (%v)", again, err)
-	}
-	names, err := filepath.Glob("/proc/[0-9]*/cmdline")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, name := range names {
-		if line, err := os.ReadFile(name); err == nil && strings.Contains(string(line), "7654321") {
-			t.Errorf("%s is left: %q", name, line)
-		}
-	}
-	if err := rt.Remove(ctx, task.ID); err != nil {
-		t.Error(err)
-	}
-}
-
-// parent is the process that minds a task.
-func parent(t *testing.T, pid int) int {
-	t.Helper()
-	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	if err != nil {
-		t.Fatal(err)
-	}
-	shim, err := strconv.Atoi(strings.Fields(string(stat))[3])
-	if err != nil {
-		t.Fatal(err)
-	}
-	return shim
-}
-
 // status sums a number of a process over its threads: files of status(5), the line that begins with key.
 func status(t *testing.T, pid int, key string) (sum int) {
 	t.Helper()
@@ -194,7 +128,7 @@ func TestShimIsIdle(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	shim := parent(t, s.PID)
+	shim := runtest.Parent(t, s.PID)
 	const still = 2 * time.Second
 	best := -1
 	for range 5 { // the Go runtime settles for a while
@@ -251,105 +185,10 @@ func finish(t *testing.T, rt run.Runtime, id run.ID) {
 	}
 }
 
-// eachMax is how many calls of one name are tried: a shim makes fewer before it minds its task.
-const eachMax = 30
+func TestShimIsKilled(t *testing.T) { runtest.ShimKilled(t, subject()) }
 
-// TestShimIsKilledAnywhere kills a shim as it enters each of its system calls. Its task is executed once or not at all, is not left alone, and
-// what became of it is said.
 func TestShimIsKilledAnywhere(t *testing.T) {
-	strace, err := exec.LookPath("strace")
-	if err != nil {
-		t.Skip("needs strace")
-	}
-	exe, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	kills := 0
-	for _, name := range []string{"openat", "write", "renameat", "fsync", "clone", "prctl", "inotify_init1", "wait4"} {
-		for nth := 1; nth <= eachMax; nth++ {
-			shim := []string{strace, "-qq", "-o", os.DevNull, "-e", fmt.Sprintf("inject=%s:signal=SIGKILL:when=%d", name, nth), exe, shimArgument}
-			if !killedAt(t, shim, fmt.Sprintf("%s %d", name, nth)) {
-				break
-			}
-			kills++
-		}
-	}
-	t.Logf("a shim was killed at %d calls", kills)
-	if kills < 20 {
-		t.Errorf("a shim was killed at %d calls only", kills)
-	}
-}
-
-// killedAt runs a task below a shim that is killed somewhere; false: that was not to be.
-func killedAt(t *testing.T, shim []string, call string) bool {
-	t.Helper()
-	dir, note := filepath.Join(t.TempDir(), "run"), filepath.Join(t.TempDir(), "note")
-	mark := fmt.Sprintf("KILLED_AT=%d-%d", os.Getpid(), time.Now().UnixNano())
-	task := run.Task{
-		ID: run.ID{Instance: "i", Task: "t", Attempt: 1}, Dir: "/", Env: []string{"PATH=/usr/bin:/bin", mark}, User: strconv.Itoa(os.Geteuid()),
-		Command: []string{"/bin/sh", "-c", "echo x >>" + note + "; (setsid sleep 5 &); exit 4"},
-	}
-	first, err := process.New(process.Options{Dir: dir, Shim: shim})
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	_, failed := first.Start(ctx, task)
-	if failed != nil && !reason.Is(failed, reason.TaskNotStarted) {
-		t.Errorf("killed at %s: start: %v", call, failed)
-	}
-	if err := first.Close(); err != nil {
-		t.Error(err)
-	}
-	rt, done, err := open(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	ended := make(chan run.Status, 10)
-	told, heard := context.WithCancel(ctx)
-	over := make(chan error, 1)
-	go func() {
-		over <- rt.Run(told, func(s run.Status) {
-			if s.Phase == run.Ended {
-				select {
-				case ended <- s:
-				default:
-				}
-			}
-		})
-	}()
-	if _, err := rt.Start(ctx, task); err != nil {
-		t.Errorf("killed at %s: start again: %v", call, err)
-	}
-	var s run.Status
-	select {
-	case s = <-ended:
-	case <-ctx.Done():
-		t.Fatalf("killed at %s: it does not end", call)
-	}
-	heard()
-	text, _ := os.ReadFile(note) // it need not be there
-	if n := strings.Count(string(text), "x"); n > 1 || n == 0 && s.Ending.Cause != run.Lost {
-		t.Errorf("killed at %s: it was executed %d times, and ended as %+v", call, n, s.Ending)
-	}
-	if c := s.Ending.Cause; c != run.Lost && (c != run.Exited || s.Ending.Code != 4) {
-		t.Errorf("killed at %s: it ended as %+v", call, s.Ending)
-	}
-	names, err := filepath.Glob("/proc/[0-9]*/environ")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, name := range names {
-		if env, err := os.ReadFile(name); err == nil && strings.Contains(string(env), mark) {
-			t.Errorf("killed at %s: %s is left", call, name)
-		}
-	}
-	if err := errors.Join(<-over, rt.Remove(ctx, task.ID), done()); err != nil {
-		t.Errorf("killed at %s: %v", call, err)
-	}
-	return failed != nil || s.Ending.Cause == run.Lost
+	runtest.ShimKilledAnywhere(t, subject(), shimArgument, openWith)
 }
 
 // Who names no user gets one of the instance's own, and no way to another.
@@ -376,7 +215,7 @@ func TestOwnUser(t *testing.T) {
 		}
 	}
 	a, again, b := status(t, pids[0], "Uid"), status(t, pids[1], "Uid"), status(t, pids[2], "Uid")
-	if a < 66_000 || a >= 99_000 || a != again || a == b || status(t, pids[0], "Gid") != a {
+	if a < 66_000 || a >= 83_000 || a != again || a == b || status(t, pids[0], "Gid") != a {
 		t.Errorf("the tasks of one instance run as %d and %d, that of another as %d", a, again, b)
 	}
 	for _, id := range ids {

@@ -52,9 +52,11 @@ func startCalls(t *testing.T, s Subject) (names []string) {
 	b := newBench(t, s)
 	log := filepath.Join(t.TempDir(), "log")
 	task := b.shell("sleep 600")
+	b.leave() // there is one agent at a time
 	if out, err := b.agent(task, "-o", log, "-e", "trace="+traced); err != nil {
 		t.Fatalf("agent: %v\n%s", err, out)
 	}
+	b.open()
 	b.over(task.ID)
 	text, err := os.ReadFile(log)
 	if err != nil {
@@ -97,6 +99,7 @@ func killedOnce(t *testing.T, c *casetest.Case, s Subject, name string, nth int)
 	b := newBench(t, s)
 	note := b.note()
 	task := b.shell("echo x >>" + note + "; echo ready; sleep 600")
+	b.leave()
 	out, err := b.agent(task, "-o", os.DevNull, "-e", fmt.Sprintf("inject=%s:signal=SIGKILL:when=%d", name, nth))
 	killed := false
 	if exit := (*exec.ExitError)(nil); errors.As(err, &exit) {
@@ -106,7 +109,6 @@ func killedOnce(t *testing.T, c *casetest.Case, s Subject, name string, nth int)
 	if !killed && err != nil {
 		t.Errorf("agent: %v\n%s", err, out)
 	}
-	b.leave()
 	b.open()
 	status := b.start(task)
 	c.Check(status.Phase == run.Running, "the next agent starts it, and it is %+v", status)

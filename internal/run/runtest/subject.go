@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -24,6 +25,11 @@ type Subject struct {
 	// Users are a user that tasks can run as, and its number; empty: none but the test's own.
 	User string
 	UID  int
+	// Dress gives a task what it needs to run where the host's files are not there by themselves: an image, and these directories at their own
+	// paths. Nil: nothing.
+	Dress func(t *run.Task, directories []string)
+	// Lossy says that of a flood of lines the last ones may be lost: who keeps them bounds how many come at once.
+	Lossy bool
 	// Clean is what there is below the directory when nothing was run, as find prints it.
 	Clean []string
 }
@@ -51,6 +57,7 @@ type bench struct {
 	close  func() error
 	stop   context.CancelFunc
 	done   chan error
+	born   string // of no other bench
 	mark   string // in the environment of every task
 	serial sequence
 	gate   string // see fifo
@@ -63,7 +70,8 @@ type bench struct {
 func newBench(t *testing.T, s Subject) *bench {
 	t.Helper()
 	b := &bench{T: t, Subject: s, dir: filepath.Join(t.TempDir(), "run")}
-	b.mark = fmt.Sprintf("RUNTEST_MARK=%d-%d", os.Getpid(), time.Now().UnixNano())
+	b.born = fmt.Sprintf("%d-%s", os.Getpid(), strconv.FormatInt(time.Now().UnixNano(), 36))
+	b.mark = "RUNTEST_MARK=" + b.born
 	b.open()
 	t.Cleanup(b.end)
 	return b
@@ -172,10 +180,26 @@ func (b *bench) marked() (found []string) {
 
 // task is a task that runs a program.
 func (b *bench) task(command ...string) run.Task {
-	return run.Task{
-		ID: run.ID{Instance: "i-" + b.serial.next(), Task: "main", Attempt: 1}, Command: command, Dir: "/", User: b.Subject.User,
+	t := run.Task{
+		ID: run.ID{Instance: "i-" + b.born + "-" + b.serial.next(), Task: "main", Attempt: 1}, Command: command, Dir: "/", User: b.Subject.User,
 		Env: []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin", b.mark},
 	}
+	b.dress(&t)
+	return t
+}
+
+// dress gives a task what it needs.
+func (s *Subject) dress(t *run.Task) {
+	if s.Dress != nil {
+		s.Dress(t, []string{"/usr", os.TempDir()})
+	}
+}
+
+// secluded is a task that runs a line of shell, and has a directory for temporary files of its own where the runtime gives it one.
+func (b *bench) secluded(line string) run.Task {
+	t := b.shell(line)
+	t.Mounts = slices.DeleteFunc(t.Mounts, func(m run.Mount) bool { return m.Path == os.TempDir() })
+	return t
 }
 
 // shell is a task that runs a line of shell.

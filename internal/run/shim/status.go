@@ -1,4 +1,4 @@
-package process
+package shim
 
 import (
 	"os"
@@ -11,7 +11,7 @@ import (
 )
 
 // look is what there is of an attempt; false: nothing. Of one whose shim is gone it settles what became of it.
-func (r *Runtime) look(id run.ID) (s run.Status, there bool, err error) {
+func (r *Shims) look(id run.ID) (s run.Status, there bool, err error) {
 	if err := id.Valid(); err != nil {
 		return run.Status{}, false, err
 	}
@@ -45,7 +45,7 @@ func (r *Runtime) look(id run.ID) (s run.Status, there bool, err error) {
 }
 
 // over is an attempt that has ended.
-func (r *Runtime) over(id run.ID) (s run.Status, there bool, err error) {
+func (r *Shims) over(id run.ID) (s run.Status, there bool, err error) {
 	var e ended
 	ok, err := r.tree.get(id, endedFile, &e)
 	if reason.Is(err, reason.StateCorrupt) {
@@ -58,7 +58,7 @@ func (r *Runtime) over(id run.ID) (s run.Status, there bool, err error) {
 }
 
 // settle notes that an attempt is lost, after it has ended what is left of it.
-func (r *Runtime) settle(id run.ID, b *begun) (run.Status, bool, error) {
+func (r *Shims) settle(id run.ID, b *begun) (run.Status, bool, error) {
 	r.gone.Lock()
 	defer r.gone.Unlock()
 	if s, there, err := r.over(id); there || err != nil { // the shim has said so just before its lock was looked at
@@ -86,7 +86,7 @@ func (r *Runtime) settle(id run.ID, b *begun) (run.Status, bool, error) {
 const endRounds = 200
 
 // endRest ends what is left of an attempt whose shim is gone, and returns how many that could not be.
-func (r *Runtime) endRest(id run.ID, b *begun) int {
+func (r *Shims) endRest(id run.ID, b *begun) int {
 	b.Group.noMore()
 	for range endRounds {
 		pids := append(marked(id.String()), b.Group.members()...)
@@ -130,6 +130,6 @@ func contains(pids []int, pid int) bool {
 }
 
 // left are processes of an attempt that has ended and could not be ended with it.
-func (r *Runtime) left(id run.ID) []int {
+func (r *Shims) left(id run.ID) []int {
 	return append(marked(id.String()), r.home.of(id).members()...)
 }

@@ -1,4 +1,4 @@
-package process
+package shim
 
 import (
 	"bytes"
@@ -126,7 +126,7 @@ func FuzzStatus(f *testing.F) {
 
 // Damage in the files of an attempt has a name, and ends nothing else.
 func TestDamage(t *testing.T) {
-	r, err := New(Options{Dir: filepath.Join(t.TempDir(), "run"), Shim: []string{"/bin/false"}})
+	r, err := New(Options{Dir: filepath.Join(t.TempDir(), "run"), Program: []string{"/bin/false"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -147,7 +147,7 @@ func TestDamage(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if _, err := r.Start(t.Context(), run.Task{ID: id, Command: []string{"/bin/true"}, Dir: "/"}); !reason.Is(err, reason.TaskNotStarted) {
+	if _, err := r.Start(t.Context(), id, func() (*Order, error) { return &Order{Command: Bytes([]string{"/bin/true"}), WorkDir: "/"}, nil }); !reason.Is(err, reason.TaskNotStarted) {
 		t.Errorf("with a shim that ends at once: %v", err)
 	}
 	if list, err := r.List(t.Context()); err != nil || len(list) != 0 {
@@ -160,7 +160,7 @@ func TestDamage(t *testing.T) {
 
 // While somebody else starts the same attempt, and hangs, who tries it too does not hang with him.
 func TestStartHangs(t *testing.T) {
-	r, err := New(Options{Dir: filepath.Join(t.TempDir(), "run"), Shim: []string{"/proc/self/exe", "mind-a-task"}})
+	r, err := New(Options{Dir: filepath.Join(t.TempDir(), "run"), Program: []string{"/proc/self/exe", shimArgument}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -179,7 +179,7 @@ func TestStartHangs(t *testing.T) {
 	if err := r.tree.put(id, begunFile, begun{Boot: r.boot, PID: os.Getpid()}, false); err != nil {
 		t.Fatal(err)
 	}
-	s, err := r.Start(t.Context(), run.Task{ID: id, Command: []string{"/bin/true"}, Dir: "/"})
+	s, err := r.Start(t.Context(), id, func() (*Order, error) { return &Order{Command: Bytes([]string{"/bin/true"}), WorkDir: "/"}, nil })
 	if err != nil || s.Phase != run.Starting {
 		t.Errorf("%+v (%v)", s, err)
 	}
@@ -187,7 +187,7 @@ func TestStartHangs(t *testing.T) {
 
 // After a restart of the host nothing runs, whoever has the numbers now.
 func TestOtherBoot(t *testing.T) {
-	r, err := New(Options{Dir: filepath.Join(t.TempDir(), "run"), Shim: []string{"/bin/false"}})
+	r, err := New(Options{Dir: filepath.Join(t.TempDir(), "run"), Program: []string{"/bin/false"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -210,44 +210,6 @@ func TestOtherBoot(t *testing.T) {
 	list, err := r.List(t.Context())
 	if err != nil || len(list) != 1 || list[0].Phase != run.Ended || list[0].Boot != "another" || list[0].Ending.Words != "the host was restarted" {
 		t.Errorf("%+v (%v)", list, err)
-	}
-}
-
-// Two instances never have one user, and an instance has one for as long as it is there, also over a crash in between.
-func TestUsers(t *testing.T) {
-	u := &users{dir: t.TempDir()}
-	seen := map[uint32]string{}
-	for i := range 300 {
-		name := "instance-" + strconv.Itoa(i)
-		n, err := u.of(name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if other, ok := seen[n]; ok || n < firstUser || n >= firstUser+userCount {
-			t.Fatalf("%s has user %d, as %q", name, n, other)
-		}
-		seen[n] = name
-		if again, err := u.of(name); err != nil || again != n {
-			t.Errorf("%s has user %d, and then %d (%v)", name, n, again, err)
-		}
-		if i%3 == 0 { // it was killed in between
-			if err := os.Remove(u.file(name)); err != nil {
-				t.Fatal(err)
-			}
-			if again, err := u.of(name); err != nil || again != n {
-				t.Errorf("after a crash %s has user %d, before it was %d (%v)", name, again, n, err)
-			}
-		}
-	}
-	for _, name := range seen {
-		for _, needed := range []bool{true, false} {
-			if err := u.release(name, func(string) bool { return needed }); err != nil {
-				t.Error(err)
-			}
-		}
-	}
-	if left, err := os.ReadDir(u.dir); err != nil || len(left) != 0 {
-		t.Errorf("%d files are left (%v)", len(left), err)
 	}
 }
 

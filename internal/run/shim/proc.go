@@ -1,4 +1,4 @@
-package process
+package shim
 
 import (
 	"bytes"
@@ -89,9 +89,12 @@ func descendants(of int) (found []stat) {
 // attemptVariable is in the environment of every task, and so of what that starts.
 const attemptVariable = "TAKO_ATTEMPT"
 
+// Variable is the variable of an attempt, for what is started for it beside the task.
+func Variable(id string) string { return attemptVariable + "=" + id }
+
 // marked are the processes that have been given the variable of an attempt, and have not taken it out.
 func marked(id string) (found []int) {
-	want := []byte(attemptVariable + "=" + id)
+	want := []byte(Variable(id))
 	for _, s := range processes() {
 		if s.zombie {
 			continue

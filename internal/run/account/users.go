@@ -1,4 +1,4 @@
-package process
+package account
 
 import (
 	"errors"
@@ -21,17 +21,28 @@ const (
 	userCount = 33_000
 )
 
-// users gives each instance a user that nobody else has. A file named after the number holds who has it, and a file named after the
-// instance the number; the first is made by one only, and comes first and goes last.
-type users struct {
+// Users gives each instance a user that nobody else has. A file named after the number holds who has it, and a file named after the
+// instance the number; the first is made by one only, and comes first and goes last. Runtimes of one host share the directory.
+type Users struct {
 	dir string
 	mu  sync.Mutex // held while a user is given or taken back
 }
 
-func (u *users) file(name string) string { return filepath.Join(u.dir, name) }
+// fileMode is that of the files: who has which number is nobody else's concern.
+const fileMode = 0o600
 
-// of is the user of an instance, which it has until it is released.
-func (u *users) of(instance string) (uint32, error) {
+// NewUsers keeps users in a directory, which is made where it is missing.
+func NewUsers(dir string) (*Users, error) {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, disk.Fault("make", dir, err)
+	}
+	return &Users{dir: dir}, nil
+}
+
+func (u *Users) file(name string) string { return filepath.Join(u.dir, name) }
+
+// Of is the user of an instance, which it has until it is released.
+func (u *Users) Of(instance string) (uint32, error) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if text, err := os.ReadFile(u.file(instance)); err == nil {
@@ -55,7 +66,7 @@ func (u *users) of(instance string) (uint32, error) {
 }
 
 // claim takes a number for an instance; false: somebody else has it.
-func (u *users) claim(n uint32, instance string) (bool, error) {
+func (u *Users) claim(n uint32, instance string) (bool, error) {
 	text := strconv.Itoa(int(n))
 	if _, err := user.LookupId(text); err == nil {
 		return false, nil // the host has a user of that number
@@ -78,8 +89,8 @@ func (u *users) claim(n uint32, instance string) (bool, error) {
 	return true, os.WriteFile(u.file(instance), []byte(text), fileMode)
 }
 
-// release takes the user of an instance back, unless that still needs it.
-func (u *users) release(instance string, needs func(instance string) bool) error {
+// Release takes the user of an instance back, unless that still needs it.
+func (u *Users) Release(instance string, needs func(instance string) bool) error {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	text, err := os.ReadFile(u.file(instance))

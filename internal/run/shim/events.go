@@ -1,4 +1,4 @@
-package process
+package shim
 
 import (
 	"bytes"
@@ -168,7 +168,7 @@ func parseNames(b []byte) (ids []run.ID, lost bool) {
 }
 
 // Run tells sink of every attempt, and then of what changes.
-func (r *Runtime) Run(ctx context.Context, sink func(run.Status)) error {
+func (r *Shims) Run(ctx context.Context, sink func(run.Status)) error {
 	if err := r.events.epoll.SetReadDeadline(time.Time{}); err != nil {
 		return &reason.Error{Code: reason.SystemCallFailed, Doing: "wait for what is run", Cause: err}
 	}
@@ -202,7 +202,7 @@ func (r *Runtime) Run(ctx context.Context, sink func(run.Status)) error {
 
 // teller knows what was told.
 type teller struct {
-	r    *Runtime
+	r    *Shims
 	told map[run.ID]run.Status
 	sink func(run.Status)
 }

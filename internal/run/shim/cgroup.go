@@ -1,4 +1,4 @@
-package process
+package shim
 
 import (
 	"bufio"
@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -26,22 +27,30 @@ const (
 	pidsController   = "pids"
 )
 
-// group is the cgroup of an attempt, or the one that it is made in: for each controller its directory. One directory for all of them is v2.
-type group struct {
+// Group is the cgroup of an attempt, or the one that it is made in: for each controller its directory. One directory for all of them is v2.
+type Group struct {
 	V2   bool              `json:",omitempty"`
 	Dirs map[string]string `json:",omitempty"`
+	// More are directories of hierarchies that are not used here, but by what a runtime starts: they are only taken away.
+	More []string `json:",omitempty"`
+	// Partial says that there are hierarchies in which no cgroups can be made.
+	Partial bool `json:",omitempty"`
 }
 
 // ownGroup finds the cgroup that this process is in and may make others in. lacks says what is not to be had, and why.
-func ownGroup(root string) (g group, lacks map[run.Feature]string) {
-	g = group{Dirs: map[string]string{}}
+func ownGroup(root string) (g Group, lacks map[run.Feature]string) {
+	g = Group{Dirs: map[string]string{}}
 	why := map[string]string{}
 	paths, err := cgroupsOf(filepath.Join(root, "proc/self/cgroup"))
 	if err != nil {
 		why["all"] = "the cgroups of the agent cannot be read: " + err.Error()
 	}
 	mounts := cgroupMounts(filepath.Join(root, "proc/self/mountinfo"))
-	for _, c := range []string{memoryController, cpuController, acctController, pidsController} {
+	if len(paths) > 1 {
+		g.More, g.Partial = others(root, paths, mounts)
+		delete(paths, "") // where v1 has the controllers, v2 has none
+	}
+	for _, c := range used() {
 		path, ok := paths[c]
 		mount, mounted := mounts[c].of(path)
 		if !ok || !mounted {
@@ -50,7 +59,7 @@ func ownGroup(root string) (g group, lacks map[run.Feature]string) {
 		if dir := filepath.Join(root, mount); unix.Access(dir, unix.W_OK) == nil {
 			g.Dirs[c] = dir
 		} else {
-			why[c] = "the agent may not make cgroups in " + dir
+			why[c], g.Partial = "the agent may not make cgroups in "+dir, true
 		}
 	}
 	if mount, mounted := mounts[""].of(paths[""]); mounted && len(paths) == 1 && paths[""] != "" {
@@ -67,7 +76,7 @@ func ownGroup(root string) (g group, lacks map[run.Feature]string) {
 	return g, g.lacks(why)
 }
 
-func (g group) lacks(why map[string]string) map[run.Feature]string {
+func (g Group) lacks(why map[string]string) map[run.Feature]string {
 	lacks := map[run.Feature]string{}
 	for c, feature := range map[string]run.Feature{memoryController: run.LimitMemory, cpuController: run.LimitCPU, pidsController: run.LimitTasks} {
 		if g.Dirs[c] != "" {
@@ -116,16 +125,31 @@ func cgroupsOf(file string) (map[string]string, error) {
 			continue
 		}
 		for c := range strings.SplitSeq(parts[1], ",") {
-			if c == "" || slices.Contains([]string{memoryController, cpuController, acctController, pidsController}, c) {
-				paths[c] = parts[2]
-			}
+			paths[c] = parts[2]
 		}
 	}
-	// Where v1 has the controllers, v2 has none.
-	if len(paths) > 1 {
-		delete(paths, "")
-	}
 	return paths, nil
+}
+
+// used are the controllers that are used.
+func used() []string {
+	return []string{memoryController, cpuController, acctController, pidsController}
+}
+
+// others are the directories of this process in hierarchies that are not used. partial: in some of them no cgroups can be made.
+func others(root string, paths map[string]string, mounts map[string]cgroupMount) (dirs []string, partial bool) {
+	for _, c := range slices.Sorted(maps.Keys(paths)) {
+		mount, mounted := mounts[c].of(paths[c])
+		if !mounted || slices.Contains(used(), c) {
+			continue
+		}
+		if dir := filepath.Join(root, mount); unix.Access(dir, unix.W_OK) == nil {
+			dirs = append(dirs, dir)
+		} else {
+			partial = true
+		}
+	}
+	return dirs, partial
 }
 
 // cgroupMount is where a part of a hierarchy is mounted: in a container it may begin below the root of the hierarchy.
@@ -166,19 +190,25 @@ func cgroupMounts(file string) map[string]cgroupMount {
 	return mounts
 }
 
+// GroupName is the name of an attempt's cgroup below that of the agent.
+func GroupName(id run.ID) string { return "tako-" + id.String() }
+
 // of is the cgroup of an attempt below this one.
-func (g group) of(id run.ID) group {
-	its := group{V2: g.V2, Dirs: map[string]string{}}
+func (g Group) of(id run.ID) Group {
+	its := Group{V2: g.V2, Partial: g.Partial, Dirs: map[string]string{}}
 	for c, dir := range g.Dirs {
-		its.Dirs[c] = filepath.Join(dir, "tako-"+id.String())
+		its.Dirs[c] = filepath.Join(dir, GroupName(id))
+	}
+	for _, dir := range g.More {
+		its.More = append(its.More, filepath.Join(dir, GroupName(id)))
 	}
 	return its
 }
 
 // unique are the directories, each once.
-func (g group) unique() []string {
+func (g Group) unique() []string {
 	var dirs []string
-	for _, c := range []string{memoryController, cpuController, acctController, pidsController} {
+	for _, c := range used() {
 		if dir := g.Dirs[c]; dir != "" && !slices.Contains(dirs, dir) {
 			dirs = append(dirs, dir)
 		}
@@ -186,7 +216,7 @@ func (g group) unique() []string {
 	return dirs
 }
 
-func (g group) write(controller, file, text string) error {
+func (g Group) write(controller, file, text string) error {
 	dir := g.Dirs[controller]
 	if dir == "" {
 		return fmt.Errorf("there is no cgroup of the controller %s", controller)
@@ -194,7 +224,7 @@ func (g group) write(controller, file, text string) error {
 	return os.WriteFile(filepath.Join(dir, file), []byte(text), 0)
 }
 
-func (g group) number(controller, file string) (int64, bool) {
+func (g Group) number(controller, file string) (int64, bool) {
 	dir := g.Dirs[controller]
 	if dir == "" {
 		return 0, false
@@ -208,7 +238,7 @@ func (g group) number(controller, file string) (int64, bool) {
 }
 
 // keyed reads one number of a file that has a name and a number in each line.
-func (g group) keyed(controller, file, key string) (int64, bool) {
+func (g Group) keyed(controller, file, key string) (int64, bool) {
 	dir := g.Dirs[controller]
 	if dir == "" {
 		return 0, false
@@ -230,7 +260,7 @@ func (g group) keyed(controller, file, key string) (int64, bool) {
 const period = 100 * time.Millisecond
 
 // build makes the cgroup of an attempt with its limits.
-func (g group) build(l run.Limits) error {
+func (g Group) build(l run.Limits) error {
 	for _, dir := range g.unique() {
 		_ = unix.Rmdir(dir) // one that is left over from before the state was lost has other limits
 		if err := os.Mkdir(dir, 0o755); err != nil {
@@ -256,6 +286,11 @@ func (g group) build(l run.Limits) error {
 	return err
 }
 
+// LimitProcesses changes how many processes and threads there may be.
+func (g Group) LimitProcesses(most int64) error {
+	return g.write(pidsController, "pids.max", strconv.FormatInt(most, 10))
+}
+
 // optional passes over a file that kernels without accounting of swap do not have.
 func optional(err error) error {
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) {
@@ -264,11 +299,11 @@ func optional(err error) error {
 	return err
 }
 
-// enter moves this thread, and no other, into the cgroups of v1: what it starts is there from its first moment. To move a whole process, or
+// Enter moves this thread, and no other, into the cgroups of v1: what it starts is there from its first moment. To move a whole process, or
 // another, the kernel would stop all forks of the host for a moment.
-func (g group) enter() error {
+func (g Group) Enter() error {
 	if g.V2 {
-		return nil // what is started there says so itself: see into
+		return nil // what is started there says so itself: see Into
 	}
 	for _, dir := range g.unique() {
 		if err := os.WriteFile(filepath.Join(dir, "tasks"), []byte("0"), 0); err != nil {
@@ -278,8 +313,8 @@ func (g group) enter() error {
 	return nil
 }
 
-// into opens the cgroup of v2 for what is to be started in it; nil: there is none.
-func (g group) into() (*os.File, error) {
+// Into opens the cgroup of v2 for what is to be started in it; nil: there is none.
+func (g Group) Into() (*os.File, error) {
 	if !g.V2 || len(g.Dirs) == 0 {
 		return nil, nil
 	}
@@ -287,7 +322,7 @@ func (g group) into() (*os.File, error) {
 }
 
 // outOfMemory is how many processes the kernel has ended because the limit was reached.
-func (g group) outOfMemory() int64 {
+func (g Group) outOfMemory() int64 {
 	file := "memory.oom_control"
 	if g.V2 {
 		file = "memory.events"
@@ -297,7 +332,7 @@ func (g group) outOfMemory() int64 {
 }
 
 // usage is what everything in the cgroup takes; false: it cannot be said of all of it.
-func (g group) usage() (run.Usage, bool) {
+func (g Group) usage() (run.Usage, bool) {
 	var u run.Usage
 	var cpu int64
 	var ok1, ok2, ok3 bool
@@ -316,7 +351,7 @@ func (g group) usage() (run.Usage, bool) {
 }
 
 // members are the processes in the cgroup.
-func (g group) members() (pids []int) {
+func (g Group) members() (pids []int) {
 	for _, dir := range g.unique() {
 		text, err := os.ReadFile(filepath.Join(dir, "cgroup.procs"))
 		if err != nil {
@@ -332,12 +367,12 @@ func (g group) members() (pids []int) {
 }
 
 // noMore has the kernel refuse further processes: what starts some as fast as it can is then ended all the same.
-func (g group) noMore() { _ = g.write(pidsController, "pids.max", "0") } // where there is none, rounds of signals have to do
+func (g Group) noMore() { _ = g.write(pidsController, "pids.max", "0") } // where there is none, rounds of signals have to do
 
 // clear takes the cgroup away. It fails while a process is in it.
-func (g group) clear() error {
+func (g Group) clear() error {
 	var errs []error
-	for _, dir := range g.unique() {
+	for _, dir := range slices.Concat(g.unique(), g.More) {
 		if err := unix.Rmdir(dir); err != nil && !errors.Is(err, unix.ENOENT) {
 			errs = append(errs, fmt.Errorf("remove %s: %w", dir, err))
 		}

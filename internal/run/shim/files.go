@@ -1,4 +1,4 @@
-package process
+package shim
 
 import (
 	"encoding/json"
@@ -54,7 +54,7 @@ type begun struct {
 	Boot  string
 	PID   int    // of the shim
 	Since uint64 // when the shim was started, as the kernel counts that: with the number it is one process of this boot
-	Group group  // of the task
+	Group Group  // of the task
 }
 
 // running is what a shim says when the program was executed.
@@ -74,7 +74,8 @@ type ended struct {
 type tree struct{ dir string }
 
 func (t tree) statuses() string              { return filepath.Join(t.dir, "status") }
-func (t tree) attempt(id run.ID) string      { return filepath.Join(t.dir, "attempts", id.String()) }
+func (t tree) attempts() string              { return filepath.Join(t.dir, "attempts") }
+func (t tree) attempt(id run.ID) string      { return filepath.Join(t.attempts(), id.String()) }
 func (t tree) in(id run.ID, f string) string { return filepath.Join(t.attempt(id), f) }
 func (t tree) status(id run.ID, kind string) string {
 	return filepath.Join(t.statuses(), id.String()+kind)

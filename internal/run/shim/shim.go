@@ -1,4 +1,4 @@
-package process
+package shim
 
 import (
 	"encoding/json"
@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"tako.dev/tako/internal/run"
+	"tako.dev/tako/internal/run/account"
 )
 
 const (
@@ -37,40 +38,46 @@ const (
 	wordThere   = "there" // another shim has it, or it has ended
 )
 
-// order is what a shim is told, on its standard input.
-type order struct {
-	Dir     string
-	ID      run.ID
+// Order is what a shim is told, on its standard input.
+type Order struct {
+	// Dir, ID, Group and Home are filled in by Start.
+	Dir   string
+	ID    run.ID
+	Group Group // of the task
+	Home  Group // where the shim is itself
+
 	Command [][]byte // not strings: JSON would change what is no UTF-8
-	Env     [][]byte
+	Env     [][]byte // Start adds a variable to it
 	WorkDir string
-	As      *account
+	As      *account.Account
 	Limits  run.Limits
-	Group   group
-	Home    group // where the shim is itself
 	Log     run.Log
+	// More is what only the Launch of a runtime reads.
+	More json.RawMessage `json:",omitempty"`
 }
 
-// account is whom the task runs as.
-type account struct {
-	UID, GID uint32
-	Groups   []uint32
-}
+// Place is the directory of the attempt, where the rest of what it needs is kept until it is removed.
+func (o *Order) Place() string { return tree{o.Dir}.attempt(o.ID) }
+
+// Launch makes the first process of an attempt: a child of this one, or one that it becomes the reaper of, with these files as its standard
+// ones. It runs on the shim's one thread, and what that starts with Pdeathsig ends with it. The cgroup is there already. Processes that are
+// left after an error are ended.
+type Launch func(o *Order, stdio [3]uintptr) (pid int, err error)
 
 // Serve is the shim's side: it carries out the order on its standard input, says a word on file descriptor 3, and returns the exit code when
 // the attempt has ended. The process must be made for that alone.
-func Serve() int {
+func Serve(launch Launch) int {
 	// The thread stays this one: the kernel kills the task when the thread that has started it ends, and what is set for a thread is inherited.
 	runtime.LockOSThread()
 	debug.SetMemoryLimit(shimMemory)
 	closeOnStart()
 	word := os.NewFile(wordFD, "word")
-	var o order
+	var o Order
 	if err := json.NewDecoder(os.Stdin).Decode(&o); err != nil {
 		return 1
 	}
 	quietStdio()
-	s := &shim{order: &o, tree: tree{o.Dir}}
+	s := &shim{order: &o, launch: launch, tree: tree{o.Dir}}
 	said, err := s.begin()
 	if err != nil {
 		said = "error: " + err.Error()
@@ -83,7 +90,7 @@ func Serve() int {
 	if err != nil || s.pid == 0 {
 		return 0
 	}
-	o.Env, o.Command = nil, nil // may be secret, and is not needed any more
+	o.Env, o.Command, o.More = nil, nil, nil // may be secret, and is not needed any more
 	debug.FreeOSMemory()
 	s.mind()
 	return 0
@@ -111,11 +118,12 @@ func quietStdio() {
 
 // shim minds one attempt. It is one loop in one thread; nothing in it waits but for the kernel.
 type shim struct {
-	order *order
-	tree  tree
-	start *os.File // the lock for starting
-	lock  *os.File // the lock of the one that lives
-	boot  string
+	order  *Order
+	launch Launch
+	tree   tree
+	start  *os.File // the lock for starting
+	lock   *os.File // the lock of the one that lives
+	boot   string
 
 	pid     int // of the task; 0 when it was reaped
 	started run.Moment
@@ -181,24 +189,19 @@ func (s *shim) execute() (err error) {
 	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
 		return fmt.Errorf("keep it from new privileges: %w", err)
 	}
-	if st, err := os.Stat(o.WorkDir); err != nil {
-		return fmt.Errorf("enter its directory: %w", err)
-	} else if !st.IsDir() {
-		return fmt.Errorf("enter its directory: %s: %w", o.WorkDir, unix.ENOTDIR)
-	}
 	if err := o.Group.build(o.Limits); err != nil {
 		return fmt.Errorf("make its cgroup: %w", err)
 	}
 	if err := s.fork(); err != nil {
+		s.endAll()
 		return err
 	}
 	s.started = now()
 	return nil
 }
 
-// fork starts the program in a session of its own, and in its cgroup from its first moment.
+// fork makes the first process, with pipes that the shim reads.
 func (s *shim) fork() error {
-	o := s.order
 	null, err := os.OpenFile(os.DevNull, os.O_RDONLY, 0)
 	if err != nil {
 		return err
@@ -215,47 +218,29 @@ func (s *shim) fork() error {
 		}
 		defer unix.Close(ends[i][1])
 	}
-	attr := &syscall.ProcAttr{
-		Dir: o.WorkDir, Env: texts(o.Env), Files: []uintptr{null.Fd(), uintptr(ends[0][1]), uintptr(ends[1][1])},
-		Sys: &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGKILL},
-	}
-	if as := o.As; as != nil {
-		attr.Sys.Credential = &syscall.Credential{Uid: as.UID, Gid: as.GID, Groups: as.Groups}
-	}
 	unix.Umask(0o022)
-	// The kernel takes the task before its shim when memory is short, and the shim as it took the agent.
-	const score = "/proc/self/oom_score_adj"
-	own, errOwn := os.ReadFile(score)
-	_ = os.WriteFile(score, []byte("0"), 0) // it fails where that is so already
-	into, err := o.Group.into()
-	if err != nil {
-		return fmt.Errorf("open its cgroup: %w", err)
-	}
-	if into != nil {
-		defer into.Close()
-		attr.Sys.UseCgroupFD, attr.Sys.CgroupFD = true, int(into.Fd())
-	}
-	// The child is where this thread is, which goes back at once: the shim must not die of the task's limits.
-	if err := o.Group.enter(); err != nil {
-		return fmt.Errorf("enter its cgroup: %w", err)
-	}
-	args := texts(o.Command)
-	s.pid, _, err = syscall.StartProcess(args[0], args, attr)
-	back := o.Home.enter()
-	if errOwn == nil {
-		_ = os.WriteFile(score, own, 0)
-	}
-	if err != nil {
-		return fmt.Errorf("execute %s: %w", args[0], err)
-	}
-	if back != nil {
-		kill(s.pid, unix.SIGKILL)
-		return fmt.Errorf("leave its cgroup: %w", back)
-	}
-	return nil
+	s.pid, err = s.launch(s.order, [3]uintptr{null.Fd(), uintptr(ends[0][1]), uintptr(ends[1][1])})
+	return err
 }
 
-func texts(list [][]byte) []string {
+// endAll ends and reaps what a launch that went wrong has left.
+func (s *shim) endAll() {
+	s.pid = 0
+	for stop := time.Now().Add(killMax); time.Now().Before(stop); {
+		s.killAll()
+		pid, err := syscall.Wait4(-1, nil, syscall.WNOHANG, nil)
+		switch {
+		case errors.Is(err, unix.EINTR) || pid > 0:
+		case err != nil: // ECHILD
+			return
+		default:
+			_, _ = unix.Poll(nil, int(killEvery.Milliseconds()))
+		}
+	}
+}
+
+// Texts are lists of an Order as strings.
+func Texts(list [][]byte) []string {
 	out := make([]string, len(list))
 	for i, b := range list {
 		out[i] = string(b)
