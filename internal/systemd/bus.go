@@ -71,6 +71,7 @@ type Bus struct {
 	current  *session   // nil while not connected
 	down     *reason.Error
 	interest interest
+	followed map[string][]*Follower // by unit
 }
 
 // New checks the options and returns a Bus that is not connected; Run connects it.
@@ -81,6 +82,7 @@ func New(opts Options) (*Bus, error) {
 	}
 	return &Bus{
 		opts: opts, pending: newPending(), reloads: newReloads(), attempted: make(chan struct{}), interest: newInterest(),
+		followed: make(map[string][]*Follower),
 	}, nil
 }
 
@@ -130,6 +132,7 @@ func (b *Bus) serve(ctx context.Context, s *session, sink func(Event)) {
 				return // start over with a new connection, after the back-off
 			}
 			s.jobs.recheck()
+			b.resyncFollowers()
 			events = []Event{{Kind: Resync}}
 		}
 		for _, e := range events {
@@ -181,11 +184,16 @@ func (b *Bus) Watch(ctx context.Context, units []string) error {
 	return b.syncRules(ctx, s)
 }
 
-// reportAs returns the wanted names of the unit with this name.
-func (b *Bus) reportAs(unit string) []string {
+// changed notes for everybody who wants to know it that the unit with this name has changed.
+func (b *Bus) changed(unit string) {
 	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.interest.wantedAs[unit] // replaced, never changed, by interest.index
+	names := b.interest.wantedAs[unit] // replaced, never changed, by interest.index
+	followers := b.followed[unit]      // likewise
+	b.mu.Unlock()
+	b.pending.addUnits(names)
+	for _, f := range followers {
+		f.pending.addUnits([]string{unit})
+	}
 }
 
 // socketOf returns the socket of a bus address in the form of package net: the first unix address of the list counts.

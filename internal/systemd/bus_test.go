@@ -69,6 +69,9 @@ func everyCall(b *Bus) map[string]func(context.Context) error {
 		"enable":      func(ctx context.Context) error { return b.Enable(ctx, "x.service") },
 		"disable":     func(ctx context.Context) error { return b.Disable(ctx, "x.service") },
 		"resetFailed": func(ctx context.Context) error { return b.ResetFailed(ctx, "x.service") },
+		"transient":   func(ctx context.Context) error { _, err := b.StartTransient(ctx, "x.service", nil); return err },
+		"follow":      func(ctx context.Context) error { _, err := b.Follow(ctx); return err },
+		"loaded":      func(ctx context.Context) error { _, err := b.Loaded(ctx, "x.service"); return err },
 		"reload":      b.Reload,
 	}
 }

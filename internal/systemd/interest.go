@@ -63,12 +63,17 @@ func (in *interest) index() {
 
 // rules returns the match rules to have on the bus, sorted; withJobs asks for the end of every job as well.
 func (in *interest) rules(withJobs bool) []string {
+	return rulesFor(slices.Collect(maps.Keys(in.wantedAs)), withJobs)
+}
+
+// rulesFor returns the match rules for units of these names, sorted.
+func rulesFor(names []string, withJobs bool) []string {
 	rules := []string{ruleReload, ruleFiles, ruleOwner}
-	if len(in.wantedAs) > rulesPerUnitMax {
+	if len(names) > rulesPerUnitMax {
 		rules = append(rules, ruleChanges+",path_namespace='"+unitPathPrefix[:len(unitPathPrefix)-1]+"'")
 		withJobs = true
 	} else {
-		for name := range in.wantedAs {
+		for _, name := range names {
 			if !ruleSafe(name) {
 				continue // no such unit can exist
 			}
@@ -79,7 +84,7 @@ func (in *interest) rules(withJobs bool) []string {
 		rules = append(rules, ruleJobs)
 	}
 	slices.Sort(rules)
-	return rules
+	return slices.Compact(rules)
 }
 
 // ruleSafe reports whether a unit name can stand in a match rule as it is. The characters that systemd.unit(5) allows do.

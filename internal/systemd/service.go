@@ -24,6 +24,14 @@ func (b *Bus) QueueRestart(ctx context.Context, unit string, onlyIfActive bool) 
 	return nil
 }
 
+// QueueStop has systemd stop a unit, or not start it where it was about to, and does not wait. Errors: UnitNotFound, PermissionDenied,
+// BusDisconnected, NoSystemd.
+func (b *Bus) QueueStop(ctx context.Context, unit string) error {
+	return b.call(ctx, "stop unit "+unit, func(ctx context.Context, s *session) error {
+		return s.manager(ctx, "StopUnit", unit, "replace").Err
+	})
+}
+
 // MainPID returns the main process of a service, 0 where it has none. Errors: UnitNotFound, BusDisconnected, NoSystemd.
 func (b *Bus) MainPID(ctx context.Context, unit string) (int, error) {
 	doing := "look at unit " + unit

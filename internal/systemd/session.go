@@ -107,7 +107,7 @@ func (b *Bus) syncRules(ctx context.Context, s *session) error {
 		return callError(doing, ctx.Err())
 	}
 	b.mu.Lock()
-	want := b.interest.rules(s.jobs.any())
+	want := b.rulesLocked(s.jobs.any())
 	b.mu.Unlock()
 	for _, rule := range slices.Clone(want) {
 		if _, have := slices.BinarySearch(s.rules, rule); have {
@@ -149,7 +149,7 @@ func (r receiver) DeliverSignal(iface, member string, signal *dbus.Signal) {
 	switch iface + "." + member {
 	case propertiesInterface + ".PropertiesChanged":
 		if unit, ok := unitOfPath(signal.Path); ok {
-			r.bus.pending.addUnits(r.bus.reportAs(unit))
+			r.bus.changed(unit)
 		}
 	case managerInterface + ".JobRemoved":
 		var id uint32
@@ -157,7 +157,7 @@ func (r receiver) DeliverSignal(iface, member string, signal *dbus.Signal) {
 		var unit, result string
 		if dbus.Store(signal.Body, &id, &job, &unit, &result) == nil {
 			r.jobs.ended(job, result)
-			r.bus.pending.addUnits(r.bus.reportAs(unit))
+			r.bus.changed(unit)
 		}
 	case managerInterface + ".UnitFilesChanged":
 		r.bus.pending.addFiles()

@@ -46,6 +46,8 @@ func Conformance(t *testing.T, h Host) {
 	t.Run("reload barrier", func(t *testing.T) { testReloadBarrier(t, h) })
 	t.Run("reloads meanwhile", func(t *testing.T) { testReloadsMeanwhile(t, h) })
 	t.Run("shared job", func(t *testing.T) { testSharedJob(t, h) })
+	t.Run("transient units", func(t *testing.T) { testTransient(t, h) })
+	t.Run("followers", func(t *testing.T) { testFollowers(t, h) })
 	t.Run("executed anew", func(t *testing.T) { testGap(t, h, h.Reexec) })
 	t.Run("bus restarted", func(t *testing.T) { testGap(t, h, h.Rebus) })
 }
