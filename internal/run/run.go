@@ -2,8 +2,9 @@ package run
 
 import (
 	"context"
-
 	"time"
+
+	"tako.dev/tako/declare/workload"
 )
 
 // Runtime runs tasks. Its methods may be called from any goroutine, at any time, also while Run does not run. An error has a code of
@@ -40,6 +41,12 @@ type Observer interface {
 	Usage(ctx context.Context, id ID) (Usage, error)
 	// Tail is the end of what an attempt has printed: the newest lines, oldest first, of at most so many bytes, and at most TailMax.
 	Tail(ctx context.Context, id ID, bytesMax int) ([]Line, error)
+}
+
+// Kind is a runtime that a program has. Open makes it, with what it keeps in a directory; what it returns besides gives it back.
+type Kind struct {
+	Name workload.Runtime
+	Open func(dir string) (Runtime, func() error, error)
 }
 
 // TailMax bounds an answer of Tail: what a terminal shows of a log in a moment.

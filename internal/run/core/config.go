@@ -17,7 +17,7 @@ type Config struct {
 	ResetAfter time.Duration // how long it has run well until the first pause counts again
 	StopSignal run.Signal
 	Grace      time.Duration // from the stop signal to the kill
-	Probes     [probeKinds]*Probe
+	Probes     [ProbeKinds]*Probe
 	// Leased says that the task may run while there is a lease only (Leased): with onUnreachable Fence. It is no part of the state, which may
 	// be lost. Of does not set it.
 	Leased bool
@@ -31,14 +31,14 @@ const (
 	Startup ProbeKind = iota
 	Readiness
 	Liveness
-	probeKinds
+	ProbeKinds // how many there are
 )
 
-var probeNames = [probeKinds]string{"startup", "readiness", "liveness"}
+var probeNames = [ProbeKinds]string{"startup", "readiness", "liveness"}
 
 // String is the name of the probe.
 func (k ProbeKind) String() string {
-	if k < probeKinds {
+	if k < ProbeKinds {
 		return probeNames[k]
 	}
 	return "unknown"

@@ -17,7 +17,10 @@ func (s *State) asks(c *Config, k ProbeKind) bool {
 
 // probe puts the questions that are due, and takes those for a no that nobody has answered in time.
 func (st *stepper) probe() {
-	for k := range probeKinds {
+	// A probe may have been taken out of the template since it was asked.
+	st.StartUp = st.StartUp || st.config.Probes[Startup] == nil
+	st.Ready = st.Ready || st.StartUp && st.config.Probes[Readiness] == nil
+	for k := range ProbeKinds {
 		a := &st.asking[k]
 		if st.asks(st.config, k) && a.open && st.now.At >= a.asked.Add(st.config.Probes[k].Timeout) {
 			st.judge(k, false)
@@ -33,7 +36,7 @@ func (st *stepper) probe() {
 
 // answered takes in an answer. One to another question than the one that is open comes too late.
 func (st *stepper) answered(e Answered) {
-	if e.Probe >= probeKinds || e.Attempt != st.Attempt || !st.asks(st.config, e.Probe) {
+	if e.Probe >= ProbeKinds || e.Attempt != st.Attempt || !st.asks(st.config, e.Probe) {
 		return
 	}
 	if a := &st.asking[e.Probe]; a.open && a.number == e.Number {
@@ -89,7 +92,7 @@ func WakeAt(c *Config, s *State, now run.Moment) (run.Moment, bool) {
 		if c.Leased {
 			earlier(s.Lease)
 		}
-		for k := range probeKinds {
+		for k := range ProbeKinds {
 			switch a := &s.asking[k]; {
 			case !s.asks(c, k):
 			case a.open:

@@ -34,6 +34,17 @@ func (p Phase) String() string {
 	return fmt.Sprintf("phase(%d)", uint8(p))
 }
 
+// Probe is the probe that has stopped it; ProbeKinds where none has.
+func (w Why) Probe() ProbeKind {
+	switch w {
+	case NotStarted:
+		return Startup
+	case NotAlive:
+		return Liveness
+	}
+	return ProbeKinds
+}
+
 // Why is why an attempt was stopped.
 type Why uint8
 
@@ -83,7 +94,7 @@ type State struct {
 	Restarts uint32     `cbor:"13,keyasint,omitempty"` // how often it was started again after an end of its own
 	Lease    run.Moment `cbor:"14,keyasint,omitempty"` // until when it may run, where it needs that
 	Log      []Past     `cbor:"15,keyasint,omitempty"` // the last attempts that are over, oldest first
-	asking   [probeKinds]asking
+	asking   [ProbeKinds]asking
 }
 
 // Past is one attempt that is over.
@@ -95,6 +106,38 @@ type Past struct {
 	Signal  int       `cbor:"5,keyasint,omitempty"`
 	Why     Why       `cbor:"6,keyasint,omitempty"`
 	Words   string    `cbor:"7,keyasint,omitempty"`
+}
+
+// Well reports whether it has ended by itself, and the way a job that is done does.
+func (p *Past) Well() bool { return p.Cause == run.Exited && p.Code == 0 && p.Why == ByItself }
+
+// Text is how it ended, for people: "ended with exit code 3".
+func (p *Past) Text() string {
+	text := ""
+	switch {
+	case p.Why == NotStarted:
+		return "was ended: it did not start up in time"
+	case p.Why == NotAlive:
+		return "was ended: it was not alive any more"
+	case p.Why == LeaseOver:
+		return "was ended: nobody said in time that it may go on"
+	case p.Why == Wanted:
+		text = "was ended"
+	case p.Cause == run.Exited:
+		text = fmt.Sprintf("ended with exit code %d", p.Code)
+	case p.Cause == run.Signaled:
+		text = "was ended by " + run.Signal(p.Signal).String()
+	case p.Cause == run.OutOfMemory:
+		text = "ran out of memory"
+	case p.Cause == run.NotExecuted:
+		text = "could not be started"
+	default:
+		text = "was lost"
+	}
+	if p.Words != "" {
+		text += ": " + p.Words
+	}
+	return text
 }
 
 // asking is where one probe is. It is not kept: an agent that was restarted asks anew.
@@ -110,7 +153,7 @@ type asking struct {
 // Kept is the state without what an agent that is restarted finds out anew. Where it differs from that of the state before, it is made
 // durable before the effects are carried out.
 func (s State) Kept() State {
-	s.asking = [probeKinds]asking{}
+	s.asking = [ProbeKinds]asking{}
 	return s
 }
 
@@ -119,8 +162,7 @@ func (s *State) Succeeded() bool {
 	if s.Phase != Finished || len(s.Log) == 0 {
 		return false
 	}
-	last := &s.Log[len(s.Log)-1]
-	return last.Cause == run.Exited && last.Code == 0 && last.Why == ByItself
+	return s.Log[len(s.Log)-1].Well()
 }
 
 // valid returns what no state is.

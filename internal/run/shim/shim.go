@@ -78,6 +78,8 @@ func Serve(launch Launch) int {
 	}
 	quietStdio()
 	s := &shim{order: &o, launch: launch, tree: tree{o.Dir}}
+	// A lock that the collector gives back before the end is written would say that the shim was killed.
+	defer runtime.KeepAlive(s)
 	said, err := s.begin()
 	if err != nil {
 		said = "error: " + err.Error()

@@ -1,0 +1,57 @@
+// Package all lists the runtimes that there are: what a new one is added to. It owns no goroutine.
+package all
+
+import (
+	"path/filepath"
+
+	"tako.dev/tako/declare/workload"
+	"tako.dev/tako/internal/run"
+	"tako.dev/tako/internal/run/process"
+	"tako.dev/tako/internal/run/systemd"
+	bus "tako.dev/tako/internal/systemd"
+)
+
+// Options say what runtimes have to work with.
+type Options struct {
+	// Shim starts a program that calls ServeProcess. Empty: there is none, and no runtime Process.
+	Shim []string
+	// Unit starts a program that calls ServeUnit with the arguments behind it, from wherever systemd is.
+	Unit []string
+	// Bus is the host's systemd; nil: there is none, and no runtime Systemd.
+	Bus *bus.Bus
+	// Memory is a directory on a file system in memory, for what may be secret.
+	Memory string
+}
+
+// users is where the users of instances are kept, beside the directories of the runtimes: they share it, so that no two instances have one.
+const users = "users"
+
+// Kinds are the runtimes that this program has on this host.
+func Kinds(o Options) []run.Kind {
+	var kinds []run.Kind
+	if len(o.Shim) > 0 {
+		kinds = append(kinds, run.Kind{Name: workload.Process, Open: func(dir string) (run.Runtime, func() error, error) {
+			rt, err := process.New(process.Options{Dir: dir, Shim: o.Shim, Users: filepath.Join(filepath.Dir(dir), users)})
+			if err != nil {
+				return nil, nil, err
+			}
+			return rt, rt.Close, nil
+		}})
+	}
+	if o.Bus != nil && len(o.Unit) > 0 {
+		kinds = append(kinds, run.Kind{Name: workload.Systemd, Open: func(dir string) (run.Runtime, func() error, error) {
+			rt, err := systemd.New(systemd.Options{Bus: o.Bus, Dir: dir, Memory: o.Memory, Program: o.Unit, Users: filepath.Join(filepath.Dir(dir), users)})
+			if err != nil {
+				return nil, nil, err
+			}
+			return rt, func() error { return nil }, nil
+		}})
+	}
+	return kinds
+}
+
+// ServeProcess is what Options.Shim starts: it minds one attempt of a task, and returns the exit code of the program when that has ended.
+func ServeProcess() int { return process.Serve() }
+
+// ServeUnit is what Options.Unit starts, with the arguments behind it; it returns the exit code of the program.
+func ServeUnit(args []string) int { return systemd.Serve(args) }
