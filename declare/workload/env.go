@@ -47,6 +47,12 @@ func ExpandEnv(value string, lookup func(name string) (string, bool)) (expanded,
 	}
 }
 
+// EscapeEnv is the value that ExpandEnv makes a text of, whatever is in that.
+func EscapeEnv(text string) string { return strings.ReplaceAll(text, "$(", "$$(") }
+
+// EnvBytesMax is how many bytes the names and values of the variables of one task may have together: as those of an exec of a NodeConfig.
+const EnvBytesMax = 64 << 10
+
 // environment checks the variables of a task. A value may take from those above it only, so that there is no circle.
 func (v *validator) environment(at string, t *Task) {
 	at += ".env"
@@ -81,9 +87,8 @@ func (v *validator) environment(at string, t *Task) {
 			given[e.Name] = at + ".name"
 		}
 	}
-	const bytesMax = 64 << 10 // as of an exec of a NodeConfig
-	if size > bytesMax {
-		v.invalid(at, fmt.Sprintf("the variables have %d bytes, at most %d are allowed", size, bytesMax), "put them into a file that the program reads")
+	if size > EnvBytesMax {
+		v.invalid(at, fmt.Sprintf("the variables have %d bytes, at most %d are allowed", size, EnvBytesMax), "put them into a file that the program reads")
 	}
 }
 

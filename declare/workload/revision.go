@@ -33,6 +33,16 @@ func Hash(t *Template, collisions int) string {
 	return base32.NewEncoding(digits).EncodeToString(h.Sum(nil))[:hashSigns]
 }
 
+// IsHash reports whether a template may have a hash: its own, or one of those that it gets where others have that already.
+func IsHash(t *Template, hash string) bool {
+	for collisions := range collisionsMax {
+		if Hash(t, collisions) == hash {
+			return true
+		}
+	}
+	return false
+}
+
 // RevisionHash returns the hash that a template has among the revisions that there are: its own, where it is one of them, and otherwise one
 // that none of them has. revision returns the template of the revision with a hash. False is for a workload whose revisions have all
 // hashes of the template, which no chance makes.
@@ -50,6 +60,9 @@ func RevisionHash(t *Template, revision func(hash string) (*Template, bool)) (st
 	}
 	return free, found
 }
+
+// SameTemplate reports whether two templates are one, as a hash sees them.
+func SameTemplate(a, b *Template) bool { return bytes.Equal(canonical(a), canonical(b)) }
 
 // canonical encodes what is declared. Defaults stay left out: so none that changes later changes a hash.
 func canonical(t *Template) []byte {

@@ -134,3 +134,25 @@ func TestHash(t *testing.T) {
 		t.Error("the order of variables means something")
 	}
 }
+
+// TestIsHash: a template may have the hashes that it gets where others have its own, and none else.
+func TestIsHash(t *testing.T) {
+	a, b := &Template{Tasks: []Task{{Name: "a"}}}, &Template{Tasks: []Task{{Name: "b"}}}
+	for collisions := range collisionsMax {
+		if hash := Hash(a, collisions); !IsHash(a, hash) || IsHash(b, hash) {
+			t.Errorf("%s of %d collisions is taken for another's", hash, collisions)
+		}
+	}
+	if IsHash(a, Hash(a, collisionsMax)) || IsHash(a, "") {
+		t.Error("any hash is its own")
+	}
+}
+
+// TestEscapeEnv: whatever a text is, a program gets it.
+func TestEscapeEnv(t *testing.T) {
+	for _, text := range []string{"", "plain", "$(A)", "$$(A)", "$$$(A)", "$$(", "$", "$$", "a$(b$(c)", "(A)", "$($(A))"} {
+		if got, unknown := ExpandEnv(EscapeEnv(text), func(string) (string, bool) { return "", false }); got != text || unknown != "" {
+			t.Errorf("%q becomes %q (%s)", text, got, unknown)
+		}
+	}
+}

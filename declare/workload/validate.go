@@ -70,6 +70,18 @@ func Validate(name, namespace string, s *Spec) []declare.Fault {
 	return v.faults
 }
 
+// ValidateTemplate returns every mistake of a template that can be seen in it alone: of one whose workload has the mode that its restart
+// policy goes with. The paths are those of a whole workload.
+func ValidateTemplate(t *Template) []declare.Fault {
+	s := Spec{Template: *t}
+	if p := t.Restart.Policy; p == RestartOnFailure || p == RestartNever {
+		s.Mode = RunToCompletion
+	}
+	v := validator{spec: &s}
+	v.template()
+	return v.faults
+}
+
 // ValidateUpdate returns every mistake of a workload that takes the place of another one: its own, and what cannot be changed.
 func ValidateUpdate(name, namespace string, s, old *Spec) []declare.Fault {
 	v := validator{spec: s, faults: Validate(name, namespace, s)}

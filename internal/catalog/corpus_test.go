@@ -42,6 +42,24 @@ func TestCorpus(t *testing.T) {
 	}
 	spectest.Corpus(t, "FuzzDecodeOwn", own)
 
+	tpl := webTemplate(t)
+	id, item := TemplateLayer(tpl.Namespace, tpl.Revision), itemOf(t, tpl)
+	templates := map[string][]any{"of-another-revision": {"Revision/shop/other", item.Body}, "no-template": {"NodeConfig/shop/web", item.Body}}
+	for name, data := range spectest.Hostile(item.Body) {
+		templates[name] = []any{id, data}
+	}
+	var b templateBody
+	if err := decoding.Unmarshal(item.Body, &b); err != nil {
+		t.Fatal(err)
+	}
+	for name, spec := range spectest.Hostile(b.Spec) {
+		b.Spec = spec
+		if templates["spec-"+name], err = hostileTemplate(id, &b); err != nil {
+			t.Fatal(err)
+		}
+	}
+	spectest.Corpus(t, "FuzzDecodeTemplate", templates)
+
 	data, err := DataItem(&declare.Data{Key: "app/greeting", Value: "hello"})
 	if err != nil {
 		t.Fatal(err)
@@ -69,6 +87,12 @@ func TestCorpus(t *testing.T) {
 	spectest.CorpusOf(t, "FuzzReadRows", hostile)
 	nodeCorpus(t, v)
 	spectest.Targets(t)
+}
+
+// hostileTemplate is a body with another template in it.
+func hostileTemplate(id string, b *templateBody) ([]any, error) {
+	data, err := encoding.Marshal(b)
+	return []any{id, data}, err
 }
 
 func nodeCorpus(t *testing.T, v *vectors) {

@@ -11,6 +11,7 @@
 //	resources of a revision -> Compile -> items -> TrieOf: a layer with one root -> List: the layers of a host -> Head: signed
 //	bodies that have come   -> DecodeLayer -> ResolveLayers: the same resolution -> entries
 //	what is for one node    -> Own.Items -> a layer of its own -> DecodeOwn
+//	a workload's template   -> Template.Item -> a layer of one item, for the nodes with instances of it -> DecodeTemplate
 //
 // Difference, Nodes and Descent bring a trie from one place to another; DecodeBody reads what came; Mark says which head counts.
 // Content that only some may read is Sealed wherever it is in here. A body that this version cannot read is kept as it came: its

@@ -2,12 +2,15 @@ package catalog
 
 import (
 	"bytes"
+	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	"pgregory.net/rapid"
 
+	"tako.dev/tako/declare"
 	"tako.dev/tako/internal/reason"
 	"tako.dev/tako/internal/trust"
 )
@@ -256,6 +259,45 @@ func TestStatement(t *testing.T) {
 	st.Number = 0
 	if _, err := st.Sign(key); err == nil {
 		t.Error("a statement without a number was signed")
+	}
+}
+
+// TestListRoom: layers of configs and of workloads have each their own room, and what is at every bound is read again.
+func TestListRoom(t *testing.T) {
+	all := []Layer{{Priority: OwnPriority, ID: "own"}}
+	for i := range LayersMax {
+		all = append(all, Layer{Priority: 1, ID: fmt.Sprintf("%0*d", declare.ClaimBytesMax, i)})
+	}
+	for i := range TemplatesMax {
+		all = append(all, Layer{ID: TemplateLayer("shop", fmt.Sprintf("%0*d", templateIDMax-len("Revision/shop/"), i))})
+	}
+	l, err := NewList(all...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := l.Encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if back, err := DecodeList(b); err != nil || !slices.Equal(back, l) {
+		t.Errorf("it does not come back: %v", err)
+	}
+	configs := 0
+	for i := range l {
+		if l[i].Config() {
+			configs++
+		}
+	}
+	if configs != LayersMax {
+		t.Errorf("%d layers are taken for those of configs", configs)
+	}
+	for name, more := range map[string]Layer{"config": {Priority: 1, ID: "a"}, "template": {ID: TemplateLayer("shop", "a")}} {
+		if _, err := NewList(append(all, more)...); !reason.Is(err, reason.InvalidValue) {
+			t.Errorf("one %s more: %v", name, err)
+		}
+	}
+	if _, err := NewList(Layer{ID: TemplateLayer("shop", strings.Repeat("x", templateIDMax))}); !reason.Is(err, reason.InvalidValue) {
+		t.Errorf("a long ID: %v", err)
 	}
 }
 

@@ -7,16 +7,22 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"tako.dev/tako/declare"
 	"tako.dev/tako/internal/reason"
 )
 
-// LayersMax is how many layers a catalog may have beside the node's own.
-const LayersMax = 256
-
-// listBytesMax is above what a list takes that is at every bound.
-const listBytesMax = (LayersMax + 1) * (declare.ClaimBytesMax + 64)
+const (
+	// LayersMax is how many layers of configs a catalog may have.
+	LayersMax = 256
+	// TemplatesMax is how many of workloads' revisions: neither takes the room of the other.
+	TemplatesMax = 256
+	// templateIDMax is above the ID of the layer of a workload's revision: a namespace and a name have 63 bytes each.
+	templateIDMax = 256
+	// listBytesMax is above what a list takes that is at every bound.
+	listBytesMax = (LayersMax+1)*(declare.ClaimBytesMax+64) + TemplatesMax*(templateIDMax+64)
+)
 
 // Layer is one layer of a catalog.
 type Layer struct {
@@ -31,6 +37,12 @@ const priorityMax = 1999
 
 // OwnPriority is the priority of the node's own layer. Nothing in it is claimed by another layer.
 const OwnPriority = -1
+
+// Config tells whether the layer is a config's, and takes part in the resolution of what the host enforces.
+func (l *Layer) Config() bool { return l.Priority != OwnPriority && !l.template() }
+
+// template tells whether the ID is that of the layer of a workload's revision.
+func (l *Layer) template() bool { return strings.HasPrefix(l.ID, templatePrefix) }
 
 // List is the layers of a catalog: the highest priority first, equal ones by their IDs, the node's own last.
 type List []Layer
@@ -50,10 +62,10 @@ func compareLayers(a, b Layer) int {
 }
 
 func (l List) validate() error {
-	seen, own := map[string]bool{}, 0
+	seen, own, templates := map[string]bool{}, 0, 0
 	for i, layer := range l {
 		switch {
-		case layer.ID == "" || len(layer.ID) > declare.ClaimBytesMax:
+		case layer.ID == "" || len(layer.ID) > declare.ClaimBytesMax || layer.template() && len(layer.ID) > templateIDMax:
 			return fmt.Errorf("layer %d has an ID of %d bytes", i, len(layer.ID))
 		case seen[layer.ID]:
 			return fmt.Errorf("layer %s is in it twice", layer.ID)
@@ -63,12 +75,15 @@ func (l List) validate() error {
 			return errors.New("its layers are not in order")
 		}
 		seen[layer.ID] = true
-		if layer.Priority == OwnPriority {
+		switch {
+		case layer.Priority == OwnPriority:
 			own++
+		case layer.template():
+			templates++
 		}
 	}
-	if own > 1 || len(l)-own > LayersMax {
-		return fmt.Errorf("it has %d layers, and %d of the node's own; at most %d and 1 are allowed", len(l)-own, own, LayersMax)
+	if configs := len(l) - own - templates; own > 1 || configs > LayersMax || templates > TemplatesMax {
+		return fmt.Errorf("it has %d layers of configs, %d of workloads, and %d of the node's own; at most %d, %d and 1 are allowed", configs, templates, own, LayersMax, TemplatesMax)
 	}
 	return nil
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -19,7 +20,33 @@ type Own struct {
 	Holds  []Hold            // by config, then claim
 	Labels map[string]string // of the node, as people have decided them
 	Peers  []Peer            // whom its host asks while it reaches no server, in this order
+	// Instances are the instances of workloads that are on the node, by UID.
+	Instances []Instance
 }
+
+// Instance is an instance of a workload, as its node gets it. What it runs is in the layer of its revision (TemplateLayer), which the
+// catalog has too.
+type Instance struct {
+	UID       string `json:"i"`
+	Namespace string `json:"p"`
+	Name      string `json:"n"`
+	Workload  string `json:"w"` // name
+	Revision  string `json:"r"` // name
+	Slot      int    `json:"x,omitempty"`
+	Job       bool   `json:"j,omitempty"` // the workload is one that ends
+	// Stop says that it is to end. It stays until it has, and that was told; an instance that is not in the layer any more is ended too, and
+	// nobody asks what became of it.
+	Stop bool `json:"s,omitempty"`
+	// Lease is for how many seconds after the host has heard its servers last the instance may run; 0: however long. It is the host's clock
+	// since its start that counts.
+	Lease int `json:"l,omitempty"`
+	// Unsupported says why this host does not know all of it: it is of a later version. Only its UID is known then, and what runs of it goes on: it was
+	// not asked to end.
+	Unsupported *reason.Error `json:"-"`
+}
+
+// InstancesMax is how many instances a node may have. Ours: what a host of the largest kind runs, and its report stays below 512 KiB.
+const InstancesMax = 1024
 
 // Peer is another host of the cluster.
 type Peer struct {
@@ -53,10 +80,11 @@ func (h *Hold) Covers(config string, claim declare.Claim, now time.Time) bool {
 
 // The kinds of what is in an own layer, the beginnings of its claims.
 const (
-	ownKey    = "key:"
-	ownHold   = "hold:"
-	ownLabels = "labels:"
-	ownPeers  = "peers:"
+	ownKey      = "key:"
+	ownHold     = "hold:"
+	ownLabels   = "labels:"
+	ownPeers    = "peers:"
+	ownInstance = "instance:"
 )
 
 // ownSchema is the form of the bodies that Items writes; see schemaOf.
@@ -67,12 +95,23 @@ const ownClaimMax = declare.ClaimBytesMax + 1<<10
 
 // ownBody is the form of a body. A field that is added, and that a host must know to do right, needs another schema number.
 type ownBody struct {
-	Schema uint              `json:"v"`
-	Claim  string            `json:"c"`
-	Key    *OwnKey           `json:"k,omitempty"`
-	Hold   *Hold             `json:"h,omitempty"`
-	Labels map[string]string `json:"l,omitempty"`
-	Peers  []Peer            `json:"p,omitempty"`
+	Schema   uint              `json:"v"`
+	Claim    string            `json:"c"`
+	Key      *OwnKey           `json:"k,omitempty"`
+	Hold     *Hold             `json:"h,omitempty"`
+	Labels   map[string]string `json:"l,omitempty"`
+	Peers    []Peer            `json:"p,omitempty"`
+	Instance *Instance         `json:"i,omitempty"`
+}
+
+func (i *Instance) claim() string { return ownInstance + i.UID }
+
+// check says what an instance cannot be.
+func (i *Instance) check() error {
+	if i.UID == "" || i.Namespace == "" || i.Name == "" || i.Workload == "" || i.Revision == "" || min(i.Slot, i.Lease) < 0 || max(i.Slot, i.Lease) > math.MaxInt32 {
+		return fmt.Errorf("instance %.64q has no name, or nothing that it is an instance of, or slot %d with a lease of %d seconds", i.UID, i.Slot, i.Lease)
+	}
+	return nil
 }
 
 func (k *OwnKey) claim() string { return ownKey + k.ID }
@@ -82,51 +121,50 @@ func (h *Hold) claim() string { return ownHold + h.Config + "|" + h.Claim }
 // Items are the items of the own layer, sorted by claim. The errors are InvalidValue, for two that are about one thing or are too
 // large, and InternalFault.
 func (o Own) Items() ([]Item, error) {
-	var items []Item
+	invalid := func(format string, args ...any) error {
+		return &reason.Error{Code: reason.InvalidValue, Doing: "make a node's own layer", Cause: fmt.Errorf(format, args...)}
+	}
+	if len(o.Peers) > PeersMax || len(o.Instances) > InstancesMax {
+		return nil, invalid("it has %d peers and %d instances, at most %d and %d are allowed", len(o.Peers), len(o.Instances), PeersMax, InstancesMax)
+	}
+	var bodies []ownBody
 	for i := range o.Keys {
-		k := &o.Keys[i]
-		if err := addOwn(&items, ownBody{Schema: ownSchema, Claim: k.claim(), Key: k}); err != nil {
-			return nil, err
-		}
+		bodies = append(bodies, ownBody{Claim: o.Keys[i].claim(), Key: &o.Keys[i]})
 	}
 	for i := range o.Holds {
-		h := &o.Holds[i]
-		if err := addOwn(&items, ownBody{Schema: ownSchema, Claim: h.claim(), Hold: h}); err != nil {
-			return nil, err
-		}
+		bodies = append(bodies, ownBody{Claim: o.Holds[i].claim(), Hold: &o.Holds[i]})
 	}
 	if len(o.Labels) > 0 {
-		if err := addOwn(&items, ownBody{Schema: ownSchema, Claim: ownLabels, Labels: o.Labels}); err != nil {
-			return nil, err
-		}
-	}
-	if len(o.Peers) > PeersMax {
-		return nil, &reason.Error{Code: reason.InvalidValue, Doing: "make a node's own layer", Cause: fmt.Errorf("it has %d peers, at most %d are allowed", len(o.Peers), PeersMax)}
+		bodies = append(bodies, ownBody{Claim: ownLabels, Labels: o.Labels})
 	}
 	if len(o.Peers) > 0 {
-		if err := addOwn(&items, ownBody{Schema: ownSchema, Claim: ownPeers, Peers: o.Peers}); err != nil {
-			return nil, err
+		bodies = append(bodies, ownBody{Claim: ownPeers, Peers: o.Peers})
+	}
+	for i := range o.Instances {
+		if err := o.Instances[i].check(); err != nil {
+			return nil, invalid("%w", err)
 		}
+		bodies = append(bodies, ownBody{Claim: o.Instances[i].claim(), Instance: &o.Instances[i]})
+	}
+	items := make([]Item, 0, len(bodies))
+	for _, b := range bodies {
+		b.Schema = ownSchema
+		data, err := encoding.Marshal(b)
+		switch {
+		case err != nil:
+			return nil, &reason.Error{Code: reason.InternalFault, Doing: "encode " + b.Claim, Cause: err}
+		case len(b.Claim) > ownClaimMax || len(data) > declare.BodyBytesMax:
+			return nil, invalid("%.64s… has %d bytes", b.Claim, len(data))
+		}
+		items = append(items, Item{Claim: b.Claim, Body: data})
 	}
 	slices.SortFunc(items, func(a, b Item) int { return cmp.Compare(a.Claim, b.Claim) })
 	for i := 1; i < len(items); i++ {
 		if items[i].Claim == items[i-1].Claim {
-			return nil, &reason.Error{Code: reason.InvalidValue, Doing: "make a node's own layer", Cause: fmt.Errorf("%s is in it twice", items[i].Claim)}
+			return nil, invalid("%s is in it twice", items[i].Claim)
 		}
 	}
 	return items, nil
-}
-
-func addOwn(items *[]Item, b ownBody) error {
-	data, err := encoding.Marshal(b)
-	switch {
-	case err != nil:
-		return &reason.Error{Code: reason.InternalFault, Doing: "encode " + b.Claim, Cause: err}
-	case len(b.Claim) > ownClaimMax || len(data) > declare.BodyBytesMax:
-		return &reason.Error{Code: reason.InvalidValue, Doing: "make a node's own layer", Cause: fmt.Errorf("%.64s… has %d bytes", b.Claim, len(data))}
-	}
-	*items = append(*items, Item{Claim: b.Claim, Body: data})
-	return nil
 }
 
 // DecodeOwn reads the bodies of an own layer and the keys at which they stand. It passes over what only a later version knows.
@@ -145,6 +183,7 @@ func DecodeOwn(bodies iter.Seq2[Digest, []byte]) (Own, error) {
 	slices.SortFunc(o.Holds, func(a, b Hold) int {
 		return cmp.Or(cmp.Compare(a.Config, b.Config), cmp.Compare(a.Claim, b.Claim))
 	})
+	slices.SortFunc(o.Instances, func(a, b Instance) int { return cmp.Compare(a.UID, b.UID) })
 	return o, nil
 }
 
@@ -163,9 +202,13 @@ func (o *Own) add(key Digest, data []byte) error {
 	if KeyOf(which.Claim) != key {
 		return fmt.Errorf("one is about %s, and stands where something else belongs", which.Claim)
 	}
-	kind, _, _ := strings.Cut(which.Claim, ":")
+	kind, id, _ := strings.Cut(which.Claim, ":")
 	kind += ":"
-	if which.Schema > Schema || kind != ownKey && kind != ownHold && kind != ownLabels && kind != ownPeers {
+	if which.Schema > ownSchema && kind == ownInstance && id != "" && len(o.Instances) < InstancesMax {
+		o.Instances = append(o.Instances, Instance{UID: id, Unsupported: &reason.Error{Code: reason.LaterVersion, Doing: "read instance " + id, Hint: "bring tako-agent on this host up to date"}})
+		return nil
+	}
+	if which.Schema > ownSchema || kind != ownKey && kind != ownHold && kind != ownLabels && kind != ownPeers && kind != ownInstance {
 		return nil
 	}
 	var b ownBody
@@ -181,6 +224,8 @@ func (o *Own) add(key Digest, data []byte) error {
 		o.Labels = b.Labels
 	case b.Claim == ownPeers && len(b.Peers) > 0 && len(b.Peers) <= PeersMax:
 		o.Peers = b.Peers
+	case kind == ownInstance && b.Instance != nil && b.Instance.claim() == b.Claim && b.Instance.check() == nil && len(o.Instances) < InstancesMax:
+		o.Instances = append(o.Instances, *b.Instance)
 	default:
 		return errors.New("one is about something else than it says")
 	}

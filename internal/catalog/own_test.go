@@ -4,6 +4,7 @@ import (
 	"iter"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -41,11 +42,15 @@ func TestOwnComesBack(t *testing.T) {
 		for _, name := range rapid.SliceOfN(rapid.StringMatching(`[a-z]{1,5}`), 0, PeersMax).Draw(t, "peers") {
 			o.Peers = append(o.Peers, Peer{Name: name, UID: "uid of " + name, Address: name + ":6445"})
 		}
+		for _, uid := range rapid.SliceOfNDistinct(rapid.StringMatching(`[0-9a-f]{8}`), 0, 8, rapid.ID[string]).Draw(t, "instances") {
+			o.Instances = append(o.Instances, Instance{UID: uid, Namespace: "shop", Name: "web-1", Workload: "web", Revision: "web-abc", Slot: rapid.IntRange(0, 9).Draw(t, "slot"),
+				Job: rapid.Bool().Draw(t, "job"), Stop: rapid.Bool().Draw(t, "stop"), Lease: rapid.IntRange(0, 1<<20).Draw(t, "lease")})
+		}
 		items, err := o.Items()
 		if err != nil {
 			t.Fatal(err)
 		}
-		if len(items) != len(o.Keys)+len(o.Holds)+min(len(o.Labels), 1)+min(len(o.Peers), 1) || !slices.IsSortedFunc(items, func(a, b Item) int { return strings.Compare(a.Claim, b.Claim) }) {
+		if len(items) != len(o.Keys)+len(o.Holds)+min(len(o.Labels), 1)+min(len(o.Peers), 1)+len(o.Instances) || !slices.IsSortedFunc(items, func(a, b Item) int { return strings.Compare(a.Claim, b.Claim) }) {
 			t.Fatalf("%d items, or out of order", len(items))
 		}
 		slices.Reverse(items)
@@ -55,10 +60,42 @@ func TestOwnComesBack(t *testing.T) {
 		}
 		slices.SortFunc(o.Keys, func(a, b OwnKey) int { return strings.Compare(a.ID, b.ID) })
 		slices.SortFunc(o.Holds, func(a, b Hold) int { return strings.Compare(a.Config, b.Config) })
+		slices.SortFunc(o.Instances, func(a, b Instance) int { return strings.Compare(a.UID, b.UID) })
 		if !reflect.DeepEqual(back, o) {
 			t.Fatalf("got  %+v\nwant %+v", back, o)
 		}
 	})
+}
+
+func anInstance(uid string) Instance {
+	return Instance{UID: uid, Namespace: "shop", Name: "web-0", Workload: "web", Revision: "web-abc"}
+}
+
+// TestInstanceOfALaterVersion: an instance of which this version does not know all is known to be there, or the host would end what runs of it.
+func TestInstanceOfALaterVersion(t *testing.T) {
+	body, err := encoding.Marshal(map[string]any{"v": ownSchema + 1, "c": "instance:a", "i": "in another form"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	o, err := DecodeOwn(stored([]Item{{Claim: "instance:a", Body: body}}))
+	if err != nil || len(o.Instances) != 1 || o.Instances[0].UID != "a" || !reason.Is(o.Instances[0].Unsupported, reason.LaterVersion) {
+		t.Errorf("%+v, %v", o, err)
+	}
+	many := make([]Item, InstancesMax+1)
+	for i := range many {
+		in := anInstance(strconv.Itoa(i))
+		body, err := encoding.Marshal(ownBody{Schema: 1, Claim: in.claim(), Instance: &in})
+		if err != nil {
+			t.Fatal(err)
+		}
+		many[i] = Item{Claim: in.claim(), Body: body}
+	}
+	if _, err := DecodeOwn(stored(many)); !reason.Is(err, reason.StateCorrupt) {
+		t.Errorf("%d instances: %v", len(many), err)
+	}
+	if o, err := DecodeOwn(stored(many[1:])); err != nil || len(o.Instances) != InstancesMax {
+		t.Errorf("%d instances: %d, %v", InstancesMax, len(o.Instances), err)
+	}
 }
 
 func TestOwnRefusesTwoOfOne(t *testing.T) {
@@ -67,6 +104,12 @@ func TestOwnRefusesTwoOfOne(t *testing.T) {
 		"holds": {Holds: []Hold{{Reason: "a"}, {Reason: "b"}}},
 		"claim": {Holds: []Hold{{Claim: strings.Repeat("x", 2*declare.ClaimBytesMax)}}},
 		"peers": {Peers: make([]Peer, PeersMax+1)},
+
+		"instances":      {Instances: make([]Instance, InstancesMax+1)},
+		"two instances":  {Instances: []Instance{anInstance("a"), anInstance("a")}},
+		"no name":        {Instances: []Instance{{UID: "a"}}},
+		"negative slot":  {Instances: []Instance{{UID: "a", Namespace: "n", Name: "w-0", Workload: "w", Revision: "w-1", Slot: -1}}},
+		"negative lease": {Instances: []Instance{{UID: "a", Namespace: "n", Name: "w-0", Workload: "w", Revision: "w-1", Lease: -1}}},
 	} {
 		if _, err := o.Items(); !reason.Is(err, reason.InvalidValue) {
 			t.Errorf("%s: %v", name, err)
@@ -100,6 +143,9 @@ func TestOwnOfALaterVersion(t *testing.T) {
 		"a hold that is a key":  {"hold:|", ownBody{Schema: 1, Claim: "hold:|", Key: &key}, -1},
 		"a key without one":     {"key:a", ownBody{Schema: 1, Claim: "key:a"}, -1},
 		"a key of another form": {"key:a", map[string]any{"v": 1, "c": "key:a", "k": []string{"other"}}, -1},
+		"an instance without":   {"instance:a", ownBody{Schema: 1, Claim: "instance:a"}, -1},
+		"an empty instance":     {"instance:a", ownBody{Schema: 1, Claim: "instance:a", Instance: &Instance{UID: "a"}}, -1},
+		"another's instance":    {"instance:b", ownBody{Schema: 1, Claim: "instance:b", Instance: &Instance{UID: "a", Namespace: "n", Name: "w-0", Workload: "w", Revision: "w-1"}}, -1},
 		"no claim":              {"", ownBody{Schema: 1}, -1},
 		"a text":                {"key:a", "key:a", -1},
 	} {
@@ -142,6 +188,9 @@ func FuzzDecodeOwn(f *testing.F) {
 	f.Fuzz(func(t *testing.T, claim string, data []byte) {
 		o, err := DecodeOwn(stored([]Item{{Claim: claim, Body: data}}))
 		if err != nil {
+			return
+		}
+		if slices.ContainsFunc(o.Instances, func(i Instance) bool { return i.Unsupported != nil }) {
 			return
 		}
 		again, err := o.Items()

@@ -86,6 +86,33 @@ func (r *reader) rows(all []rowVector, root string) {
 	}
 }
 
+// template reads the layer of a revision of a workload.
+func (r *reader) template(v *templateVector) {
+	r.rows([]rowVector{v.Row}, v.Root)
+	namespaceAndName, found := strings.CutPrefix(v.ID, "Revision/")
+	r.check(found && v.Row.Claim == "template:"+namespaceAndName, "the claim of the template of %s", v.ID)
+	body := r.cbor(r.bytes(v.Row.Body))
+	spec, found := body.Named("t")
+	inside := r.cbor(spec.Content())
+	r.check(found && inside.String() == v.Spec, "what is declared in %s", v.ID)
+	tasks, _ := inside.Named("tasks")
+	names := map[string]bool{}
+	for _, task := range tasks.Items() {
+		name, _ := task.Named("name")
+		names[string(name.Content())] = true
+	}
+	secrets, found := body.Named("x")
+	r.check(found && len(secrets.Items()) == 2, "the secrets of %s", v.ID)
+	for _, s := range secrets.Items() {
+		task, _ := s.Named("t")
+		_, env := s.Named("e")
+		_, file := s.Named("f")
+		sealed, _ := s.Named("s")
+		key, found := sealed.Named("k")
+		r.check(names[string(task.Content())] && env != file && found && len(key.Content()) == 32, "a secret of %s", v.ID)
+	}
+}
+
 // secondNode is the encoding of the node of rows that have their first depth half bytes in common, and all nodes below it.
 func secondNode(rows []secondRow, depth int, below map[string][]byte) []byte {
 	var node []byte

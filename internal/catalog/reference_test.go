@@ -15,7 +15,7 @@ func TestReference(t *testing.T) {
 	spectest.Fields(t, page, "statement", "Statement")
 	spectest.Bounds(t, page, "Bounds of content", map[string]any{
 		"body bytes": declare.BodyBytesMax, "claim bytes": declare.ClaimBytesMax, "layer rows": EntriesMax, "leaf rows": leafMax, "node bytes": NodeBytesMax,
-		"list layers": LayersMax, "peers": PeersMax, "head bytes": headBytesMax, "statement bytes": StatementBytesMax,
+		"list layers": LayersMax, "list templates": TemplatesMax, "template ID bytes": templateIDMax, "peers": PeersMax, "own instances": InstancesMax, "head bytes": headBytesMax, "statement bytes": StatementBytesMax,
 	})
 	o := decoding.DecOptions()
 	spectest.Bounds(t, page, "CBOR of content", map[string]any{"depth": o.MaxNestedLevels, "elements": o.MaxArrayElements, "pairs": o.MaxMapPairs})

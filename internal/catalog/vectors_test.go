@@ -27,6 +27,7 @@ type vectors struct {
 	Rows        []rowVector       `json:"rows"`
 	Layer       string            `json:"layer"` // the root of the rows
 	OwnRows     []rowVector       `json:"ownRows"`
+	Template    templateVector    `json:"template"`
 	Tries       []trieVector      `json:"tries"`
 	Nodes       []nodeVector      `json:"nodes"`
 	Differences []differentVector `json:"differences"`
@@ -51,6 +52,14 @@ type rowVector struct {
 	Body       string `json:"body"`
 	Diagnostic string `json:"diagnostic"`
 	Digest     string `json:"digest"`
+}
+
+// templateVector is a layer of one row, with what is in the bytes of its body beside.
+type templateVector struct {
+	ID   string    `json:"id"`
+	Row  rowVector `json:"row"`
+	Spec string    `json:"spec"` // diagnostic
+	Root string    `json:"root"`
 }
 
 type trieVector struct {
@@ -165,6 +174,17 @@ func rowVectors(t testing.TB, items []Item) []rowVector {
 		rows = append(rows, rowVector{Claim: item.Claim, Key: row.Key.String(), Body: hex.EncodeToString(item.Body), Diagnostic: diagnostic(t, item.Body), Digest: row.Digest.String()})
 	}
 	return rows
+}
+
+func templateVectorOf(t testing.TB) templateVector {
+	t.Helper()
+	tpl := webTemplate(t)
+	item := itemOf(t, tpl)
+	var b templateBody
+	if err := decoding.Unmarshal(item.Body, &b); err != nil {
+		t.Fatal(err)
+	}
+	return templateVector{ID: TemplateLayer(tpl.Namespace, tpl.Revision), Row: rowVectors(t, []Item{item})[0], Spec: diagnostic(t, b.Spec), Root: TrieOf([]Item{item}).Root().String()}
 }
 
 func diagnostic(t testing.TB, data []byte) string {
@@ -320,11 +340,16 @@ func madeVectors(t *testing.T) *vectors {
 			{Name: "web-2", UID: "22222222-2222-2222-2222-222222222222", Address: "192.0.2.7:6445"},
 			{Name: "web-3", UID: "33333333-3333-3333-3333-333333333333", Address: "[2001:db8::7]:6445"},
 		},
+		Instances: []Instance{
+			{UID: "44444444-4444-4444-4444-444444444444", Namespace: "shop", Name: "web-0", Workload: "web", Revision: "web-abcdefghij"},
+			{UID: "55555555-5555-5555-5555-555555555555", Namespace: "shop", Name: "load-7", Workload: "load", Revision: "load-abcdefghij", Slot: 7, Job: true, Stop: true, Lease: 60},
+		},
 	}.Items()
 	if err != nil {
 		t.Fatal(err)
 	}
 	v.OwnRows = rowVectors(t, own)
+	v.Template = templateVectorOf(t)
 	for _, n := range []int{0, 1, 2, 64, 65, 100, 10_000} {
 		trie := ruledTrie(n)
 		v.Tries = append(v.Tries, trieVector{Entries: n, Rule: trieRule, Top: trie.Hash().String(), Header: hex.EncodeToString(header(trie.Len(), trie.Hash())), Root: trie.Root().String()})
@@ -387,6 +412,7 @@ func TestVectors(t *testing.T) {
 	r.keys(read.Keys)
 	r.rows(read.Rows, read.Layer)
 	r.rows(read.OwnRows, "")
+	r.template(&read.Template)
 	r.tries(&read)
 	r.differences(read.Differences)
 	r.descent(&read.Descent)

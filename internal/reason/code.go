@@ -185,6 +185,11 @@ const (
 	TaskUnknown    Code = 733
 	TaskBusy       Code = 734
 
+	TaskEnded    Code = 740
+	ProbeFailed  Code = 741
+	LeaseOver    Code = 742
+	PortOccupied Code = 743
+
 	RolloutFailed    Code = 750
 	RolloutStuck     Code = 751
 	Replaced         Code = 752
@@ -479,6 +484,11 @@ var table = []Entry{
 	{TaskNotStarted, "task could not be started", Failed, DetailError, BackOff, ExitFailed, 500},
 	{TaskUnknown, "runtime knows no such task", Unknown, "", Never, ExitNotFound, 404},
 	{TaskBusy, "task has not ended yet", Unknown, "", BackOff, ExitConflict, 409},
+
+	{TaskEnded, "task has ended", Failed, DetailError, BackOff, ExitFailed, 500},
+	{ProbeFailed, "probe says no", Failed, DetailError, BackOff, ExitFailed, 503},
+	{LeaseOver, "no server was heard for too long", Deferred, Held, WaitThen, ExitStalled, 503},
+	{PortOccupied, "port is taken", Failed, DetailError, Never, ExitConflict, 409},
 
 	{RolloutFailed, "too many instances of a revision failed", Unknown, "", Never, ExitFailed, 409},
 	{RolloutStuck, "rollout does not go on", Unknown, "", Never, ExitStalled, 409},

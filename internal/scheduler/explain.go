@@ -78,7 +78,7 @@ func (e *Explanation) String() string {
 		if i > 0 {
 			b.WriteString(", ")
 		}
-		fmt.Fprintf(&b, "%d %s", f.Nodes, f.text())
+		fmt.Fprintf(&b, "%d %s", f.Nodes, f.String())
 	}
 	for i, m := range e.Nearest {
 		b.WriteString([]string{"; ", ", or "}[min(i, 1)])
@@ -90,7 +90,8 @@ func (e *Explanation) String() string {
 	return b.String()
 }
 
-func (f Filtered) text() string {
+// String says which nodes those are, such as "with taint dedicated=gpu:NoSchedule".
+func (f Filtered) String() string {
 	words := map[fit.Reason]string{fit.Unhealthy: "unhealthy", fit.Cordoned: "cordoned", fit.WrongLabels: "without", fit.WrongArchitecture: "of another architecture",
 		fit.Tainted: "with taint", fit.NoDirectory: "without directory", fit.Refused: "refused lately", fit.DataWhere: "other than", fit.PortTaken: "with taken port",
 		fit.NoDevice: "with too few", fit.NoCPU: "with too little cpu", fit.NoMemory: "with too little memory", fit.NoDisk: "with too little disk",

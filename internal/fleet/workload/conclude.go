@@ -160,8 +160,8 @@ func (w *work) failureOf(revision string) string {
 
 // bad are the instances that are to be told: those that have failed first, then those that are not available.
 func (w *work) bad() []*member {
-	all := w.of(func(m *member) bool { return m.standing < abandoned && m.Failure != nil })
-	return append(all, w.of(func(m *member) bool { return isFresh(m) && !m.available && m.Failure == nil })...)
+	all := w.of(func(m *member) bool { return m.standing < abandoned && m.Failure.counts() })
+	return append(all, w.of(func(m *member) bool { return isFresh(m) && !m.available && !m.Failure.counts() })...)
 }
 
 func (m *member) culprit() Culprit {

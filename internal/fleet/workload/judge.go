@@ -40,11 +40,14 @@ func (w *work) judge() {
 	}
 }
 
+// counts reports whether it is a failure, and not only how things stand.
+func (f *Failure) counts() bool { return f != nil && !f.Passing }
+
 // countFailures counts each instance once, whatever becomes of it. What is the node's fault says nothing about the revision.
 func (w *work) countFailures() {
 	var seen, added []string
 	for _, m := range w.members {
-		bad := m.goal && m.Failure != nil && !m.Failure.OfNode && m.standing != abandoned
+		bad := m.goal && m.Failure.counts() && !m.Failure.OfNode && m.standing != abandoned
 		switch {
 		case slices.Contains(w.r.Counted, m.UID):
 			seen = append(seen, m.UID)
@@ -174,6 +177,16 @@ func (w *work) late() {
 	}
 }
 
+// example is what is known of one instance that has the goal and does not work, to be said after what became of all: it goes with its revision.
+func (w *work) example() string {
+	for _, m := range w.bad() {
+		if m.goal && m.Failure != nil {
+			return fmt.Sprintf("; %s on %s: %s", m.Name, m.Node, m.Failure.Message)
+		}
+	}
+	return ""
+}
+
 // lost: all that is missing is on nodes that are not heard.
 func (w *work) lost() bool {
 	if w.count(func(m *member) bool { return isFresh(m) && !m.available && !m.away() }) > 0 {
@@ -189,7 +202,7 @@ func (w *work) lost() bool {
 // fail goes back to what was stable, or stays.
 func (w *work) fail(code reason.Code, why string) {
 	r := w.r
-	f := FailedRevision{r.Goal, code, why, w.now}
+	f := FailedRevision{r.Goal, code, why + w.example(), w.now}
 	w.s.Failed = append(slices.Clone(w.s.Failed), f)
 	w.s.Failed = w.s.Failed[max(len(w.s.Failed)-failedMax, 0):]
 	stable := w.s.Stable.Of

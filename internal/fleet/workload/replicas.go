@@ -114,7 +114,7 @@ func (w *work) stopOld(s shares) {
 
 // spared: scaling has just made it, and it had no time yet to become ready.
 func (w *work) spared(m *member) bool {
-	return m.Phase < Running && m.Failure == nil && m.Revision == w.s.Stable.Of && !w.r.Scaled.IsZero() && !w.alarm.Passed(w.r.Scaled.Add(spareMax))
+	return m.Phase < Running && !m.Failure.counts() && m.Revision == w.s.Stable.Of && !w.r.Scaled.IsZero() && !w.alarm.Passed(w.r.Scaled.Add(spareMax))
 }
 
 // stopSurplus takes away what has the goal beyond what the step allows.

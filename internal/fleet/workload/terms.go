@@ -108,6 +108,15 @@ func (t *terms) budget(b *declared.DisruptionBudget) {
 	}
 }
 
+// Lease is for how long after it has heard its servers last a host may run an instance, before its agent ends it by its own clock; 0: however
+// long. FencedAt is about the same.
+func Lease(s *declared.Spec) time.Duration {
+	if t := termsOf(s, 1); t.exclusive {
+		return t.after
+	}
+	return 0
+}
+
 // FencedAt is when an instance has ended for certain on a node that is gone since a moment, though nobody hears it: its agent ends it by
 // its own clock when it has heard nobody for onUnreachable.after, within the grace that it has for that.
 func FencedAt(s *declared.Spec, gone time.Time) time.Time {

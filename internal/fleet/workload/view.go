@@ -104,6 +104,7 @@ type Failure struct {
 	Code    reason.Code
 	Message string // for people, such as the last answer of a probe; no secret can be in it
 	Since   time.Time
+	Passing bool // it may pass by itself, as of what is not ready yet: it is told, and does not count
 	OfNode  bool // it says nothing about the revision: the node had no room, or was taken away
 }
 

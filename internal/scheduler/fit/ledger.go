@@ -53,6 +53,12 @@ func (l *Ledger) Admit(instance string, r Request) []Refusal {
 	return nil
 }
 
+// Hold takes an instance with the pieces of hardware that it has, whatever is there: what runs holds what it has, also on a node that has
+// become smaller.
+func (l *Ledger) Hold(instance string, r Request, devices map[string][]string) {
+	l.holders[instance] = &holding{request: r, devices: maps.Clone(devices)}
+}
+
 // pick chooses pieces: those that were had first, then in order.
 func pick(all, kept []string, taken map[string]bool, count int) []string {
 	var chosen []string

@@ -32,6 +32,8 @@ type Options struct {
 	Peers func() []catalog.Peer
 	// Deposit is given what a server leaves here for another host. It must not block for long. The default is to pass over it.
 	Deposit func(wire.Deposit)
+	// Heard is called when a server has said something on the watch, or has taken a report. It must not block. The default tells nobody.
+	Heard func()
 	// Random spreads pauses. The default is seeded at random.
 	Random *rand.Rand
 }
@@ -51,6 +53,9 @@ func (o Options) withDefaults() Options {
 	}
 	if o.Deposit == nil {
 		o.Deposit = func(wire.Deposit) {}
+	}
+	if o.Heard == nil {
+		o.Heard = func() {}
 	}
 	if o.Random == nil {
 		o.Random = rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64()))

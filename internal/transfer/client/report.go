@@ -100,6 +100,7 @@ func decided(host, here *wire.Verdict) bool {
 // report. What the host has given stays as it is.
 func readable(r *wire.Report) {
 	r.Verdict.Message = wire.Text(r.Verdict.Message)
+	r.Instances = wire.FitInstances(slices.Clone(r.Instances))
 	r.Configs, r.Problems = slices.Clone(r.Configs), slices.Clone(r.Problems)
 	for i := range r.Configs {
 		r.Configs[i].Message = wire.Text(r.Configs[i].Message)
@@ -172,6 +173,7 @@ func (c *Client) report(ctx context.Context, random *rand.Rand) {
 			continue
 		}
 		backoff.Reset()
+		c.opts.Heard()
 		quiet = last.Add(time.Duration(reply.RetryAfter) * time.Second)
 		if reply.Cloned && !cloned {
 			c.opts.Log.Error("somebody else has the identity of this host", "hint", "one of two machines is a copy of the other: join one of them anew")

@@ -96,11 +96,13 @@ const (
 type Question struct {
 	ID      uint64 `cbor:"1,keyasint"`
 	What    string `cbor:"2,keyasint"`           // one of the constants
-	Subject string `cbor:"3,keyasint,omitempty"` // a resource; of logs a unit, or empty for the agent
+	Subject string `cbor:"3,keyasint,omitempty"` // a resource, or instance/NAMESPACE/NAME; of logs a unit, an instance with /TASK or without, or empty for the agent
 	Lines   uint32 `cbor:"4,keyasint,omitempty"` // at most; 0 is what the host thinks is enough
 	Since   int64  `cbor:"5,keyasint,omitempty"` // seconds since 1970; 0 is from the beginning
 	Seconds uint32 `cbor:"6,keyasint"`           // until nobody waits for the answer any more
 	Until   int64  `cbor:"7,keyasint,omitempty"` // of history, seconds since 1970: nothing newer; 0 is to the end
+	// Previous asks for the logs of the attempt before the newest one, of an instance.
+	Previous bool `cbor:"8,keyasint,omitempty"`
 }
 
 // SyncRequest asks for what turns one root of a layer into another.
@@ -197,10 +199,82 @@ type Report struct {
 	Statements []Statement `cbor:"16,keyasint,omitempty"`
 	// Delivered is how many values of data the host has, which are in no count.
 	Delivered uint64 `cbor:"17,keyasint,omitempty"`
+	PeerNews
+	// Instances are those of workloads that the host has, also those that have ended until the host is told to forget them: by UID, as FitInstances
+	// leaves them.
+	Instances []Instance `cbor:"20,keyasint,omitempty"`
+	// Offers is what the host has for instances, in all; nil from agents that run none.
+	Offers *Offers `cbor:"21,keyasint,omitempty"`
+}
+
+// PeerNews is a part of a report: what other hosts had for this one.
+type PeerNews struct {
 	// FromPeer is the name of the node whose host had something new last while no server was reached, and FromPeerAt when that was, seconds since
 	// 1970; empty where there was nothing since the agent started.
 	FromPeer   string `cbor:"18,keyasint,omitempty"`
 	FromPeerAt int64  `cbor:"19,keyasint,omitempty"`
+}
+
+// InstancePhase is how far an instance has come on its host.
+type InstancePhase uint8
+
+// The phases, in the order in which an instance goes through them.
+const (
+	InstancePlaced      InstancePhase = iota // not begun
+	InstanceStarting                         // begun, and not started yet
+	InstanceRunning                          // all tasks have started
+	InstanceTerminating                      // asked to end
+	InstanceFailed                           // over for good, badly; nothing runs
+	InstanceDone                             // over for good, well; nothing runs
+)
+
+var instancePhaseNames = [...]string{"Placed", "Starting", "Running", "Terminating", "Failed", "Done"}
+
+// String is the phase's name, as the API has it.
+func (p InstancePhase) String() string {
+	if int(p) < len(instancePhaseNames) {
+		return instancePhaseNames[p]
+	}
+	return "Unknown"
+}
+
+// Instance is how one instance stands on its host.
+type Instance struct {
+	UID     string        `cbor:"1,keyasint"`
+	Attempt uint32        `cbor:"2,keyasint,omitempty"` // how often the host has started it; it never goes back
+	Phase   InstancePhase `cbor:"3,keyasint,omitempty"`
+	Ready   bool          `cbor:"4,keyasint,omitempty"`
+	// Code is why it does not work, 0 where nothing speaks against it; Message says more for people, and holds no secret; Since is milliseconds
+	// since 1970.
+	Code    reason.Code `cbor:"5,keyasint,omitzero"`
+	Message string      `cbor:"6,keyasint,omitempty"`
+	Since   int64       `cbor:"7,keyasint,omitempty"`
+	// OfNode says that the failure is the node's: no other revision would do better there.
+	OfNode   bool           `cbor:"8,keyasint,omitempty"`
+	Restarts uint32         `cbor:"9,keyasint,omitempty"`
+	Ports    []InstancePort `cbor:"10,keyasint,omitempty"` // those of all tasks, by name
+	// CPU is what it has used since it was started last, in milliseconds, and Memory what it holds, in bytes; 0 where that is not known.
+	CPU    uint64 `cbor:"11,keyasint,omitempty"`
+	Memory uint64 `cbor:"12,keyasint,omitempty"`
+}
+
+// InstancePort is the number of a port of an instance.
+type InstancePort struct {
+	Name   string `cbor:"1,keyasint"`
+	Number uint16 `cbor:"2,keyasint"`
+}
+
+// Offers is what a host has for instances.
+type Offers struct {
+	CPU      int64    `cbor:"1,keyasint"`           // thousandths of processors
+	Memory   int64    `cbor:"2,keyasint"`           // bytes
+	Disk     int64    `cbor:"3,keyasint"`           // bytes, where instances write; none of the three is below 0
+	Address  string   `cbor:"4,keyasint,omitempty"` // at which instances are reached
+	Arch     string   `cbor:"5,keyasint,omitempty"` // as GOARCH names it
+	Runtimes []string `cbor:"6,keyasint,omitempty"` // that it has, by the names of workload.Runtime, at most OffersMax
+	// Devices are the names of the pieces by kind, and Directories those that instances may mount.
+	Devices     map[string][]string `cbor:"7,keyasint,omitempty"` // at most OffersMax of each
+	Directories []string            `cbor:"8,keyasint,omitempty"` // at most DirectoriesMax
 }
 
 // Statement is an operator's statement about a layer, as a host has it.
@@ -333,6 +407,14 @@ const (
 	// ServersMax is how many addresses of servers a host is told, and keeps beside those that it has joined with.
 	ServersMax  = 8
 	ProblemsMax = 10
+	// InstanceMessageMax is of one text about an instance: a report may have a thousand of them.
+	InstanceMessageMax = 256
+	// InstancesBytesMax is of all that a report says of instances, counted as FitInstances does: of as many as a host may have, each with a text at its
+	// bound and two ports.
+	InstancesBytesMax = 448 << 10
+	// OffersMax is how many runtimes, kinds of devices, and pieces of one of them, a host has; and DirectoriesMax how many directories.
+	OffersMax      = 64
+	DirectoriesMax = 256
 	// StatementsMax is how many statements of operators one host tells of, and keeps.
 	StatementsMax = 64
 	// DisksMax, InterfacesMax and AddressesMax are of one host, the last of all its interfaces together: as many as facts have.
@@ -349,8 +431,8 @@ const (
 	FrameMax = 1<<20 + 16<<10
 	// JoinMax is above a request to join: a certificate request and a name.
 	JoinMax = 32 << 10
-	// RequestMax is above the largest request: a Report with 256 configs and texts at their bounds.
-	RequestMax = 512 << 10
+	// RequestMax is above the largest request: a Report with 256 configs and texts at their bounds, and as many instances as a host may have.
+	RequestMax = 512<<10 + InstancesBytesMax
 	// ReplyMax is above 256 nodes or as many bodies as fit: whoever answers leaves out what does not.
 	ReplyMax = 4 << 20
 	// AnswerMax is of one answer to a question.

@@ -17,7 +17,7 @@ func TestReference(t *testing.T) {
 		"problem": {"Problem"},
 		"join":    {"JoinRequest", "RenewRequest", "Credentials"},
 		"watch":   {"WatchRequest", "Frame", "Question"},
-		"report":  {"Report", "Session", "Verdict", "Counts", "ConfigReport", "Resource", "Statement", "Refused", "Usage", "Host", "Disk", "Interface", "StatusReply"},
+		"report":  {"Report", "Session", "Verdict", "Counts", "ConfigReport", "Resource", "Statement", "Refused", "Usage", "Host", "Disk", "Interface", "Instance", "InstancePort", "Offers", "StatusReply"},
 		"sync":    {"SyncRequest"},
 		"parts":   {"packedPart"},
 		"nodes":   {"NodesRequest", "NodesReply"},
@@ -34,6 +34,7 @@ func TestReference(t *testing.T) {
 		"interfaces": InterfacesMax, "addresses": AddressesMax, "relayed agents": RelayedMax, "relayed questions": QuestionsMax,
 		"relayed certificate bytes": CertificateMax, "relayed head bytes": HeadMax, "subject bytes": subjectMax,
 		"changes": ChangesMax, "servers": ServersMax, "list bytes": ListMax, "news bytes": NewsMax, "news statements": NewsStatementsMax, "deposit bytes": DepositMax,
+		"instances": catalog.InstancesMax, "instance message bytes": InstanceMessageMax, "instances bytes": InstancesBytesMax, "offers": OffersMax, "directories": DirectoriesMax,
 	})
 	if windowMax != 512<<10 {
 		t.Errorf("the page says another window than %d bytes", windowMax)
@@ -45,6 +46,14 @@ func TestReference(t *testing.T) {
 		verdicts[v.String()] = uint8(v)
 	}
 	spectest.Table(t, reference, "verdict", verdicts)
+	phases := map[string]any{}
+	for p := InstancePlaced; p <= InstanceDone; p++ {
+		phases[p.String()] = uint8(p)
+	}
+	spectest.Table(t, reference, "phase", phases)
+	if instanceBytes != 64 || portBytes != 8 {
+		t.Error("the page says otherwise how instances are counted")
+	}
 	spectest.Table(t, reference, "left", leavings)
 	spectest.Table(t, reference, "kind", map[string]any{"delta": SyncDelta, "unknown base": SyncUnknownBase, "snapshot": SyncSnapshot})
 }

@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"errors"
 	"fmt"
 
 	"tako.dev/tako/declare"
@@ -45,10 +46,56 @@ func (r *Report) Validate() error {
 		b.text("layer of a statement", s.Layer, declare.ClaimBytesMax)
 		b.text("message of a statement", s.Message, MessageMax)
 	}
+	b.instances(r.Instances)
+	if r.Offers != nil {
+		b.offers(r.Offers)
+	}
 	if r.Host != nil {
 		b.host(r.Host)
 	}
 	return b.err
+}
+
+func (b *bounds) instances(all []Instance) {
+	b.count("instances", len(all), catalog.InstancesMax)
+	bytes := 0
+	for i := range all {
+		in := &all[i]
+		b.text("UID of an instance", in.UID, nameMax)
+		b.text("message of an instance", in.Message, InstanceMessageMax)
+		bytes += in.size()
+		for _, p := range in.Ports {
+			b.text("name of a port", p.Name, nameMax)
+		}
+		if b.err == nil && i > 0 && all[i-1].UID >= in.UID {
+			b.err = fmt.Errorf("its instance %.64q is not in order, or there twice", in.UID)
+		}
+	}
+	b.count("bytes of instances", bytes, InstancesBytesMax)
+}
+
+func (b *bounds) offers(o *Offers) {
+	if b.err == nil && min(o.CPU, o.Memory, o.Disk) < 0 {
+		b.err = errors.New("what it offers is less than nothing")
+	}
+	b.text("address of instances", o.Address, nameMax)
+	b.text("architecture", o.Arch, nameMax)
+	b.count("runtimes", len(o.Runtimes), OffersMax)
+	for _, r := range o.Runtimes {
+		b.text("name of a runtime", r, nameMax)
+	}
+	b.count("kinds of devices", len(o.Devices), OffersMax)
+	for kind, pieces := range o.Devices {
+		b.text("kind of a device", kind, nameMax)
+		b.count("devices", len(pieces), OffersMax)
+		for _, p := range pieces {
+			b.text("name of a device", p, nameMax)
+		}
+	}
+	b.count("directories", len(o.Directories), DirectoriesMax)
+	for _, d := range o.Directories {
+		b.text("directory", d, declare.ClaimBytesMax)
+	}
 }
 
 func (b *bounds) host(h *Host) {

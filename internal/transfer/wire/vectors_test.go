@@ -58,10 +58,18 @@ func examples() []example {
 		Host: &Host{Version: "v1.0.0", Facts: map[string]string{"os.name": "linux", "arch": "amd64"}, CPUs: 2, Memory: 4 << 30,
 			Disks: []Disk{{Name: "sda", Bytes: 64 << 30, Model: "Fast", Rotational: true}}, Interfaces: []Interface{{Name: "eth0", MAC: "52:54:00:12:34:56", Addresses: []string{"192.0.2.7"}}}, Peer: "192.0.2.7:6445"},
 		Refused: Refused{Old: 1}, At: 1_800_000_200_000, Trust: 2, Usage: &Usage{CPU: 1200, RSS: 7 << 20, Anonymous: 5 << 20}, Server: "tako.test:6444", Delivered: 1_000_000,
-		Statements: []Statement{{Layer: "NodeConfig/prod/web", Number: 3, Root: digest(3)}}, FromPeer: "web-2", FromPeerAt: 1_800_000_190,
+		Statements: []Statement{{Layer: "NodeConfig/prod/web", Number: 3, Root: digest(3)}}, PeerNews: PeerNews{FromPeer: "web-2", FromPeerAt: 1_800_000_190},
 	}
 	small := Report{Session: report.Session, Number: 13, Have: at(4711, 1), Enforced: at(4711, 1), Verdict: Verdict{Type: Applied, Epoch: 1, Version: 4711, Root: digest(1), Since: 1_800_000_300_000},
 		Counts: Counts{Kept: 100}, At: 1_800_000_300_000, Trust: 2, Server: "tako.test:6444"}
+	tasks := small
+	tasks.Number = 14
+	tasks.Instances = []Instance{
+		{UID: "44444444-4444-4444-4444-444444444444", Attempt: 1, Phase: InstanceRunning, Ready: true, Since: 1_800_000_290_000, Ports: []InstancePort{{Name: "http", Number: 20001}}, CPU: 1500, Memory: 64 << 20},
+		{UID: "55555555-5555-5555-5555-555555555555", Attempt: 3, Phase: InstanceFailed, Code: reason.DiskFull, Message: "no space left", Since: 1_800_000_280_000, OfNode: true, Restarts: 2},
+	}
+	tasks.Offers = &Offers{CPU: 1900, Memory: 3 << 30, Disk: 20 << 30, Address: "192.0.2.7", Arch: "amd64", Runtimes: []string{"Process", "Systemd"},
+		Devices: map[string][]string{"nvidia.com/gpu": {"0", "1"}}, Directories: []string{"/srv"}}
 	return []example{
 		{"a host joins with a token", JoinRequest{Protocol: Protocol, Token: "a token", Name: "web-1", Request: []byte{0x30, 0}, SealingKey: bytes.Repeat([]byte{9}, 32)}},
 		{"a relay joins", JoinRequest{Protocol: Protocol, Token: "a token", Request: []byte{0x30, 0}, Relay: true}},
@@ -87,6 +95,7 @@ func examples() []example {
 		{"two things, of which the second is not to be had", NodesReply{Items: [][]byte{[]byte("a node"), nil}}},
 		{"a report with everything in it", report},
 		{"a report of a host that is as it should be", small},
+		{"a report of a host with instances of workloads", tasks},
 		{"the answer to a report", StatusReply{RetryAfter: 30}},
 		{"the answer to a report of a copied machine", StatusReply{Cloned: true}},
 		{"a refusal", Problem{Code: reason.TransferBusy.String(), Message: "too many transfers at once", Hint: "come again", RetryAfter: 2500}},
@@ -167,9 +176,21 @@ func TestSecondWriter(t *testing.T) {
 		u(1), spectest.Map(u(1), s("0123456789abcdef"), u(2), u(3)), u(2), u(13), u(3), mark(4711, 1), u(4), mark(4711, 1),
 		u(5), spectest.Map(u(1), u(1), u(2), u(1), u(3), u(4711), u(4), digest(1), u(7), u(1_800_000_300_000)),
 		u(6), spectest.Map(u(1), u(100)), u(10), spectest.Map(), u(12), u(1_800_000_300_000), u(13), u(2), u(15), s("tako.test:6444"))
+	web := spectest.Map(u(1), s("44444444-4444-4444-4444-444444444444"), u(2), u(1), u(3), u(2), u(4), spectest.Bool(true), u(7), u(1_800_000_290_000),
+		u(10), spectest.Array(spectest.Map(u(1), s("http"), u(2), u(20001))), u(11), u(1500), u(12), u(64<<20))
+	failed := spectest.Map(u(1), s("55555555-5555-5555-5555-555555555555"), u(2), u(3), u(3), u(4), u(5), u(uint64(reason.DiskFull)), u(6), s("no space left"), u(7), u(1_800_000_280_000),
+		u(8), spectest.Bool(true), u(9), u(2))
+	offers := spectest.Map(u(1), u(1900), u(2), u(3<<30), u(3), u(20<<30), u(4), s("192.0.2.7"), u(5), s("amd64"), u(6), spectest.Array(s("Process"), s("Systemd")),
+		u(7), spectest.Map(s("nvidia.com/gpu"), spectest.Array(s("0"), s("1"))), u(8), spectest.Array(s("/srv")))
+	tasks := spectest.Map(
+		u(1), spectest.Map(u(1), s("0123456789abcdef"), u(2), u(3)), u(2), u(14), u(3), mark(4711, 1), u(4), mark(4711, 1),
+		u(5), spectest.Map(u(1), u(1), u(2), u(1), u(3), u(4711), u(4), digest(1), u(7), u(1_800_000_300_000)),
+		u(6), spectest.Map(u(1), u(100)), u(10), spectest.Map(), u(12), u(1_800_000_300_000), u(13), u(2), u(15), s("tako.test:6444"),
+		u(20), spectest.Array(web, failed), u(21), offers)
 	list := b([]byte("a list, as it has one"))
 	rows := slices.Concat([]byte{0}, bytes.Repeat([]byte{1}, 32), []byte{2*6 + 1}, bytes.Repeat([]byte{2}, 32), []byte("a body"))
 	for what, v := range map[string]spectest.Value{
+		"a report of a host with instances of workloads":               tasks,
 		"a watch brings a head":                                        spectest.Map(u(1), head),
 		"a watch brings a question":                                    spectest.Map(u(2), spectest.Map(u(1), u(9), u(2), s("logs"), u(3), s("nginx.service"), u(4), u(100), u(5), u(1_800_000_000), u(6), u(30))),
 		"a watch ends, another one is to be opened":                    spectest.Map(u(3), u(1500)),
