@@ -35,7 +35,8 @@ type AssignmentSpec struct {
 	NodeUID types.UID `json:"nodeUID"`
 	// Environment is that of the node when this was decided.
 	Environment string `json:"environment,omitempty"`
-	// Layers are the revisions, the highest priority first.
+	// Layers are the revisions, the highest priority first: those of configs, at most 256, and those of workloads of which the node has instances, at
+	// most 256.
 	// +listType=atomic
 	Layers []AssignedLayer `json:"layers,omitempty"`
 	// Own is what is for this node alone. Left out when there is nothing.
@@ -53,11 +54,11 @@ type AssignmentSpec struct {
 	Try *AssignedTry `json:"try,omitempty"`
 }
 
-// AssignedLayer is one revision of one config on a node.
+// AssignedLayer is one revision of one config, or of a workload, on a node.
 type AssignedLayer struct {
 	// Priority is the config's when that was decided.
 	Priority int32 `json:"priority"`
-	// Config is KIND/NAME or KIND/NAMESPACE/NAME.
+	// Config is KIND/NAME or KIND/NAMESPACE/NAME; of a workload's revision it is Revision/NAMESPACE/NAME.
 	Config string `json:"config"`
 	// Revision is the name of the Revision or ClusterRevision.
 	Revision string `json:"revision"`
@@ -94,6 +95,31 @@ type OwnLayer struct {
 	// zone, and drawn anew when a quarter of them has changed.
 	// +listType=atomic
 	Peers []NodePeer `json:"peers,omitempty"`
+	// Instances are the instances of workloads that the node's host runs, by their UIDs. The templates of their revisions are among the layers.
+	// +listType=atomic
+	Instances []AssignedInstance `json:"instances,omitempty"`
+}
+
+// AssignedInstance is an Instance as its node's host gets it.
+type AssignedInstance struct {
+	// UID is that of the Instance.
+	UID types.UID `json:"uid"`
+	// Namespace is that of the Instance.
+	Namespace string `json:"namespace"`
+	// Name is that of the Instance.
+	Name string `json:"name"`
+	// Workload is the name of the workload.
+	Workload string `json:"workload"`
+	// Revision is the name of the Revision whose template it runs.
+	Revision string `json:"revision"`
+	// Slot is its number in the workload.
+	Slot int32 `json:"slot,omitempty"`
+	// Job says that its workload is one that ends.
+	Job bool `json:"job,omitempty"`
+	// LeaseSeconds is for how long the host may run it without hearing its servers. Left out where however long.
+	LeaseSeconds int32 `json:"leaseSeconds,omitempty"`
+	// Stop asks the host to end it.
+	Stop bool `json:"stop,omitempty"`
 }
 
 // NodePeer is where the host of a node answers others.

@@ -230,7 +230,7 @@ func TestTypesAreRegistered(t *testing.T) {
 	if got := SchemeGroupVersion.String(); got != declare.APIVersion {
 		t.Errorf("the API is %s, declarations are %s", got, declare.APIVersion)
 	}
-	kinds := []string{KindNodeConfig, KindClusterNodeConfig, KindRevision, KindClusterRevision, KindNode, KindAssignment, KindToken, KindSource, KindServer}
+	kinds := []string{KindNodeConfig, KindClusterNodeConfig, KindRevision, KindClusterRevision, KindNode, KindAssignment, KindToken, KindSource, KindServer, KindWorkload, KindInstance}
 	for _, kind := range kinds {
 		for _, name := range []string{kind, kind + "List"} {
 			if !scheme.Recognizes(SchemeGroupVersion.WithKind(name)) {

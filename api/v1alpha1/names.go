@@ -1,6 +1,9 @@
 package v1alpha1
 
-import "tako.dev/tako/declare"
+import (
+	"tako.dev/tako/declare"
+	"tako.dev/tako/declare/workload"
+)
 
 // The kinds.
 const (
@@ -13,6 +16,8 @@ const (
 	KindToken             = "Token"
 	KindSource            = "Source"
 	KindServer            = "Server"
+	KindWorkload          = workload.Kind
+	KindInstance          = "Instance"
 )
 
 // The resources: the kinds as they stand in the path of a request.
@@ -26,6 +31,8 @@ const (
 	ResourceTokens             = "tokens"
 	ResourceSources            = "sources"
 	ResourceServers            = "servers"
+	ResourceWorkloads          = "workloads"
+	ResourceInstances          = "instances"
 )
 
 // The types of conditions, with the meaning that kstatus gives them. All are True, False or Unknown.
@@ -38,6 +45,8 @@ const (
 	ConditionStalled = "Stalled"
 	// ConditionRevised says of a config whether the revision of a generation is made. What follows from it for the nodes is in Ready.
 	ConditionRevised = "Revised"
+	// ConditionDrained is True on a node that is to be drained when nothing of any instance runs there any more. It is absent on others.
+	ConditionDrained = "Drained"
 	// ConditionConflict is True on a config that another config keeps out of nodes, or that keeps another one out. It is absent
 	// otherwise.
 	ConditionConflict = "Conflict"
@@ -59,3 +68,17 @@ const NodeExport = "export"
 // LabelConfigUID is the label of a Revision that holds the UID of the config it is a copy of. It is the UID because a config's
 // name may be longer than a label's value.
 const LabelConfigUID = "tako.dev/config-uid"
+
+// LabelWorkload is the label of an Instance, and of the Revision of a Workload, that holds the name of the workload.
+const LabelWorkload = "tako.dev/workload"
+
+// AnnotationNumber is the annotation of the Revision of a Workload that holds its number: 1, 2, 3 and so on. The higher one is newer; a
+// revision that is declared again gets the highest.
+const AnnotationNumber = "tako.dev/revision"
+
+// LabelEnvironment is the label with which the environment of a node stands beside its own where it is said why the node takes no instance.
+const LabelEnvironment = "tako.dev/environment"
+
+// AnnotationApproved is the annotation of a Workload by which people let a rollout go on that waits for them: REVISION/STEP of a canary, of a green
+// half REVISION/0.
+const AnnotationApproved = "tako.dev/approved"

@@ -46,6 +46,9 @@ type NodeSpec struct {
 	Taints []declare.Taint `json:"taints,omitempty"`
 	// Unschedulable keeps new instances off the node; what runs there stays. Default false.
 	Unschedulable bool `json:"unschedulable,omitempty"`
+	// Drain takes the instances of workloads off the node, within their disruption budgets, and keeps new ones away. How far that has come the
+	// condition Drained says. Left out, they stay.
+	Drain *NodeDrain `json:"drain,omitempty"`
 	// Holds are resources that the node's agent looks at and does not change. At most 100.
 	// +listType=atomic
 	Holds []NodeHold `json:"holds,omitempty"`
@@ -58,6 +61,12 @@ type NodeSpec struct {
 	// AllowDeletions is the root of a state that was withheld because it deletes much, as the status's verdict names it: with it,
 	// the host may go there.
 	AllowDeletions string `json:"allowDeletions,omitempty"`
+}
+
+// NodeDrain says how the instances of workloads leave a node.
+type NodeDrain struct {
+	// Deadline is when what is still there is ended whatever the disruption budgets say. Left out, they hold for ever.
+	Deadline *metav1.Time `json:"deadline,omitempty"`
 }
 
 // NodeHold says what is not enforced, why, by whom and until when.
@@ -92,6 +101,8 @@ type NodeStatus struct {
 	Interfaces []NodeInterface `json:"interfaces,omitempty"`
 	// Capacity is what the host has in all, by resource: cpu in processors, memory in bytes.
 	Capacity map[CapacityName]resource.Quantity `json:"capacity,omitempty"`
+	// Offers is what the host has for instances of workloads. Left out of hosts that run none.
+	Offers *NodeOffers `json:"offers,omitempty"`
 	// AppliedHead is the signed state that the host enforces. Left out until it has reported one.
 	AppliedHead *AppliedHead `json:"appliedHead,omitempty"`
 	// AssignedHead is the newest signed state for the host. While it differs from appliedHead, the host is behind, and since says for how
@@ -309,7 +320,26 @@ type CapacityName string
 const (
 	CapacityCPU    CapacityName = "cpu"    // processors
 	CapacityMemory CapacityName = "memory" // bytes
+	CapacityDisk   CapacityName = "disk"   // bytes, where instances write
 )
+
+// NodeOffers is what a host has for instances of workloads.
+type NodeOffers struct {
+	// Allocatable is how much all instances together may ask for, by resource: cpu in processors, memory and disk in bytes.
+	Allocatable map[CapacityName]resource.Quantity `json:"allocatable"`
+	// Address is where instances are reached.
+	Address string `json:"address,omitempty"`
+	// Architecture is that of its processors: amd64, arm64.
+	Architecture string `json:"architecture,omitempty"`
+	// Runtimes are those that it has: Systemd, Process, OCI.
+	// +listType=atomic
+	Runtimes []string `json:"runtimes,omitempty"`
+	// Devices counts pieces of hardware by their kinds.
+	Devices map[string]int32 `json:"devices,omitempty"`
+	// Directories are those of the host that instances may mount.
+	// +listType=atomic
+	Directories []string `json:"directories,omitempty"`
+}
 
 // AppliedHead names a signed state of one node.
 type AppliedHead struct {

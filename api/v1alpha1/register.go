@@ -36,6 +36,8 @@ func Types() []runtime.Object {
 		&Token{}, &TokenList{},
 		&Source{}, &SourceList{},
 		&Server{}, &ServerList{},
+		&Workload{}, &WorkloadList{},
+		&Instance{}, &InstanceList{},
 	}
 }
 

@@ -5,9 +5,10 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"tako.dev/tako/declare"
+	"tako.dev/tako/declare/workload"
 )
 
-// Revision is an immutable copy of a NodeConfig's resources, named by the config and their digest. It is made by tako, goes
+// Revision is an immutable copy of a NodeConfig's resources or of a Workload's template, named by its owner and a digest. It is made by tako, goes
 // with its config, and has no status: a rollout has two revisions of one config in the fleet at once.
 //
 // +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
@@ -61,14 +62,17 @@ type RevisionSpec struct {
 	// +listMapKey=name
 	// +patchStrategy=merge
 	// +patchMergeKey=name
-	Resources []declare.Resource `json:"resources" patchStrategy:"merge" patchMergeKey:"name"`
+	// +optional
+	Resources []declare.Resource `json:"resources,omitempty" patchStrategy:"merge" patchMergeKey:"name"`
 	// Bundle is the config's bundle, whose entries the revision has beside the resources.
 	Bundle *declare.BundleReference `json:"bundle,omitempty"`
+	// Template is that of a Workload, which has no resources.
+	Template *workload.Template `json:"template,omitempty"`
 }
 
 // RevisionSource names the config of a revision.
 type RevisionSource struct {
-	// Kind is NodeConfig for a Revision and ClusterNodeConfig for a ClusterRevision.
+	// Kind is NodeConfig or Workload for a Revision and ClusterNodeConfig for a ClusterRevision.
 	Kind string `json:"kind"`
 	// Name is the config's metadata.name; its namespace is the revision's.
 	Name string `json:"name"`

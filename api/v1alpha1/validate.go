@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strings"
 
-	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"tako.dev/tako/declare"
@@ -40,48 +39,6 @@ func validateConfig(c *declare.NodeConfig) []declare.Fault {
 		return faults
 	}
 	return declare.Cycles(&c.Spec) // as on a host: when nothing else is wrong
-}
-
-// ValidateRevision returns every mistake of a revision that can be seen in it alone.
-func ValidateRevision(r *Revision) []declare.Fault {
-	return validateRevision(declaration(KindNodeConfig, &r.ObjectMeta, declare.NodeConfigSpec{Resources: r.Spec.Resources, Bundle: r.Spec.Bundle}), r.Spec.Source)
-}
-
-// ValidateClusterRevision returns every mistake of a revision that can be seen in it alone.
-func ValidateClusterRevision(r *ClusterRevision) []declare.Fault {
-	return validateRevision(declaration(KindClusterNodeConfig, &r.ObjectMeta, declare.NodeConfigSpec{Resources: r.Spec.Resources, Bundle: r.Spec.Bundle}), r.Spec.Source)
-}
-
-// validateRevision checks a revision as the config that it is a copy of.
-func validateRevision(config *declare.NodeConfig, source *RevisionSource) []declare.Fault {
-	var v validator
-	if source != nil {
-		if source.Kind != config.Kind {
-			v.invalid("spec.source.kind", fmt.Sprintf("a revision of this kind is of a %s, not of a %q", config.Kind, clip(source.Kind)), "write "+config.Kind)
-		}
-		v.given("spec.source", "name", source.Name)
-		v.given("spec.source", "uid", string(source.UID))
-	}
-	return append(v.faults, validateConfig(config)...)
-}
-
-// ValidateRevisionUpdate refuses any change of a revision's spec.
-func ValidateRevisionUpdate(changed, old *Revision) []declare.Fault {
-	return unchangedRevision(&changed.Spec, &old.Spec, KindNodeConfig)
-}
-
-// ValidateClusterRevisionUpdate refuses any change of a revision's spec.
-func ValidateClusterRevisionUpdate(changed, old *ClusterRevision) []declare.Fault {
-	return unchangedRevision(&changed.Spec, &old.Spec, KindClusterNodeConfig)
-}
-
-func unchangedRevision(changed, old *RevisionSpec, kind string) []declare.Fault {
-	if equality.Semantic.DeepEqual(changed, old) {
-		return nil
-	}
-	var v validator
-	v.fault("spec", reason.FieldNotAllowed, "the spec of a revision never changes", fmt.Sprintf("change the %s: it gets a new revision", kind))
-	return v.faults
 }
 
 // validator collects the mistakes of one object.

@@ -9,11 +9,17 @@ import (
 )
 
 const (
-	// AssignedLayersMax is how many layers a node may have: as many as the catalog of a host takes.
+	// AssignedLayersMax is how many layers of configs a node may have: as many as the catalog of a host takes.
 	AssignedLayersMax = 256
-	peersMax          = 64 // what hosts read of their own layer
-	digestDigits      = 64 // hexadecimal digits of a SHA-256
-	keyIDDigits       = 32 // of a data key's ID, 16 bytes
+	// AssignedTemplatesMax is how many layers of workloads' revisions, as there.
+	AssignedTemplatesMax = 256
+	// AssignedInstancesMax is how many instances, as there.
+	AssignedInstancesMax = 1024
+	// templatePrefix begins what the layer of a workload's revision has in the place of its config.
+	templatePrefix = KindRevision + "/"
+	peersMax       = 64 // what hosts read of their own layer
+	digestDigits   = 64 // hexadecimal digits of a SHA-256
+	keyIDDigits    = 32 // of a data key's ID, 16 bytes
 )
 
 // ValidateAssignment returns every mistake of an assignment that can be seen in it alone. Nobody but tako writes one: a mistake is
@@ -47,8 +53,14 @@ func ValidateAssignment(a *Assignment) []declare.Fault {
 
 // assignedLayers wants them as a host gets them: the highest priority first, equal ones by their configs, each config once.
 func (v *validator) assignedLayers(path string, layers []AssignedLayer) {
-	if len(layers) > AssignedLayersMax {
-		v.invalid(path, fmt.Sprintf("there are %d layers, at most %d are allowed", len(layers), AssignedLayersMax), "")
+	templates := 0
+	for _, l := range layers {
+		if strings.HasPrefix(l.Config, templatePrefix) {
+			templates++
+		}
+	}
+	if configs := len(layers) - templates; configs > AssignedLayersMax || templates > AssignedTemplatesMax {
+		v.invalid(path, fmt.Sprintf("there are %d layers of configs and %d of workloads, at most %d and %d are allowed", configs, templates, AssignedLayersMax, AssignedTemplatesMax), "")
 		return
 	}
 	first := make(map[string]int, len(layers))
@@ -104,6 +116,29 @@ func (v *validator) own(path string, o *OwnLayer) {
 		v.given(at, "name", p.Name)
 		v.given(at, "uid", string(p.UID))
 		v.given(at, "address", p.Address)
+	}
+	v.instances(path+".instances", o.Instances)
+}
+
+// instances wants them by their UIDs, each once.
+func (v *validator) instances(path string, all []AssignedInstance) {
+	if len(all) > AssignedInstancesMax {
+		v.invalid(path, fmt.Sprintf("there are %d instances, at most %d are allowed", len(all), AssignedInstancesMax), "")
+		return
+	}
+	for i := range all {
+		in, at := &all[i], fmt.Sprintf("%s[%d]", path, i)
+		v.given(at, "uid", string(in.UID))
+		v.given(at, "namespace", in.Namespace)
+		v.given(at, "name", in.Name)
+		v.given(at, "workload", in.Workload)
+		v.given(at, "revision", in.Revision)
+		if in.Slot < 0 || in.LeaseSeconds < 0 {
+			v.invalid(at, fmt.Sprintf("slot %d with a lease of %d seconds is none", in.Slot, in.LeaseSeconds), "neither is below 0")
+		}
+		if i > 0 && all[i-1].UID >= in.UID {
+			v.invalid(at, "the instances are not in order", "by their UIDs, each once")
+		}
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"tako.dev/tako/declare"
 )
@@ -83,6 +84,9 @@ func TestValidateAssignment(t *testing.T) {
 	layer := func(priority int32, config string) AssignedLayer {
 		return AssignedLayer{Priority: priority, Config: config, Revision: "r", Root: root}
 	}
+	instance := func(uid types.UID) AssignedInstance {
+		return AssignedInstance{UID: uid, Namespace: "qa", Name: "w-0", Workload: "w", Revision: "w-1"}
+	}
 	for _, c := range []struct {
 		name   string
 		change func(*AssignmentSpec)
@@ -105,6 +109,21 @@ func TestValidateAssignment(t *testing.T) {
 		{"too many", func(s *AssignmentSpec) { s.Layers = make([]AssignedLayer, 257) }, "TK0414 spec.layers"},
 		{"own", func(s *AssignmentSpec) { s.Own = &OwnLayer{Keys: []WrappedKey{{ID: "0A"}}, Holds: []NodeHold{{}}} },
 			"TK0414 spec.own.root, TK0414 spec.own.keys[0].id, TK0413 spec.own.keys[0].sealed, TK0413 spec.own.holds[0].reason, TK0413 spec.own.holds[0].owner, TK0413 spec.own.holds[0].until"},
+		{"as many templates as layers", func(s *AssignmentSpec) {
+			for i := range AssignedTemplatesMax {
+				s.Layers = append(s.Layers, layer(0, fmt.Sprintf("Revision/qa/w-%03d", i)))
+			}
+		}, ""},
+		{"too many templates", func(s *AssignmentSpec) {
+			for i := range AssignedTemplatesMax + 1 {
+				s.Layers = append(s.Layers, layer(0, fmt.Sprintf("Revision/qa/w-%03d", i)))
+			}
+		}, "TK0414 spec.layers"},
+		{"instances", func(s *AssignmentSpec) { s.Own.Instances = []AssignedInstance{instance("a"), instance("b")} }, ""},
+		{"instances twice", func(s *AssignmentSpec) { s.Own.Instances = []AssignedInstance{instance("a"), instance("a")} }, "TK0414 spec.own.instances[1]"},
+		{"too many instances", func(s *AssignmentSpec) { s.Own.Instances = make([]AssignedInstance, AssignedInstancesMax+1) }, "TK0414 spec.own.instances"},
+		{"half an instance", func(s *AssignmentSpec) { s.Own.Instances = []AssignedInstance{{Slot: -1}} },
+			"TK0413 spec.own.instances[0].uid, TK0413 spec.own.instances[0].namespace, TK0413 spec.own.instances[0].name, TK0413 spec.own.instances[0].workload, TK0413 spec.own.instances[0].revision, TK0414 spec.own.instances[0]"},
 		{"deletions", func(s *AssignmentSpec) { s.AllowDeletions = 101 }, "TK0414 spec.allowDeletions"},
 		{"try", func(s *AssignmentSpec) { s.Try = &AssignedTry{OwnRoot: "x", Layers: []AssignedLayer{layer(1, "")}} },
 			"TK0414 spec.try.seconds, TK0413 spec.try.config, TK0414 spec.try.fallback, TK0413 spec.try.layers[0].config, TK0414 spec.try.ownRoot"},

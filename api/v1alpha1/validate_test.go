@@ -101,6 +101,7 @@ func TestValidateRevision(t *testing.T) {
 		{"without a source", RevisionSpec{Resources: resources}, "", ""},
 		{"nothing declared", RevisionSpec{Resources: []declare.Resource{}}, "", ""},
 		{"resources forgotten", RevisionSpec{}, "TK0413 spec.resources", "TK0413 spec.resources"},
+		{"stored without resources", RevisionSpec{Source: source(KindNodeConfig)}, "", "TK0414 spec.source.kind"},
 		{"a mistake", RevisionSpec{Resources: []declare.Resource{{Name: "a"}}}, "TK0416 spec.resources[0]", "TK0416 spec.resources[0]"},
 		{"source of nobody", RevisionSpec{Resources: resources, Source: &RevisionSource{Kind: KindNodeConfig}}, "TK0413 spec.source.name, TK0413 spec.source.uid", "TK0414 spec.source.kind, TK0413 spec.source.name, TK0413 spec.source.uid"},
 	} {

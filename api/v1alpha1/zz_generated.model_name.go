@@ -21,6 +21,11 @@ func (in AppliedHead) OpenAPIModelName() string {
 }
 
 // OpenAPIModelName returns the OpenAPI model name for this type.
+func (in AssignedInstance) OpenAPIModelName() string {
+	return "dev.tako.v1alpha1.AssignedInstance"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
 func (in AssignedLayer) OpenAPIModelName() string {
 	return "dev.tako.v1alpha1.AssignedLayer"
 }
@@ -76,6 +81,51 @@ func (in Disbelieved) OpenAPIModelName() string {
 }
 
 // OpenAPIModelName returns the OpenAPI model name for this type.
+func (in FailedRevision) OpenAPIModelName() string {
+	return "dev.tako.v1alpha1.FailedRevision"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in Instance) OpenAPIModelName() string {
+	return "dev.tako.v1alpha1.Instance"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in InstanceFailure) OpenAPIModelName() string {
+	return "dev.tako.v1alpha1.InstanceFailure"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in InstanceLeave) OpenAPIModelName() string {
+	return "dev.tako.v1alpha1.InstanceLeave"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in InstanceList) OpenAPIModelName() string {
+	return "dev.tako.v1alpha1.InstanceList"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in InstanceSpec) OpenAPIModelName() string {
+	return "dev.tako.v1alpha1.InstanceSpec"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in InstanceStatus) OpenAPIModelName() string {
+	return "dev.tako.v1alpha1.InstanceStatus"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in InstanceStop) OpenAPIModelName() string {
+	return "dev.tako.v1alpha1.InstanceStop"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in JobStatus) OpenAPIModelName() string {
+	return "dev.tako.v1alpha1.JobStatus"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
 func (in JoinRequest) OpenAPIModelName() string {
 	return "dev.tako.v1alpha1.JoinRequest"
 }
@@ -88,6 +138,11 @@ func (in JoinToken) OpenAPIModelName() string {
 // OpenAPIModelName returns the OpenAPI model name for this type.
 func (in LayerStatement) OpenAPIModelName() string {
 	return "dev.tako.v1alpha1.LayerStatement"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in NearMiss) OpenAPIModelName() string {
+	return "dev.tako.v1alpha1.NearMiss"
 }
 
 // OpenAPIModelName returns the OpenAPI model name for this type.
@@ -121,6 +176,11 @@ func (in NodeDisk) OpenAPIModelName() string {
 }
 
 // OpenAPIModelName returns the OpenAPI model name for this type.
+func (in NodeDrain) OpenAPIModelName() string {
+	return "dev.tako.v1alpha1.NodeDrain"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
 func (in NodeHold) OpenAPIModelName() string {
 	return "dev.tako.v1alpha1.NodeHold"
 }
@@ -146,6 +206,11 @@ func (in NodeNews) OpenAPIModelName() string {
 }
 
 // OpenAPIModelName returns the OpenAPI model name for this type.
+func (in NodeOffers) OpenAPIModelName() string {
+	return "dev.tako.v1alpha1.NodeOffers"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
 func (in NodePeer) OpenAPIModelName() string {
 	return "dev.tako.v1alpha1.NodePeer"
 }
@@ -163,6 +228,16 @@ func (in NodeStatus) OpenAPIModelName() string {
 // OpenAPIModelName returns the OpenAPI model name for this type.
 func (in OwnLayer) OpenAPIModelName() string {
 	return "dev.tako.v1alpha1.OwnLayer"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in PendingExplanation) OpenAPIModelName() string {
+	return "dev.tako.v1alpha1.PendingExplanation"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in PendingReason) OpenAPIModelName() string {
+	return "dev.tako.v1alpha1.PendingReason"
 }
 
 // OpenAPIModelName returns the OpenAPI model name for this type.
@@ -208,6 +283,31 @@ func (in RolloutCulprit) OpenAPIModelName() string {
 // OpenAPIModelName returns the OpenAPI model name for this type.
 func (in RolloutStatus) OpenAPIModelName() string {
 	return "dev.tako.v1alpha1.RolloutStatus"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in ScaleAsked) OpenAPIModelName() string {
+	return "dev.tako.v1alpha1.ScaleAsked"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in ScalePhase) OpenAPIModelName() string {
+	return "dev.tako.v1alpha1.ScalePhase"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in ScaleStatus) OpenAPIModelName() string {
+	return "dev.tako.v1alpha1.ScaleStatus"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in ScaleStep) OpenAPIModelName() string {
+	return "dev.tako.v1alpha1.ScaleStep"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in ScheduleStatus) OpenAPIModelName() string {
+	return "dev.tako.v1alpha1.ScheduleStatus"
 }
 
 // OpenAPIModelName returns the OpenAPI model name for this type.
@@ -301,6 +401,11 @@ func (in SourceWebhook) OpenAPIModelName() string {
 }
 
 // OpenAPIModelName returns the OpenAPI model name for this type.
+func (in TakenInstance) OpenAPIModelName() string {
+	return "dev.tako.v1alpha1.TakenInstance"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
 func (in Token) OpenAPIModelName() string {
 	return "dev.tako.v1alpha1.Token"
 }
@@ -328,6 +433,31 @@ func (in UserToken) OpenAPIModelName() string {
 // OpenAPIModelName returns the OpenAPI model name for this type.
 func (in Verdict) OpenAPIModelName() string {
 	return "dev.tako.v1alpha1.Verdict"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in Workload) OpenAPIModelName() string {
+	return "dev.tako.v1alpha1.Workload"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in WorkloadCulprit) OpenAPIModelName() string {
+	return "dev.tako.v1alpha1.WorkloadCulprit"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in WorkloadList) OpenAPIModelName() string {
+	return "dev.tako.v1alpha1.WorkloadList"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in WorkloadRollout) OpenAPIModelName() string {
+	return "dev.tako.v1alpha1.WorkloadRollout"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in WorkloadStatus) OpenAPIModelName() string {
+	return "dev.tako.v1alpha1.WorkloadStatus"
 }
 
 // OpenAPIModelName returns the OpenAPI model name for this type.

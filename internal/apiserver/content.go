@@ -13,6 +13,7 @@ import (
 
 	"tako.dev/tako/api/v1alpha1"
 	"tako.dev/tako/declare"
+	"tako.dev/tako/declare/workload"
 	"tako.dev/tako/internal/apiserver/bundles"
 	"tako.dev/tako/internal/apiserver/objects"
 	"tako.dev/tako/internal/apiserver/registry"
@@ -120,16 +121,17 @@ func (s stored) Bundle(d content.Digest) (transferserver.Object, error) {
 	return b, nil
 }
 
-// declared is what of a config, or a revision, names something in the data directory.
+// declared is what of a config, a workload or a revision names something in the data directory.
 type declared struct {
 	resources []declare.Resource
 	bundle    *declare.BundleReference
+	template  *workload.Template
 }
 
-// named are the digests of what configs and their revisions name.
+// named are the digests of what configs, workloads and their revisions name.
 func named(ctx context.Context, local *registry.Local, name func(declared, map[string]bool)) (map[string]bool, error) {
 	all := map[string]bool{}
-	for _, kind := range []string{v1alpha1.KindNodeConfig, v1alpha1.KindClusterNodeConfig, v1alpha1.KindRevision, v1alpha1.KindClusterRevision} {
+	for _, kind := range []string{v1alpha1.KindNodeConfig, v1alpha1.KindClusterNodeConfig, v1alpha1.KindWorkload, v1alpha1.KindRevision, v1alpha1.KindClusterRevision} {
 		from := local.ListerWatcher(v1alpha1.SchemeGroupVersion.WithKind(kind), false)
 		if from == nil {
 			return nil, &reason.Error{Code: reason.InternalFault, Doing: "list all of kind " + kind}
@@ -167,13 +169,15 @@ func named(ctx context.Context, local *registry.Local, name func(declared, map[s
 func declaredIn(o runtime.Object) (declared, error) {
 	switch o := o.(type) {
 	case *v1alpha1.NodeConfig:
-		return declared{o.Spec.Resources, o.Spec.Bundle}, nil
+		return declared{resources: o.Spec.Resources, bundle: o.Spec.Bundle}, nil
 	case *v1alpha1.ClusterNodeConfig:
-		return declared{o.Spec.Resources, o.Spec.Bundle}, nil
+		return declared{resources: o.Spec.Resources, bundle: o.Spec.Bundle}, nil
+	case *v1alpha1.Workload:
+		return declared{template: &o.Spec.Template}, nil
 	case *v1alpha1.Revision:
-		return declared{o.Spec.Resources, o.Spec.Bundle}, nil
+		return declared{o.Spec.Resources, o.Spec.Bundle, o.Spec.Template}, nil
 	case *v1alpha1.ClusterRevision:
-		return declared{o.Spec.Resources, o.Spec.Bundle}, nil
+		return declared{resources: o.Spec.Resources, bundle: o.Spec.Bundle}, nil
 	}
 	return declared{}, &reason.Error{Code: reason.InternalFault, Doing: "look what is named"}
 }
@@ -182,6 +186,14 @@ func nameObjects(d declared, all map[string]bool) {
 	for i := range d.resources {
 		for _, object := range d.resources[i].Objects() {
 			all[object.Digest] = true
+		}
+	}
+	if d.template == nil {
+		return
+	}
+	for i := range d.template.Tasks {
+		if image := d.template.Tasks[i].Image; image != nil && image.Object != nil {
+			all[image.Object.Digest] = true
 		}
 	}
 }

@@ -27,7 +27,8 @@ const basicRole = "system:basic-user"
 
 // defaultRoles are there from the start, and put right at each start where somebody has taken from them.
 func defaultRoles() []rbac.ClusterRole {
-	declared := []string{v1alpha1.ResourceNodeConfigs, v1alpha1.ResourceRevisions, v1alpha1.ResourceSources}
+	const scale = v1alpha1.ResourceWorkloads + "/scale"
+	declared := []string{v1alpha1.ResourceNodeConfigs, v1alpha1.ResourceRevisions, v1alpha1.ResourceSources, v1alpha1.ResourceWorkloads, v1alpha1.ResourceInstances}
 	plain := []string{"configmaps", "events"}
 	role := func(name string, rules ...rbac.PolicyRule) rbac.ClusterRole {
 		return rbac.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: name}, Rules: rules}
@@ -43,6 +44,7 @@ func defaultRoles() []rbac.ClusterRole {
 	}
 	view := []rbac.PolicyRule{
 		on(v1alpha1.GroupName, append([]string{v1alpha1.ResourceNodes, v1alpha1.ResourceAssignments, v1alpha1.ResourceServers, v1alpha1.ResourceClusterNodeConfigs, v1alpha1.ResourceClusterRevisions}, declared...), readVerbs),
+		on(v1alpha1.GroupName, []string{scale}, []string{"get"}),
 		question(v1alpha1.NodeHistory, v1alpha1.NodeEvidence, v1alpha1.NodeGraph),
 		on(core.GroupName, append([]string{"namespaces"}, plain...), readVerbs),
 		on("coordination.k8s.io", []string{"leases"}, readVerbs),
@@ -50,7 +52,8 @@ func defaultRoles() []rbac.ClusterRole {
 	// What a unit logs may hold anything: it is for those who may read secrets.
 	edit := append(view[:len(view):len(view)],
 		question(v1alpha1.NodeLogs, v1alpha1.NodeUsage),
-		on(v1alpha1.GroupName, []string{v1alpha1.ResourceNodeConfigs}, writeVerbs),
+		on(v1alpha1.GroupName, []string{v1alpha1.ResourceNodeConfigs, v1alpha1.ResourceWorkloads}, writeVerbs),
+		on(v1alpha1.GroupName, []string{scale}, []string{"update", "patch"}),
 		on(core.GroupName, plain, writeVerbs),
 		on(core.GroupName, []string{"secrets"}, append(readVerbs[:len(readVerbs):len(readVerbs)], writeVerbs...)),
 		on("coordination.k8s.io", []string{"leases"}, writeVerbs),

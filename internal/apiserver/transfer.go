@@ -31,6 +31,7 @@ import (
 	"tako.dev/tako/internal/controllers/layers"
 	"tako.dev/tako/internal/controllers/presence"
 	"tako.dev/tako/internal/controllers/recorder"
+	"tako.dev/tako/internal/controllers/workloads"
 	fleetnode "tako.dev/tako/internal/fleet/node"
 	"tako.dev/tako/internal/reason"
 	"tako.dev/tako/internal/transfer/export"
@@ -62,6 +63,7 @@ type transfer struct {
 type term struct {
 	presence    *presence.Register
 	assignments *assignments.Assignments
+	workloads   *workloads.Workloads
 }
 
 // newTransfer puts it together. It reads and writes objects without the way through the API.
@@ -121,13 +123,18 @@ func (s *Server) newTransfer(p parts, objects *registry.Registry, local *registr
 			now.presence.Decorate(n)
 		}
 	})
+	objects.SetInstances(func(i *v1alpha1.Instance) {
+		if now := t.term.Load(); now != nil {
+			now.workloads.Describe(i)
+		}
+	})
 	return t, nil
 }
 
 // newTerm makes what a server has as the leader.
 func (s *Server) newTerm(t *transfer, p parts, local *registry.Local) (*term, error) {
 	n, leading := &term{}, p.several.objects(local)
-	var err1, err2 error
+	var err1, err2, err3 error
 	n.presence, err1 = presence.New(presence.Options{
 		Objects: leading, Recorder: t.recorder, Log: s.partsLog, Metrics: takoMetrics{},
 		// Each of the two knows the other. Nothing is asked before both run.
@@ -137,7 +144,8 @@ func (s *Server) newTerm(t *transfer, p parts, local *registry.Local) (*term, er
 		Objects: leading, Layers: t.layers, Changes: t.changes, Presence: n.presence, Recorder: t.recorder,
 		Epoch: func() uint64 { return p.documents.Newest().Current().Epoch }, Log: s.partsLog,
 	})
-	return n, errors.Join(err1, err2)
+	n.workloads, err3 = workloads.New(workloads.Options{Objects: leading, Presence: n.presence, Recorder: t.recorder, Log: s.partsLog, Metrics: takoMetrics{}})
+	return n, errors.Join(err1, err2, err3)
 }
 
 // background is what runs while the server does.
@@ -188,7 +196,7 @@ func (s *Server) lead(ctx context.Context, p parts, a *assembly) {
 	var all sync.WaitGroup
 	defer all.Wait()
 	for _, run := range []func(context.Context){
-		s.reported("presence", now.presence.Run), s.reported("assignments", now.assignments.Run),
+		s.reported("presence", now.presence.Run), s.reported("assignments", now.assignments.Run), s.reported("workloads", now.workloads.Run),
 		func(ctx context.Context) { s.control(ctx, a) }, s.runSources(p, a.local, a.controllersConfig, t, now),
 	} {
 		all.Go(func() { run(ctx) })

@@ -37,7 +37,8 @@ func Fields(t *testing.T, page, name string, types ...string) {
 		if s == nil {
 			t.Fatalf("there is no struct %s here", typ)
 		}
-		table(&b, typ, s)
+		fmt.Fprintf(&b, "\n`%s`\n\n| key | field | form | meaning |\n|---|---|---|---|\n", typ)
+		table(&b, s, structs)
 	}
 	switch made := b.String(); {
 	case made == old:
@@ -77,11 +78,14 @@ func declared(dir string) (map[string]*ast.StructType, error) {
 	return all, nil
 }
 
-// table writes the fields of a type. An array has its elements in the order of the fields.
-func table(b *strings.Builder, name string, s *ast.StructType) {
+// table writes the fields of a type, with those of the structs that are embedded in it. An array has its elements in the order of the fields.
+func table(b *strings.Builder, s *ast.StructType, structs map[string]*ast.StructType) {
 	array, at := false, 0
-	fmt.Fprintf(b, "\n`%s`\n\n| key | field | form | meaning |\n|---|---|---|---|\n", name)
 	for _, f := range s.Fields.List {
+		if len(f.Names) == 0 {
+			table(b, structs[f.Type.(*ast.Ident).Name], structs)
+			continue
+		}
 		tag := tagOf(f, "cbor")
 		if tag == "" {
 			tag = tagOf(f, "json")

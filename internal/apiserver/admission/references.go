@@ -15,6 +15,7 @@ import (
 
 	"tako.dev/tako/api/v1alpha1"
 	"tako.dev/tako/declare"
+	"tako.dev/tako/declare/workload"
 )
 
 // reference is an object whose values leave the server: they end up in files of hosts, or are shown to another server.
@@ -39,7 +40,12 @@ func references(o runtime.Object) map[reference]string {
 		resources, namespace = o.Spec.Resources, o.Namespace
 	case *v1alpha1.ClusterNodeConfig:
 		resources = o.Spec.Resources
+	case *v1alpha1.Workload:
+		return ofTemplate(o.Namespace, &o.Spec.Template)
 	case *v1alpha1.Revision:
+		if o.Spec.Template != nil {
+			return ofTemplate(o.Namespace, o.Spec.Template)
+		}
 		resources, namespace = o.Spec.Resources, o.Namespace
 	case *v1alpha1.ClusterRevision:
 		resources = o.Spec.Resources
@@ -56,6 +62,32 @@ func references(o runtime.Object) map[reference]string {
 		if s := resources[i].Source(); s != nil {
 			add(resources[i].Name, "secrets", s.Secret)
 			add(resources[i].Name, "configmaps", s.ConfigMap)
+		}
+	}
+	return found
+}
+
+// ofTemplate is what the tasks of a workload have in their environment and in files.
+func ofTemplate(namespace string, t *workload.Template) map[reference]string {
+	found := map[reference]string{}
+	add := func(by, resource string, s *declare.KeySelector) {
+		if s != nil {
+			found[reference{resource: resource, namespace: namespace, name: s.Name, key: s.Key}] = by
+		}
+	}
+	for i := range t.Tasks {
+		task := &t.Tasks[i]
+		for j := range task.Env {
+			if from := task.Env[j].ValueFrom; from != nil {
+				by := fmt.Sprintf("variable %q of task %q", task.Env[j].Name, task.Name)
+				add(by, "secrets", from.Secret)
+				add(by, "configmaps", from.ConfigMap)
+			}
+		}
+		for j := range task.Files {
+			by := fmt.Sprintf("file %q of task %q", task.Files[j].Path, task.Name)
+			add(by, "secrets", task.Files[j].Secret)
+			add(by, "configmaps", task.Files[j].ConfigMap)
 		}
 	}
 	return found

@@ -13,6 +13,7 @@ import (
 
 	"tako.dev/tako/api/v1alpha1"
 	"tako.dev/tako/declare"
+	"tako.dev/tako/declare/workload"
 )
 
 // from is files with contents from Secrets, by SECRET or NAMESPACE/SECRET, and from ConfigMaps, which begin with an @. A #KEY at the end
@@ -51,6 +52,27 @@ func TestRightsToContents(t *testing.T) {
 	revision := func(sources ...string) runtime.Object {
 		return &v1alpha1.Revision{ObjectMeta: meta("qa", "r"), Spec: v1alpha1.RevisionSpec{Resources: from(sources...)}}
 	}
+	template := func(secret, configMap string) workload.Template {
+		t := workload.Template{Tasks: []workload.Task{{Name: "plain"}, {Name: "web"}}}
+		task := &t.Tasks[1]
+		task.Env = []workload.EnvVar{{Name: "A", Value: "a"}, {Name: "B", ValueFrom: &workload.EnvSource{Field: "node.name"}}}
+		if secret != "" {
+			task.Env = append(task.Env, workload.EnvVar{Name: "PASSWORD", ValueFrom: &workload.EnvSource{Secret: &declare.KeySelector{Name: secret, Key: "k"}}})
+			task.Files = append(task.Files, workload.File{Path: "/key", Secret: &declare.KeySelector{Name: secret, Key: "key"}})
+		}
+		if configMap != "" {
+			task.Files = append(task.Files, workload.File{Path: "/conf", ConfigMap: &declare.KeySelector{Name: configMap, Key: "k"}})
+			task.Env = append(task.Env, workload.EnvVar{Name: "MODE", ValueFrom: &workload.EnvSource{ConfigMap: &declare.KeySelector{Name: configMap, Key: "mode"}}})
+		}
+		return t
+	}
+	running := func(secret, configMap string) runtime.Object {
+		return &v1alpha1.Workload{ObjectMeta: meta("qa", "w"), Spec: workload.Spec{Template: template(secret, configMap)}}
+	}
+	templated := func(secret, configMap string) runtime.Object {
+		t := template(secret, configMap)
+		return &v1alpha1.Revision{ObjectMeta: meta("qa", "r"), Spec: v1alpha1.RevisionSpec{Template: &t}}
+	}
 	source := func(spec v1alpha1.SourceSpec) runtime.Object {
 		return &v1alpha1.Source{ObjectMeta: meta("qa", "s"), Spec: spec}
 	}
@@ -78,6 +100,12 @@ func TestRightsToContents(t *testing.T) {
 		{what: "of another namespace", by: "nobody", obj: cluster("qa/web"), old: cluster("prod/web"), refused: `"qa"`},
 		{what: "a revision of one's own", by: "nobody", obj: revision("web"), refused: `may not get secrets "web"`},
 		{what: "the server's revision", by: user.APIServerUser, groups: []string{user.SystemPrivilegedGroup}, obj: revision("web")},
+		{what: "a workload of nothing", by: "nobody", obj: running("", "")},
+		{what: "a workload of what she may read", by: "ann", obj: running("web", "any")},
+		{what: "a workload of another secret", by: "ann", obj: running("db", ""), refused: `secrets "db" in namespace "qa", which variable "PASSWORD" of task "web" is taken from`},
+		{what: "a workload of a secret as before", by: "nobody", obj: running("db", ""), old: running("db", "any")},
+		{what: "a workload of a map", by: "nobody", obj: running("", "any"), refused: `configmaps "any" in namespace "qa"`},
+		{what: "a revision of a workload", by: "nobody", obj: templated("web", ""), refused: `may not get secrets "web"`},
 		{what: "a source", by: "nobody", obj: source(v1alpha1.SourceSpec{URL: here})},
 		{what: "credentials that she may read", by: "ann", obj: source(v1alpha1.SourceSpec{URL: here, Credentials: "web"})},
 		{what: "credentials", by: "nobody", obj: source(v1alpha1.SourceSpec{URL: here, Credentials: "web"}), refused: `may not get secrets "web" in namespace "qa", which spec.credentials is taken from`},

@@ -76,7 +76,7 @@ func (r *Rights) Validate(ctx context.Context, a admission.Attributes, _ admissi
 		return r.binds(ctx, a, o.RoleRef)
 	case *v1alpha1.Token:
 		return r.impersonates(ctx, a, o)
-	case *v1alpha1.NodeConfig, *v1alpha1.ClusterNodeConfig, *v1alpha1.Revision, *v1alpha1.ClusterRevision, *v1alpha1.Source:
+	case *v1alpha1.NodeConfig, *v1alpha1.ClusterNodeConfig, *v1alpha1.Revision, *v1alpha1.ClusterRevision, *v1alpha1.Source, *v1alpha1.Workload:
 		return r.reads(ctx, a)
 	}
 	return nil

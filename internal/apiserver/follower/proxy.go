@@ -74,7 +74,7 @@ func NewProxy(o ProxyOptions) *Proxy {
 func (p *Proxy) Handler(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		info, known := request.RequestInfoFrom(r.Context())
-		if !known || r.Method != http.MethodGet || info.APIGroup != v1alpha1.GroupName || info.Resource != v1alpha1.ResourceNodes {
+		if !known || r.Method != http.MethodGet || info.APIGroup != v1alpha1.GroupName || info.Resource != v1alpha1.ResourceNodes && info.Resource != v1alpha1.ResourceInstances {
 			next.ServeHTTP(w, r)
 			return
 		}

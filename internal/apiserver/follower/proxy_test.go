@@ -109,6 +109,10 @@ func TestLeaderAnswers(t *testing.T) {
 	if got.Code != http.StatusOK || got.Body.String() != "there /apis/tako.dev/v1alpha1/nodes?watch=1" {
 		t.Fatalf("%d %s", got.Code, got.Body)
 	}
+	instances := httptest.NewRecorder()
+	if p.ask(t.Context(), instances, http.MethodGet, v1alpha1.ResourceInstances, nil); instances.Body.String() != "there /apis/tako.dev/v1alpha1/instances?watch=1" {
+		t.Errorf("instances: %d %s", instances.Code, instances.Body)
+	}
 	r := p.came[0]
 	if who := r.TLS.PeerCertificates[0].Subject.CommonName; who != "tako:server:b" {
 		t.Errorf("it is asked by %s", who)
@@ -121,7 +125,7 @@ func TestLeaderAnswers(t *testing.T) {
 			t.Errorf("%s is %q, want %q", name, got, want)
 		}
 	}
-	for what, c := range map[string][2]string{"a write": {http.MethodPost, v1alpha1.ResourceNodes}, "what all know": {http.MethodGet, v1alpha1.ResourceNodeConfigs}} {
+	for what, c := range map[string][2]string{"a write": {http.MethodPost, v1alpha1.ResourceNodes}, "what all know": {http.MethodGet, v1alpha1.ResourceNodeConfigs}, "workloads": {http.MethodGet, v1alpha1.ResourceWorkloads}} {
 		got := httptest.NewRecorder()
 		if p.ask(t.Context(), got, c[0], c[1], nil); got.Body.String() != "here" {
 			t.Errorf("%s is answered %d %s", what, got.Code, got.Body)

@@ -163,6 +163,7 @@ func GetOpenAPIDefinitions(ref common.ReferenceCallback) map[string]common.OpenA
 		v1alpha1.AbsorbedOrder{}.OpenAPIModelName():                            schema_takodev_tako_api_v1alpha1_AbsorbedOrder(ref),
 		v1alpha1.AgentUsage{}.OpenAPIModelName():                               schema_takodev_tako_api_v1alpha1_AgentUsage(ref),
 		v1alpha1.AppliedHead{}.OpenAPIModelName():                              schema_takodev_tako_api_v1alpha1_AppliedHead(ref),
+		v1alpha1.AssignedInstance{}.OpenAPIModelName():                         schema_takodev_tako_api_v1alpha1_AssignedInstance(ref),
 		v1alpha1.AssignedLayer{}.OpenAPIModelName():                            schema_takodev_tako_api_v1alpha1_AssignedLayer(ref),
 		v1alpha1.AssignedTry{}.OpenAPIModelName():                              schema_takodev_tako_api_v1alpha1_AssignedTry(ref),
 		v1alpha1.Assignment{}.OpenAPIModelName():                               schema_takodev_tako_api_v1alpha1_Assignment(ref),
@@ -174,24 +175,38 @@ func GetOpenAPIDefinitions(ref common.ReferenceCallback) map[string]common.OpenA
 		v1alpha1.ClusterRevisionList{}.OpenAPIModelName():                      schema_takodev_tako_api_v1alpha1_ClusterRevisionList(ref),
 		v1alpha1.ConfigConflict{}.OpenAPIModelName():                           schema_takodev_tako_api_v1alpha1_ConfigConflict(ref),
 		v1alpha1.Disbelieved{}.OpenAPIModelName():                              schema_takodev_tako_api_v1alpha1_Disbelieved(ref),
+		v1alpha1.FailedRevision{}.OpenAPIModelName():                           schema_takodev_tako_api_v1alpha1_FailedRevision(ref),
+		v1alpha1.Instance{}.OpenAPIModelName():                                 schema_takodev_tako_api_v1alpha1_Instance(ref),
+		v1alpha1.InstanceFailure{}.OpenAPIModelName():                          schema_takodev_tako_api_v1alpha1_InstanceFailure(ref),
+		v1alpha1.InstanceLeave{}.OpenAPIModelName():                            schema_takodev_tako_api_v1alpha1_InstanceLeave(ref),
+		v1alpha1.InstanceList{}.OpenAPIModelName():                             schema_takodev_tako_api_v1alpha1_InstanceList(ref),
+		v1alpha1.InstanceSpec{}.OpenAPIModelName():                             schema_takodev_tako_api_v1alpha1_InstanceSpec(ref),
+		v1alpha1.InstanceStatus{}.OpenAPIModelName():                           schema_takodev_tako_api_v1alpha1_InstanceStatus(ref),
+		v1alpha1.InstanceStop{}.OpenAPIModelName():                             schema_takodev_tako_api_v1alpha1_InstanceStop(ref),
+		v1alpha1.JobStatus{}.OpenAPIModelName():                                schema_takodev_tako_api_v1alpha1_JobStatus(ref),
 		v1alpha1.JoinRequest{}.OpenAPIModelName():                              schema_takodev_tako_api_v1alpha1_JoinRequest(ref),
 		v1alpha1.JoinToken{}.OpenAPIModelName():                                schema_takodev_tako_api_v1alpha1_JoinToken(ref),
 		v1alpha1.LayerStatement{}.OpenAPIModelName():                           schema_takodev_tako_api_v1alpha1_LayerStatement(ref),
+		v1alpha1.NearMiss{}.OpenAPIModelName():                                 schema_takodev_tako_api_v1alpha1_NearMiss(ref),
 		v1alpha1.Node{}.OpenAPIModelName():                                     schema_takodev_tako_api_v1alpha1_Node(ref),
 		v1alpha1.NodeAgent{}.OpenAPIModelName():                                schema_takodev_tako_api_v1alpha1_NodeAgent(ref),
 		v1alpha1.NodeConfig{}.OpenAPIModelName():                               schema_takodev_tako_api_v1alpha1_NodeConfig(ref),
 		v1alpha1.NodeConfigList{}.OpenAPIModelName():                           schema_takodev_tako_api_v1alpha1_NodeConfigList(ref),
 		v1alpha1.NodeConfigStatus{}.OpenAPIModelName():                         schema_takodev_tako_api_v1alpha1_NodeConfigStatus(ref),
 		v1alpha1.NodeDisk{}.OpenAPIModelName():                                 schema_takodev_tako_api_v1alpha1_NodeDisk(ref),
+		v1alpha1.NodeDrain{}.OpenAPIModelName():                                schema_takodev_tako_api_v1alpha1_NodeDrain(ref),
 		v1alpha1.NodeHold{}.OpenAPIModelName():                                 schema_takodev_tako_api_v1alpha1_NodeHold(ref),
 		v1alpha1.NodeIdentity{}.OpenAPIModelName():                             schema_takodev_tako_api_v1alpha1_NodeIdentity(ref),
 		v1alpha1.NodeInterface{}.OpenAPIModelName():                            schema_takodev_tako_api_v1alpha1_NodeInterface(ref),
 		v1alpha1.NodeList{}.OpenAPIModelName():                                 schema_takodev_tako_api_v1alpha1_NodeList(ref),
 		v1alpha1.NodeNews{}.OpenAPIModelName():                                 schema_takodev_tako_api_v1alpha1_NodeNews(ref),
+		v1alpha1.NodeOffers{}.OpenAPIModelName():                               schema_takodev_tako_api_v1alpha1_NodeOffers(ref),
 		v1alpha1.NodePeer{}.OpenAPIModelName():                                 schema_takodev_tako_api_v1alpha1_NodePeer(ref),
 		v1alpha1.NodeSpec{}.OpenAPIModelName():                                 schema_takodev_tako_api_v1alpha1_NodeSpec(ref),
 		v1alpha1.NodeStatus{}.OpenAPIModelName():                               schema_takodev_tako_api_v1alpha1_NodeStatus(ref),
 		v1alpha1.OwnLayer{}.OpenAPIModelName():                                 schema_takodev_tako_api_v1alpha1_OwnLayer(ref),
+		v1alpha1.PendingExplanation{}.OpenAPIModelName():                       schema_takodev_tako_api_v1alpha1_PendingExplanation(ref),
+		v1alpha1.PendingReason{}.OpenAPIModelName():                            schema_takodev_tako_api_v1alpha1_PendingReason(ref),
 		v1alpha1.PromiseCounts{}.OpenAPIModelName():                            schema_takodev_tako_api_v1alpha1_PromiseCounts(ref),
 		v1alpha1.RelayIdentity{}.OpenAPIModelName():                            schema_takodev_tako_api_v1alpha1_RelayIdentity(ref),
 		v1alpha1.ResourceProblem{}.OpenAPIModelName():                          schema_takodev_tako_api_v1alpha1_ResourceProblem(ref),
@@ -201,6 +216,11 @@ func GetOpenAPIDefinitions(ref common.ReferenceCallback) map[string]common.OpenA
 		v1alpha1.RevisionSpec{}.OpenAPIModelName():                             schema_takodev_tako_api_v1alpha1_RevisionSpec(ref),
 		v1alpha1.RolloutCulprit{}.OpenAPIModelName():                           schema_takodev_tako_api_v1alpha1_RolloutCulprit(ref),
 		v1alpha1.RolloutStatus{}.OpenAPIModelName():                            schema_takodev_tako_api_v1alpha1_RolloutStatus(ref),
+		v1alpha1.ScaleAsked{}.OpenAPIModelName():                               schema_takodev_tako_api_v1alpha1_ScaleAsked(ref),
+		v1alpha1.ScalePhase{}.OpenAPIModelName():                               schema_takodev_tako_api_v1alpha1_ScalePhase(ref),
+		v1alpha1.ScaleStatus{}.OpenAPIModelName():                              schema_takodev_tako_api_v1alpha1_ScaleStatus(ref),
+		v1alpha1.ScaleStep{}.OpenAPIModelName():                                schema_takodev_tako_api_v1alpha1_ScaleStep(ref),
+		v1alpha1.ScheduleStatus{}.OpenAPIModelName():                           schema_takodev_tako_api_v1alpha1_ScheduleStatus(ref),
 		v1alpha1.Server{}.OpenAPIModelName():                                   schema_takodev_tako_api_v1alpha1_Server(ref),
 		v1alpha1.ServerList{}.OpenAPIModelName():                               schema_takodev_tako_api_v1alpha1_ServerList(ref),
 		v1alpha1.ServerStatus{}.OpenAPIModelName():                             schema_takodev_tako_api_v1alpha1_ServerStatus(ref),
@@ -219,12 +239,18 @@ func GetOpenAPIDefinitions(ref common.ReferenceCallback) map[string]common.OpenA
 		v1alpha1.SourceVerify{}.OpenAPIModelName():                             schema_takodev_tako_api_v1alpha1_SourceVerify(ref),
 		v1alpha1.SourceWait{}.OpenAPIModelName():                               schema_takodev_tako_api_v1alpha1_SourceWait(ref),
 		v1alpha1.SourceWebhook{}.OpenAPIModelName():                            schema_takodev_tako_api_v1alpha1_SourceWebhook(ref),
+		v1alpha1.TakenInstance{}.OpenAPIModelName():                            schema_takodev_tako_api_v1alpha1_TakenInstance(ref),
 		v1alpha1.Token{}.OpenAPIModelName():                                    schema_takodev_tako_api_v1alpha1_Token(ref),
 		v1alpha1.TokenList{}.OpenAPIModelName():                                schema_takodev_tako_api_v1alpha1_TokenList(ref),
 		v1alpha1.TokenSpec{}.OpenAPIModelName():                                schema_takodev_tako_api_v1alpha1_TokenSpec(ref),
 		v1alpha1.TokenStatus{}.OpenAPIModelName():                              schema_takodev_tako_api_v1alpha1_TokenStatus(ref),
 		v1alpha1.UserToken{}.OpenAPIModelName():                                schema_takodev_tako_api_v1alpha1_UserToken(ref),
 		v1alpha1.Verdict{}.OpenAPIModelName():                                  schema_takodev_tako_api_v1alpha1_Verdict(ref),
+		v1alpha1.Workload{}.OpenAPIModelName():                                 schema_takodev_tako_api_v1alpha1_Workload(ref),
+		v1alpha1.WorkloadCulprit{}.OpenAPIModelName():                          schema_takodev_tako_api_v1alpha1_WorkloadCulprit(ref),
+		v1alpha1.WorkloadList{}.OpenAPIModelName():                             schema_takodev_tako_api_v1alpha1_WorkloadList(ref),
+		v1alpha1.WorkloadRollout{}.OpenAPIModelName():                          schema_takodev_tako_api_v1alpha1_WorkloadRollout(ref),
+		v1alpha1.WorkloadStatus{}.OpenAPIModelName():                           schema_takodev_tako_api_v1alpha1_WorkloadStatus(ref),
 		v1alpha1.WrappedKey{}.OpenAPIModelName():                               schema_takodev_tako_api_v1alpha1_WrappedKey(ref),
 		declare.Agent{}.OpenAPIModelName():                                     schema_takodev_tako_declare_Agent(ref),
 		declare.AgentProgram{}.OpenAPIModelName():                              schema_takodev_tako_declare_AgentProgram(ref),
@@ -7231,11 +7257,93 @@ func schema_takodev_tako_api_v1alpha1_AppliedHead(ref common.ReferenceCallback) 
 	}
 }
 
+func schema_takodev_tako_api_v1alpha1_AssignedInstance(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "AssignedInstance is an Instance as its node's host gets it.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"uid": {
+						SchemaProps: spec.SchemaProps{
+							Description: "UID is that of the Instance.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"namespace": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Namespace is that of the Instance.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"name": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Name is that of the Instance.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"workload": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Workload is the name of the workload.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"revision": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Revision is the name of the Revision whose template it runs.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"slot": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Slot is its number in the workload.",
+							Type:        []string{"integer"},
+							Format:      "int32",
+						},
+					},
+					"job": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Job says that its workload is one that ends.",
+							Type:        []string{"boolean"},
+							Format:      "",
+						},
+					},
+					"leaseSeconds": {
+						SchemaProps: spec.SchemaProps{
+							Description: "LeaseSeconds is for how long the host may run it without hearing its servers. Left out where however long.",
+							Type:        []string{"integer"},
+							Format:      "int32",
+						},
+					},
+					"stop": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Stop asks the host to end it.",
+							Type:        []string{"boolean"},
+							Format:      "",
+						},
+					},
+				},
+				Required: []string{"uid", "namespace", "name", "workload", "revision"},
+			},
+		},
+	}
+}
+
 func schema_takodev_tako_api_v1alpha1_AssignedLayer(ref common.ReferenceCallback) common.OpenAPIDefinition {
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "AssignedLayer is one revision of one config on a node.",
+				Description: "AssignedLayer is one revision of one config, or of a workload, on a node.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"priority": {
@@ -7247,7 +7355,7 @@ func schema_takodev_tako_api_v1alpha1_AssignedLayer(ref common.ReferenceCallback
 					},
 					"config": {
 						SchemaProps: spec.SchemaProps{
-							Description: "Config is KIND/NAME or KIND/NAMESPACE/NAME.",
+							Description: "Config is KIND/NAME or KIND/NAMESPACE/NAME; of a workload's revision it is Revision/NAMESPACE/NAME.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -7471,7 +7579,7 @@ func schema_takodev_tako_api_v1alpha1_AssignmentSpec(ref common.ReferenceCallbac
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "Layers are the revisions, the highest priority first.",
+							Description: "Layers are the revisions, the highest priority first: those of configs, at most 256, and those of workloads of which the node has instances, at most 256.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -7876,6 +7984,514 @@ func schema_takodev_tako_api_v1alpha1_Disbelieved(ref common.ReferenceCallback) 
 	}
 }
 
+func schema_takodev_tako_api_v1alpha1_FailedRevision(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "FailedRevision is a revision whose rollout has failed.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"revision": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Revision is its name.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"code": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Code is the code of the reason, such as TK0906.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"message": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Message says why, for people.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"at": {
+						SchemaProps: spec.SchemaProps{
+							Description: "At is when it had.",
+							Ref:         ref(metav1.Time{}.OpenAPIModelName()),
+						},
+					},
+				},
+				Required: []string{"revision", "code", "at"},
+			},
+		},
+		Dependencies: []string{
+			metav1.Time{}.OpenAPIModelName()},
+	}
+}
+
+func schema_takodev_tako_api_v1alpha1_Instance(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "Instance is one placed copy of what a Workload runs. It is written by tako alone, bound to its node when it is made, and goes with its workload. It is controlled by the Workload whose UID its owner reference has, and named WORKLOAD-SLOT.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"kind": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Kind is a string value representing the REST resource this object represents. Servers may infer this from the endpoint the client submits requests to. Cannot be updated. In CamelCase. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#types-kinds",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"apiVersion": {
+						SchemaProps: spec.SchemaProps{
+							Description: "APIVersion defines the versioned schema of this representation of an object. Servers should convert recognized schemas to the latest internal value, and may reject unrecognized values. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#resources",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"metadata": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Metadata names the instance. Its namespace is that of its workload, whose name is in its label tako.dev/workload.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(metav1.ObjectMeta{}.OpenAPIModelName()),
+						},
+					},
+					"spec": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Spec is what it is a copy of, and where.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(v1alpha1.InstanceSpec{}.OpenAPIModelName()),
+						},
+					},
+					"status": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Status is what was heard of it.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(v1alpha1.InstanceStatus{}.OpenAPIModelName()),
+						},
+					},
+				},
+				Required: []string{"spec"},
+			},
+		},
+		Dependencies: []string{
+			metav1.ObjectMeta{}.OpenAPIModelName(), v1alpha1.InstanceSpec{}.OpenAPIModelName(), v1alpha1.InstanceStatus{}.OpenAPIModelName()},
+	}
+}
+
+func schema_takodev_tako_api_v1alpha1_InstanceFailure(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "InstanceFailure is why an instance does not work.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"code": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Code is the code of the reason.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"message": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Message says why, for people, such as the last answer of a probe.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"since": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Since is since when.",
+							Ref:         ref(metav1.Time{}.OpenAPIModelName()),
+						},
+					},
+					"ofNode": {
+						SchemaProps: spec.SchemaProps{
+							Description: "OfNode says that it says nothing of the revision: the node had no room, or was taken away.",
+							Type:        []string{"boolean"},
+							Format:      "",
+						},
+					},
+				},
+				Required: []string{"code", "since"},
+			},
+		},
+		Dependencies: []string{
+			metav1.Time{}.OpenAPIModelName()},
+	}
+}
+
+func schema_takodev_tako_api_v1alpha1_InstanceLeave(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "InstanceLeave is somebody's wish that an instance goes.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"code": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Code is the code of the reason: its node is drained, it was preempted, or its placement has changed.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"since": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Since is since when.",
+							Ref:         ref(metav1.Time{}.OpenAPIModelName()),
+						},
+					},
+					"force": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Force is when it goes whatever the disruption budget says. Left out where never.",
+							Ref:         ref(metav1.Time{}.OpenAPIModelName()),
+						},
+					},
+				},
+				Required: []string{"code", "since"},
+			},
+		},
+		Dependencies: []string{
+			metav1.Time{}.OpenAPIModelName()},
+	}
+}
+
+func schema_takodev_tako_api_v1alpha1_InstanceList(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "InstanceList is a list of Instances.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"kind": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Kind is a string value representing the REST resource this object represents. Servers may infer this from the endpoint the client submits requests to. Cannot be updated. In CamelCase. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#types-kinds",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"apiVersion": {
+						SchemaProps: spec.SchemaProps{
+							Description: "APIVersion defines the versioned schema of this representation of an object. Servers should convert recognized schemas to the latest internal value, and may reject unrecognized values. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#resources",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"metadata": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Metadata holds the list's resource version and, of a list in chunks, where the next one begins.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(metav1.ListMeta{}.OpenAPIModelName()),
+						},
+					},
+					"items": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Items are the instances.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(v1alpha1.Instance{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+				},
+				Required: []string{"items"},
+			},
+		},
+		Dependencies: []string{
+			metav1.ListMeta{}.OpenAPIModelName(), v1alpha1.Instance{}.OpenAPIModelName()},
+	}
+}
+
+func schema_takodev_tako_api_v1alpha1_InstanceSpec(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "InstanceSpec is what an instance is a copy of, and where. Only stop, the lease, and the revision where a change restarts nothing, change after it was made.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"workload": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Workload is the name of the workload.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"revision": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Revision is the name of the Revision whose template it runs.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"slot": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Slot is its number in the workload, from 0. Of those that live no two have one.",
+							Type:        []string{"integer"},
+							Format:      "int32",
+						},
+					},
+					"node": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Node is the name of the node.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"nodeUID": {
+						SchemaProps: spec.SchemaProps{
+							Description: "NodeUID is the UID of the node, which tells it from an earlier one of the same name.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"job": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Job says that its workload is one that ends: a task of it that has ended is not started again, unless its template says so.",
+							Type:        []string{"boolean"},
+							Format:      "",
+						},
+					},
+					"leaseSeconds": {
+						SchemaProps: spec.SchemaProps{
+							Description: "LeaseSeconds is for how long after it has heard its servers last the host may run it: then it ends it by its own clock. Left out where however long. It changes with what the workload says of unreachable nodes.",
+							Type:        []string{"integer"},
+							Format:      "int32",
+						},
+					},
+					"replaces": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Replaces is the UID of an instance that was given up because its node was not heard, and for which this one stands in.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"stop": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Stop asks it to end. Left out while it is to run.",
+							Ref:         ref(v1alpha1.InstanceStop{}.OpenAPIModelName()),
+						},
+					},
+				},
+				Required: []string{"workload", "revision", "slot", "node", "nodeUID"},
+			},
+		},
+		Dependencies: []string{
+			v1alpha1.InstanceStop{}.OpenAPIModelName()},
+	}
+}
+
+func schema_takodev_tako_api_v1alpha1_InstanceStatus(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "InstanceStatus is what was heard of an instance. Of the phases Failed and Done are stored, and so is what is given up, and who wants it away; the rest is what the server that leads has heard, and stands nowhere else.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"phase": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Phase is Placed, Starting, Running, Terminating, Failed or Done.\n\nPossible enum values:\n - `\"Done\"` over for good, badly; nothing runs\n - `\"Failed\"` asked to end; its processes may still run\n - `\"Placed\"`\n - `\"Running\"` begun, and not started yet\n - `\"Starting\"` its host has not begun\n - `\"Terminating\"` started",
+							Type:        []string{"string"},
+							Format:      "",
+							Enum:        []interface{}{"Done", "Failed", "Placed", "Running", "Starting", "Terminating"},
+						},
+					},
+					"ready": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Ready says that it can be used, since readySince.",
+							Type:        []string{"boolean"},
+							Format:      "",
+						},
+					},
+					"readySince": {
+						SchemaProps: spec.SchemaProps{
+							Description: "ReadySince is since when it is ready, by the clock of the server that leads.",
+							Ref:         ref(metav1.Time{}.OpenAPIModelName()),
+						},
+					},
+					"attempt": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Attempt is how often its host has started it.",
+							Type:        []string{"integer"},
+							Format:      "int64",
+						},
+					},
+					"restarts": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Restarts is how often its tasks were started again after an end of their own.",
+							Type:        []string{"integer"},
+							Format:      "int32",
+						},
+					},
+					"ports": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Ports are the numbers of its ports by their names.",
+							Type:        []string{"object"},
+							AdditionalProperties: &spec.SchemaOrBool{
+								Allows: true,
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Type:   []string{"integer"},
+										Format: "int32",
+									},
+								},
+							},
+						},
+					},
+					"failure": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Failure is why it does not work. Left out where nothing is known of that.",
+							Ref:         ref(v1alpha1.InstanceFailure{}.OpenAPIModelName()),
+						},
+					},
+					"ended": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Ended is when it was over.",
+							Ref:         ref(metav1.Time{}.OpenAPIModelName()),
+						},
+					},
+					"abandoned": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Abandoned is when it was given up because its node was not heard. Left out while it counts.",
+							Ref:         ref(metav1.Time{}.OpenAPIModelName()),
+						},
+					},
+					"losses": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Losses is how often it was given up.",
+							Type:        []string{"integer"},
+							Format:      "int32",
+						},
+					},
+					"leave": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Leave is who wants it away from its node. Left out where nobody does.",
+							Ref:         ref(v1alpha1.InstanceLeave{}.OpenAPIModelName()),
+						},
+					},
+				},
+			},
+		},
+		Dependencies: []string{
+			metav1.Time{}.OpenAPIModelName(), v1alpha1.InstanceFailure{}.OpenAPIModelName(), v1alpha1.InstanceLeave{}.OpenAPIModelName()},
+	}
+}
+
+func schema_takodev_tako_api_v1alpha1_InstanceStop(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "InstanceStop says why an instance is to end.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"code": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Code is the code of the reason, such as TK0902.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"since": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Since is when that was decided.",
+							Ref:         ref(metav1.Time{}.OpenAPIModelName()),
+						},
+					},
+				},
+				Required: []string{"code", "since"},
+			},
+		},
+		Dependencies: []string{
+			metav1.Time{}.OpenAPIModelName()},
+	}
+}
+
+func schema_takodev_tako_api_v1alpha1_JobStatus(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "JobStatus is how a job stands.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"succeeded": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Succeeded counts instances that have ended with exit code 0, and Failed those that have not.",
+							Type:        []string{"integer"},
+							Format:      "int32",
+						},
+					},
+					"failed": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Failed counts instances that have failed.",
+							Type:        []string{"integer"},
+							Format:      "int32",
+						},
+					},
+					"counted": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "Counted are UIDs of instances that are counted, and are still there: at most 500.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Type:   []string{"string"},
+										Format: "",
+									},
+								},
+							},
+						},
+					},
+					"failedInARow": {
+						SchemaProps: spec.SchemaProps{
+							Description: "FailedInARow is how many have failed since one has succeeded.",
+							Type:        []string{"integer"},
+							Format:      "int32",
+						},
+					},
+					"lastFailure": {
+						SchemaProps: spec.SchemaProps{
+							Description: "LastFailure is when the last of them did.",
+							Ref:         ref(metav1.MicroTime{}.OpenAPIModelName()),
+						},
+					},
+					"result": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Result is what became of it: Complete, FailedTooOften, DeadlineExceeded or Replaced. Left out while it goes on.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"over": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Over is when nothing of it ran any more after that.",
+							Ref:         ref(metav1.MicroTime{}.OpenAPIModelName()),
+						},
+					},
+				},
+			},
+		},
+		Dependencies: []string{
+			metav1.MicroTime{}.OpenAPIModelName()},
+	}
+}
+
 func schema_takodev_tako_api_v1alpha1_JoinRequest(ref common.ReferenceCallback) common.OpenAPIDefinition {
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
@@ -8023,6 +8639,47 @@ func schema_takodev_tako_api_v1alpha1_LayerStatement(ref common.ReferenceCallbac
 					},
 				},
 				Required: []string{"config", "number", "root"},
+			},
+		},
+	}
+}
+
+func schema_takodev_tako_api_v1alpha1_NearMiss(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "NearMiss is a node that was near to taking an instance.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"node": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Node is its name.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"cures": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "Cures are what would make it fit: \"+512Mi memory\".",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Type:   []string{"string"},
+										Format: "",
+									},
+								},
+							},
+						},
+					},
+				},
+				Required: []string{"node", "cures"},
 			},
 		},
 	}
@@ -8343,6 +9000,27 @@ func schema_takodev_tako_api_v1alpha1_NodeDisk(ref common.ReferenceCallback) com
 	}
 }
 
+func schema_takodev_tako_api_v1alpha1_NodeDrain(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "NodeDrain says how the instances of workloads leave a node.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"deadline": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Deadline is when what is still there is ended whatever the disruption budgets say. Left out, they hold for ever.",
+							Ref:         ref(metav1.Time{}.OpenAPIModelName()),
+						},
+					},
+				},
+			},
+		},
+		Dependencies: []string{
+			metav1.Time{}.OpenAPIModelName()},
+	}
+}
+
 func schema_takodev_tako_api_v1alpha1_NodeHold(ref common.ReferenceCallback) common.OpenAPIDefinition {
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
@@ -8567,6 +9245,103 @@ func schema_takodev_tako_api_v1alpha1_NodeNews(ref common.ReferenceCallback) com
 	}
 }
 
+func schema_takodev_tako_api_v1alpha1_NodeOffers(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "NodeOffers is what a host has for instances of workloads.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"allocatable": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Allocatable is how much all instances together may ask for, by resource: cpu in processors, memory and disk in bytes.",
+							Type:        []string{"object"},
+							AdditionalProperties: &spec.SchemaOrBool{
+								Allows: true,
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(resource.Quantity{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+					"address": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Address is where instances are reached.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"architecture": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Architecture is that of its processors: amd64, arm64.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"runtimes": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "Runtimes are those that it has: Systemd, Process, OCI.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Type:   []string{"string"},
+										Format: "",
+									},
+								},
+							},
+						},
+					},
+					"devices": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Devices counts pieces of hardware by their kinds.",
+							Type:        []string{"object"},
+							AdditionalProperties: &spec.SchemaOrBool{
+								Allows: true,
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Type:   []string{"integer"},
+										Format: "int32",
+									},
+								},
+							},
+						},
+					},
+					"directories": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "Directories are those of the host that instances may mount.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Type:   []string{"string"},
+										Format: "",
+									},
+								},
+							},
+						},
+					},
+				},
+				Required: []string{"allocatable"},
+			},
+		},
+		Dependencies: []string{
+			resource.Quantity{}.OpenAPIModelName()},
+	}
+}
+
 func schema_takodev_tako_api_v1alpha1_NodePeer(ref common.ReferenceCallback) common.OpenAPIDefinition {
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
@@ -8648,6 +9423,12 @@ func schema_takodev_tako_api_v1alpha1_NodeSpec(ref common.ReferenceCallback) com
 							Format:      "",
 						},
 					},
+					"drain": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Drain takes the instances of workloads off the node, within their disruption budgets, and keeps new ones away. How far that has come the condition Drained says. Left out, they stay.",
+							Ref:         ref(v1alpha1.NodeDrain{}.OpenAPIModelName()),
+						},
+					},
 					"holds": {
 						VendorExtensible: spec.VendorExtensible{
 							Extensions: spec.Extensions{
@@ -8691,7 +9472,7 @@ func schema_takodev_tako_api_v1alpha1_NodeSpec(ref common.ReferenceCallback) com
 			},
 		},
 		Dependencies: []string{
-			v1alpha1.NodeHold{}.OpenAPIModelName(), declare.Taint{}.OpenAPIModelName()},
+			v1alpha1.NodeDrain{}.OpenAPIModelName(), v1alpha1.NodeHold{}.OpenAPIModelName(), declare.Taint{}.OpenAPIModelName()},
 	}
 }
 
@@ -8772,6 +9553,12 @@ func schema_takodev_tako_api_v1alpha1_NodeStatus(ref common.ReferenceCallback) c
 									},
 								},
 							},
+						},
+					},
+					"offers": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Offers is what the host has for instances of workloads. Left out of hosts that run none.",
+							Ref:         ref(v1alpha1.NodeOffers{}.OpenAPIModelName()),
 						},
 					},
 					"appliedHead": {
@@ -8926,7 +9713,7 @@ func schema_takodev_tako_api_v1alpha1_NodeStatus(ref common.ReferenceCallback) c
 			},
 		},
 		Dependencies: []string{
-			resource.Quantity{}.OpenAPIModelName(), metav1.Condition{}.OpenAPIModelName(), metav1.Time{}.OpenAPIModelName(), v1alpha1.AppliedHead{}.OpenAPIModelName(), v1alpha1.Disbelieved{}.OpenAPIModelName(), v1alpha1.JoinRequest{}.OpenAPIModelName(), v1alpha1.LayerStatement{}.OpenAPIModelName(), v1alpha1.NodeAgent{}.OpenAPIModelName(), v1alpha1.NodeDisk{}.OpenAPIModelName(), v1alpha1.NodeIdentity{}.OpenAPIModelName(), v1alpha1.NodeInterface{}.OpenAPIModelName(), v1alpha1.NodeNews{}.OpenAPIModelName(), v1alpha1.PromiseCounts{}.OpenAPIModelName(), v1alpha1.ResourceProblem{}.OpenAPIModelName(), v1alpha1.Verdict{}.OpenAPIModelName()},
+			resource.Quantity{}.OpenAPIModelName(), metav1.Condition{}.OpenAPIModelName(), metav1.Time{}.OpenAPIModelName(), v1alpha1.AppliedHead{}.OpenAPIModelName(), v1alpha1.Disbelieved{}.OpenAPIModelName(), v1alpha1.JoinRequest{}.OpenAPIModelName(), v1alpha1.LayerStatement{}.OpenAPIModelName(), v1alpha1.NodeAgent{}.OpenAPIModelName(), v1alpha1.NodeDisk{}.OpenAPIModelName(), v1alpha1.NodeIdentity{}.OpenAPIModelName(), v1alpha1.NodeInterface{}.OpenAPIModelName(), v1alpha1.NodeNews{}.OpenAPIModelName(), v1alpha1.NodeOffers{}.OpenAPIModelName(), v1alpha1.PromiseCounts{}.OpenAPIModelName(), v1alpha1.ResourceProblem{}.OpenAPIModelName(), v1alpha1.Verdict{}.OpenAPIModelName()},
 	}
 }
 
@@ -9014,12 +9801,166 @@ func schema_takodev_tako_api_v1alpha1_OwnLayer(ref common.ReferenceCallback) com
 							},
 						},
 					},
+					"instances": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "Instances are the instances of workloads that the node's host runs, by their UIDs. The templates of their revisions are among the layers.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(v1alpha1.AssignedInstance{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
 				},
 				Required: []string{"root"},
 			},
 		},
 		Dependencies: []string{
-			v1alpha1.NodeHold{}.OpenAPIModelName(), v1alpha1.NodePeer{}.OpenAPIModelName(), v1alpha1.WrappedKey{}.OpenAPIModelName()},
+			v1alpha1.AssignedInstance{}.OpenAPIModelName(), v1alpha1.NodeHold{}.OpenAPIModelName(), v1alpha1.NodePeer{}.OpenAPIModelName(), v1alpha1.WrappedKey{}.OpenAPIModelName()},
+	}
+}
+
+func schema_takodev_tako_api_v1alpha1_PendingExplanation(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "PendingExplanation says why instances have no node: of all nodes, how many each reason has kept away.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"since": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Since is since when some have none.",
+							Ref:         ref(metav1.Time{}.OpenAPIModelName()),
+						},
+					},
+					"instances": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Instances is how many have none.",
+							Type:        []string{"integer"},
+							Format:      "int32",
+						},
+					},
+					"placed": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Placed is how many of those that were asked for with them have one.",
+							Type:        []string{"integer"},
+							Format:      "int32",
+						},
+					},
+					"nodes": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Nodes is how many nodes were looked at.",
+							Type:        []string{"integer"},
+							Format:      "int32",
+						},
+					},
+					"reasons": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "Reasons are why nodes take none, in the order in which they are asked: how many are left after each.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(v1alpha1.PendingReason{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+					"nearest": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "Nearest are the nodes that were nearest to taking one, with what would make it fit: at most 3.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(v1alpha1.NearMiss{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+					"message": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Message says it in one line.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+				},
+				Required: []string{"instances", "nodes"},
+			},
+		},
+		Dependencies: []string{
+			metav1.Time{}.OpenAPIModelName(), v1alpha1.NearMiss{}.OpenAPIModelName(), v1alpha1.PendingReason{}.OpenAPIModelName()},
+	}
+}
+
+func schema_takodev_tako_api_v1alpha1_PendingReason(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "PendingReason is one reason why nodes take no instance.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"reason": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Reason is such as memory, taint or spread.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"nodes": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Nodes is how many nodes it has kept away.",
+							Type:        []string{"integer"},
+							Format:      "int32",
+						},
+					},
+					"left": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Left is how many nodes are left after it and those before it.",
+							Type:        []string{"integer"},
+							Format:      "int32",
+						},
+					},
+					"example": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Example is the name of one of them.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"message": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Message says it of the example: \"needs 512Mi memory, 128Mi is free\".",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+				},
+				Required: []string{"reason", "nodes", "left"},
+			},
+		},
 	}
 }
 
@@ -9200,7 +10141,7 @@ func schema_takodev_tako_api_v1alpha1_Revision(ref common.ReferenceCallback) com
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "Revision is an immutable copy of a NodeConfig's resources, named by the config and their digest. It is made by tako, goes with its config, and has no status: a rollout has two revisions of one config in the fleet at once.",
+				Description: "Revision is an immutable copy of a NodeConfig's resources or of a Workload's template, named by its owner and a digest. It is made by tako, goes with its config, and has no status: a rollout has two revisions of one config in the fleet at once.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"kind": {
@@ -9299,7 +10240,7 @@ func schema_takodev_tako_api_v1alpha1_RevisionSource(ref common.ReferenceCallbac
 				Properties: map[string]spec.Schema{
 					"kind": {
 						SchemaProps: spec.SchemaProps{
-							Description: "Kind is NodeConfig for a Revision and ClusterNodeConfig for a ClusterRevision.",
+							Description: "Kind is NodeConfig or Workload for a Revision and ClusterNodeConfig for a ClusterRevision.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -9370,12 +10311,17 @@ func schema_takodev_tako_api_v1alpha1_RevisionSpec(ref common.ReferenceCallback)
 							Ref:         ref(declare.BundleReference{}.OpenAPIModelName()),
 						},
 					},
+					"template": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Template is that of a Workload, which has no resources.",
+							Ref:         ref(workload.Template{}.OpenAPIModelName()),
+						},
+					},
 				},
-				Required: []string{"resources"},
 			},
 		},
 		Dependencies: []string{
-			v1alpha1.RevisionSource{}.OpenAPIModelName(), declare.BundleReference{}.OpenAPIModelName(), declare.Resource{}.OpenAPIModelName()},
+			v1alpha1.RevisionSource{}.OpenAPIModelName(), declare.BundleReference{}.OpenAPIModelName(), declare.Resource{}.OpenAPIModelName(), workload.Template{}.OpenAPIModelName()},
 	}
 }
 
@@ -9579,6 +10525,263 @@ func schema_takodev_tako_api_v1alpha1_RolloutStatus(ref common.ReferenceCallback
 		},
 		Dependencies: []string{
 			metav1.Time{}.OpenAPIModelName(), v1alpha1.RolloutCulprit{}.OpenAPIModelName()},
+	}
+}
+
+func schema_takodev_tako_api_v1alpha1_ScaleAsked(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "ScaleAsked is a number that was asked for.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"at": {
+						SchemaProps: spec.SchemaProps{
+							Description: "At is when it was for the last time.",
+							Ref:         ref(metav1.MicroTime{}.OpenAPIModelName()),
+						},
+					},
+					"replicas": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Replicas is the number.",
+							Type:        []string{"integer"},
+							Format:      "int32",
+						},
+					},
+				},
+				Required: []string{"at", "replicas"},
+			},
+		},
+		Dependencies: []string{
+			metav1.MicroTime{}.OpenAPIModelName()},
+	}
+}
+
+func schema_takodev_tako_api_v1alpha1_ScalePhase(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "ScalePhase is a while in which all numbers asked for were on one side of the current one.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"since": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Since is when it began.",
+							Ref:         ref(metav1.MicroTime{}.OpenAPIModelName()),
+						},
+					},
+					"asked": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "Asked are the numbers that may still decide, the oldest first.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(v1alpha1.ScaleAsked{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+				},
+			},
+		},
+		Dependencies: []string{
+			metav1.MicroTime{}.OpenAPIModelName(), v1alpha1.ScaleAsked{}.OpenAPIModelName()},
+	}
+}
+
+func schema_takodev_tako_api_v1alpha1_ScaleStatus(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "ScaleStatus is how the scaling of a workload stands.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"decided": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Decided is when a number was decided for the first time.",
+							Ref:         ref(metav1.MicroTime{}.OpenAPIModelName()),
+						},
+					},
+					"replicas": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Replicas is the number decided.",
+							Type:        []string{"integer"},
+							Format:      "int32",
+						},
+					},
+					"declared": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Declared is what was declared then.",
+							Type:        []string{"integer"},
+							Format:      "int32",
+						},
+					},
+					"up": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Up are the numbers asked for since the current one is too low without a break, Down since it is too high.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(v1alpha1.ScalePhase{}.OpenAPIModelName()),
+						},
+					},
+					"down": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Down are those asked for since it is too high.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(v1alpha1.ScalePhase{}.OpenAPIModelName()),
+						},
+					},
+					"grown": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "Grown are the changes upwards that still count, the oldest first.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(v1alpha1.ScaleStep{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+					"shrunk": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "Shrunk are those downwards.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(v1alpha1.ScaleStep{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+					"message": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Message says why it is that number, for people.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+				},
+				Required: []string{"replicas", "declared"},
+			},
+		},
+		Dependencies: []string{
+			metav1.MicroTime{}.OpenAPIModelName(), v1alpha1.ScalePhase{}.OpenAPIModelName(), v1alpha1.ScaleStep{}.OpenAPIModelName()},
+	}
+}
+
+func schema_takodev_tako_api_v1alpha1_ScaleStep(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "ScaleStep is one change of the number.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"at": {
+						SchemaProps: spec.SchemaProps{
+							Description: "At is when.",
+							Ref:         ref(metav1.MicroTime{}.OpenAPIModelName()),
+						},
+					},
+					"by": {
+						SchemaProps: spec.SchemaProps{
+							Description: "By is by how much.",
+							Type:        []string{"integer"},
+							Format:      "int32",
+						},
+					},
+				},
+				Required: []string{"at", "by"},
+			},
+		},
+		Dependencies: []string{
+			metav1.MicroTime{}.OpenAPIModelName()},
+	}
+}
+
+func schema_takodev_tako_api_v1alpha1_ScheduleStatus(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "ScheduleStatus is how a scheduled job stands.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"last": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Last is the scheduled time that was dealt with last, or when the schedule was declared.",
+							Ref:         ref(metav1.Time{}.OpenAPIModelName()),
+						},
+					},
+					"cron": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Cron and TimeZone are the schedule that it is of.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"timeZone": {
+						SchemaProps: spec.SchemaProps{
+							Description: "TimeZone is that of the schedule that it is of.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"suspended": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Suspended says that it was when that was decided.",
+							Type:        []string{"boolean"},
+							Format:      "",
+						},
+					},
+					"next": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Next is when the next run begins. Left out where there is none.",
+							Ref:         ref(metav1.Time{}.OpenAPIModelName()),
+						},
+					},
+					"active": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "Active are the names of the runs that are not over: at most 100.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Type:   []string{"string"},
+										Format: "",
+									},
+								},
+							},
+						},
+					},
+				},
+			},
+		},
+		Dependencies: []string{
+			metav1.Time{}.OpenAPIModelName()},
 	}
 }
 
@@ -10582,6 +11785,36 @@ func schema_takodev_tako_api_v1alpha1_SourceWebhook(ref common.ReferenceCallback
 	}
 }
 
+func schema_takodev_tako_api_v1alpha1_TakenInstance(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "TakenInstance is an instance that was taken away on purpose.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"uid": {
+						SchemaProps: spec.SchemaProps{
+							Description: "UID is that of the Instance.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"code": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Code is the code of the reason.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+				},
+				Required: []string{"uid", "code"},
+			},
+		},
+	}
+}
+
 func schema_takodev_tako_api_v1alpha1_Token(ref common.ReferenceCallback) common.OpenAPIDefinition {
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
@@ -10872,6 +12105,565 @@ func schema_takodev_tako_api_v1alpha1_Verdict(ref common.ReferenceCallback) comm
 		},
 		Dependencies: []string{
 			metav1.Time{}.OpenAPIModelName()},
+	}
+}
+
+func schema_takodev_tako_api_v1alpha1_Workload(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "Workload declares tasks that run somewhere on the nodes of its namespace's environment: which, how many, where, and how they change.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"kind": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Kind is a string value representing the REST resource this object represents. Servers may infer this from the endpoint the client submits requests to. Cannot be updated. In CamelCase. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#types-kinds",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"apiVersion": {
+						SchemaProps: spec.SchemaProps{
+							Description: "APIVersion defines the versioned schema of this representation of an object. Servers should convert recognized schemas to the latest internal value, and may reject unrecognized values. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#resources",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"metadata": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Metadata names the workload. The namespace is the environment on whose nodes it runs. The name is one of DNS, up to 52 signs.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(metav1.ObjectMeta{}.OpenAPIModelName()),
+						},
+					},
+					"spec": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Spec is what is declared; it is written by people and programs, and never by tako.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(workload.Spec{}.OpenAPIModelName()),
+						},
+					},
+					"status": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Status is what became of it; it is written by tako alone, through the status subresource.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(v1alpha1.WorkloadStatus{}.OpenAPIModelName()),
+						},
+					},
+				},
+				Required: []string{"spec"},
+			},
+		},
+		Dependencies: []string{
+			metav1.ObjectMeta{}.OpenAPIModelName(), v1alpha1.WorkloadStatus{}.OpenAPIModelName(), workload.Spec{}.OpenAPIModelName()},
+	}
+}
+
+func schema_takodev_tako_api_v1alpha1_WorkloadCulprit(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "WorkloadCulprit is an instance that holds something up.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"instance": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Instance is its name.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"node": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Node is the name of its node.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"code": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Code is the code of the reason.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"message": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Message says why, for people.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"since": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Since is since when. Left out where that is not known.",
+							Ref:         ref(metav1.Time{}.OpenAPIModelName()),
+						},
+					},
+				},
+				Required: []string{"code"},
+			},
+		},
+		Dependencies: []string{
+			metav1.Time{}.OpenAPIModelName()},
+	}
+}
+
+func schema_takodev_tako_api_v1alpha1_WorkloadList(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "WorkloadList is a list of Workloads.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"kind": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Kind is a string value representing the REST resource this object represents. Servers may infer this from the endpoint the client submits requests to. Cannot be updated. In CamelCase. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#types-kinds",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"apiVersion": {
+						SchemaProps: spec.SchemaProps{
+							Description: "APIVersion defines the versioned schema of this representation of an object. Servers should convert recognized schemas to the latest internal value, and may reject unrecognized values. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#resources",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"metadata": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Metadata holds the list's resource version and, of a list in chunks, where the next one begins.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(metav1.ListMeta{}.OpenAPIModelName()),
+						},
+					},
+					"items": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Items are the workloads.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(v1alpha1.Workload{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+				},
+				Required: []string{"items"},
+			},
+		},
+		Dependencies: []string{
+			metav1.ListMeta{}.OpenAPIModelName(), v1alpha1.Workload{}.OpenAPIModelName()},
+	}
+}
+
+func schema_takodev_tako_api_v1alpha1_WorkloadRollout(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "WorkloadRollout is how far the rollout of one revision has come. Another one begins with a new one.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"target": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Target is the name of the Revision that is declared.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"goal": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Goal is the name of the Revision that instances are to have: the target, or what it was rolled back to.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"over": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Over says that it has come to its end, there or back.",
+							Type:        []string{"boolean"},
+							Format:      "",
+						},
+					},
+					"halt": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Halt is why it stays where it is. Left out where it does not.",
+							Ref:         ref(v1alpha1.FailedRevision{}.OpenAPIModelName()),
+						},
+					},
+					"step": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Step is of a canary the one that is under way; 0 is the first.",
+							Type:        []string{"integer"},
+							Format:      "int32",
+						},
+					},
+					"held": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Held is since when the step, or the green half, has been available.",
+							Ref:         ref(metav1.MicroTime{}.OpenAPIModelName()),
+						},
+					},
+					"passed": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Passed is when the green half took over.",
+							Ref:         ref(metav1.MicroTime{}.OpenAPIModelName()),
+						},
+					},
+					"ended": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Ended is since when everything has had the goal and been available.",
+							Ref:         ref(metav1.MicroTime{}.OpenAPIModelName()),
+						},
+					},
+					"clock": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Clock is since when nothing has gone on; in the future while something is waited for. Left out while it stands still.",
+							Ref:         ref(metav1.MicroTime{}.OpenAPIModelName()),
+						},
+					},
+					"scaled": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Scaled is when the number that is wanted changed last. Left out where it has not in this rollout.",
+							Ref:         ref(metav1.MicroTime{}.OpenAPIModelName()),
+						},
+					},
+					"bestAvailable": {
+						SchemaProps: spec.SchemaProps{
+							Description: "BestAvailable is how many instances have had the goal and been available at most.",
+							Type:        []string{"integer"},
+							Format:      "int32",
+						},
+					},
+					"bestOld": {
+						SchemaProps: spec.SchemaProps{
+							Description: "BestOld is how many instances have had something else at least.",
+							Type:        []string{"integer"},
+							Format:      "int32",
+						},
+					},
+					"failures": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Failures is how many instances have failed, each once.",
+							Type:        []string{"integer"},
+							Format:      "int32",
+						},
+					},
+					"counted": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "Counted are UIDs of those that may still be seen: at most 100.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Type:   []string{"string"},
+										Format: "",
+									},
+								},
+							},
+						},
+					},
+				},
+				Required: []string{"target", "goal"},
+			},
+		},
+		Dependencies: []string{
+			metav1.MicroTime{}.OpenAPIModelName(), v1alpha1.FailedRevision{}.OpenAPIModelName()},
+	}
+}
+
+func schema_takodev_tako_api_v1alpha1_WorkloadStatus(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "WorkloadStatus is what became of a workload. Everything that decisions depend on is here: another leader goes on where the last one stopped.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"observedGeneration": {
+						SchemaProps: spec.SchemaProps{
+							Description: "ObservedGeneration is the metadata.generation that the rest of the status is about. While it is less than the generation, nobody has acted upon the last change yet.",
+							Type:        []string{"integer"},
+							Format:      "int64",
+						},
+					},
+					"phase": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Phase is how it stands: Empty, Complete, Rolling, Waiting, Halted, Paused, Monitoring, RollingBack, RolledBack or Stopping.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"since": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Since is when it came to that phase with that target.",
+							Ref:         ref(metav1.Time{}.OpenAPIModelName()),
+						},
+					},
+					"message": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Message says why, for people.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"wanted": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Wanted is how many instances there are to be: what is declared, or what scaling makes of it.",
+							Type:        []string{"integer"},
+							Format:      "int32",
+						},
+					},
+					"replicas": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Replicas counts the instances that there are, without those that are ending and those that were given up.",
+							Type:        []string{"integer"},
+							Format:      "int32",
+						},
+					},
+					"updatedReplicas": {
+						SchemaProps: spec.SchemaProps{
+							Description: "UpdatedReplicas counts those of them that have the revision which instances are to have.",
+							Type:        []string{"integer"},
+							Format:      "int32",
+						},
+					},
+					"pendingReplicas": {
+						SchemaProps: spec.SchemaProps{
+							Description: "PendingReplicas counts those that are wanted and have no node.",
+							Type:        []string{"integer"},
+							Format:      "int32",
+						},
+					},
+					"readyReplicas": {
+						SchemaProps: spec.SchemaProps{
+							Description: "ReadyReplicas counts those of them that are ready.",
+							Type:        []string{"integer"},
+							Format:      "int32",
+						},
+					},
+					"availableReplicas": {
+						SchemaProps: spec.SchemaProps{
+							Description: "AvailableReplicas counts those of them that have been ready for long enough, on nodes that are heard.",
+							Type:        []string{"integer"},
+							Format:      "int32",
+						},
+					},
+					"unreachableReplicas": {
+						SchemaProps: spec.SchemaProps{
+							Description: "UnreachableReplicas counts those of them on nodes that are silent or gone, and UnheardReplicas those on nodes of which the server that leads has not heard yet.",
+							Type:        []string{"integer"},
+							Format:      "int32",
+						},
+					},
+					"unheardReplicas": {
+						SchemaProps: spec.SchemaProps{
+							Description: "UnheardReplicas counts those on nodes of which the server that leads has not heard yet.",
+							Type:        []string{"integer"},
+							Format:      "int32",
+						},
+					},
+					"terminatingReplicas": {
+						SchemaProps: spec.SchemaProps{
+							Description: "TerminatingReplicas counts those that were asked to end and may still run.",
+							Type:        []string{"integer"},
+							Format:      "int32",
+						},
+					},
+					"abandonedReplicas": {
+						SchemaProps: spec.SchemaProps{
+							Description: "AbandonedReplicas counts those that were given up because their nodes were not heard.",
+							Type:        []string{"integer"},
+							Format:      "int32",
+						},
+					},
+					"selector": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Selector picks the instances by their labels, in text form: what the scale subresource wants.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"rollout": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Rollout is how far the newest revision has come. Left out until somebody has looked.",
+							Ref:         ref(v1alpha1.WorkloadRollout{}.OpenAPIModelName()),
+						},
+					},
+					"stable": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Stable is the last revision whose rollout has come to its end: the way back.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"stableAt": {
+						SchemaProps: spec.SchemaProps{
+							Description: "StableAt is when it had.",
+							Ref:         ref(metav1.Time{}.OpenAPIModelName()),
+						},
+					},
+					"failed": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "Failed are the revisions whose rollouts have failed, the latest at the end: at most 10.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(v1alpha1.FailedRevision{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+					"collisions": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Collisions counts revisions whose templates would have had one name.",
+							Type:        []string{"integer"},
+							Format:      "int32",
+						},
+					},
+					"budget": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Budget grows with each decision that takes instances away on purpose.",
+							Type:        []string{"integer"},
+							Format:      "int64",
+						},
+					},
+					"taken": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "Taken are instances that were taken away on purpose, and may still look as if they were not: at most 100.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(v1alpha1.TakenInstance{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+					"backoffFailed": {
+						SchemaProps: spec.SchemaProps{
+							Description: "BackoffFailed is how often an instance has ended badly since all were available, and BackoffUntil before when none is made anew.",
+							Type:        []string{"integer"},
+							Format:      "int32",
+						},
+					},
+					"backoffUntil": {
+						SchemaProps: spec.SchemaProps{
+							Description: "BackoffUntil is before when none is made anew.",
+							Ref:         ref(metav1.MicroTime{}.OpenAPIModelName()),
+						},
+					},
+					"culprits": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "Culprits are the instances that hold it up: at most 10.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(v1alpha1.WorkloadCulprit{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+					"leaving": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "Leaving are the instances whose leaving is held up by the disruption budget: at most 10.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(v1alpha1.WorkloadCulprit{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+					"pending": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Pending says why instances have no node. Left out while all have one.",
+							Ref:         ref(v1alpha1.PendingExplanation{}.OpenAPIModelName()),
+						},
+					},
+					"job": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Job is how a job stands. Only with mode Job without a schedule.",
+							Ref:         ref(v1alpha1.JobStatus{}.OpenAPIModelName()),
+						},
+					},
+					"schedule": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Schedule is how a scheduled job stands.",
+							Ref:         ref(v1alpha1.ScheduleStatus{}.OpenAPIModelName()),
+						},
+					},
+					"scale": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Scale is how the scaling stands. Only where scale is declared.",
+							Ref:         ref(v1alpha1.ScaleStatus{}.OpenAPIModelName()),
+						},
+					},
+					"conditions": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-map-keys": []interface{}{
+									"type",
+								},
+								"x-kubernetes-list-type":       "map",
+								"x-kubernetes-patch-merge-key": "type",
+								"x-kubernetes-patch-strategy":  "merge",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "Conditions are Ready, Reconciling and Stalled, each with a reason and words for a person.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(metav1.Condition{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+				},
+				Required: []string{"wanted", "replicas"},
+			},
+		},
+		Dependencies: []string{
+			metav1.Condition{}.OpenAPIModelName(), metav1.MicroTime{}.OpenAPIModelName(), metav1.Time{}.OpenAPIModelName(), v1alpha1.FailedRevision{}.OpenAPIModelName(), v1alpha1.JobStatus{}.OpenAPIModelName(), v1alpha1.PendingExplanation{}.OpenAPIModelName(), v1alpha1.ScaleStatus{}.OpenAPIModelName(), v1alpha1.ScheduleStatus{}.OpenAPIModelName(), v1alpha1.TakenInstance{}.OpenAPIModelName(), v1alpha1.WorkloadCulprit{}.OpenAPIModelName(), v1alpha1.WorkloadRollout{}.OpenAPIModelName()},
 	}
 }
 

@@ -37,7 +37,10 @@ func assignments() *Kind {
 }
 
 // derivedStore is the storage of what the server works out by itself: everybody reads it who may, and only the server writes.
-type derivedStore struct{ *Store }
+type derivedStore struct {
+	*Store
+	why error // why nobody else does, and what to do instead
+}
 
 var _ rest.StandardStorage = derivedStore{}
 
@@ -73,12 +76,12 @@ func (s derivedStore) DeleteCollection(ctx context.Context, validate rest.Valida
 	return s.Store.DeleteCollection(ctx, validate, options, which)
 }
 
-var errDerived = errors.New("tako works it out from nodes and configs, and nobody else writes it: change what the configs select, or delete the Node, with which it goes")
+var errAssignment = errors.New("tako works it out from nodes and configs, and nobody else writes it: change what the configs select, or delete the Node, with which it goes")
 
 // own refuses everybody but the server.
 func (s derivedStore) own(ctx context.Context, name string) error {
 	if byItself(ctx) {
 		return nil
 	}
-	return apierrors.NewForbidden(s.kind.Resource(), name, errDerived)
+	return apierrors.NewForbidden(s.kind.Resource(), name, s.why)
 }

@@ -101,7 +101,12 @@ func (r *Registry) serve(k *Kind, to map[string]rest.Storage) {
 		}
 		to[name+"/"+v1alpha1.NodeExport] = &exports{nodes: s, live: &r.live}
 	case v1alpha1.Kind(v1alpha1.KindAssignment):
-		to[name] = derivedStore{s}
+		to[name] = derivedStore{s, errAssignment}
+	case v1alpha1.Kind(v1alpha1.KindInstance):
+		to[name] = instanceStore{derivedStore{s, errInstance}, &r.live}
+	case v1alpha1.Kind(v1alpha1.KindWorkload):
+		to[name] = s
+		to[name+"/scale"] = &scales{s}
 	default:
 		to[name] = s
 	}

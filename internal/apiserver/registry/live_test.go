@@ -102,7 +102,7 @@ func testLive(t *testing.T, objects *Registry) {
 
 // testDerived: everybody but the server is refused, whatever is written, and before anything else is said of it.
 func testDerived(t *testing.T, objects *Registry) {
-	s := derivedStore{objects.Store(v1alpha1.Resource(v1alpha1.ResourceAssignments))}
+	s := derivedStore{objects.Store(v1alpha1.Resource(v1alpha1.ResourceAssignments)), errAssignment}
 	assignment := func() *v1alpha1.Assignment {
 		return &v1alpha1.Assignment{ObjectMeta: metav1.ObjectMeta{Name: "derived"}, Spec: v1alpha1.AssignmentSpec{NodeUID: "u"}}
 	}
@@ -173,8 +173,8 @@ func testLocalWrites(t *testing.T, objects *Registry) {
 
 // TestLayersOfAnAssignment: an assignment has room for as many layers as a catalog.
 func TestLayersOfAnAssignment(t *testing.T) {
-	if v1alpha1.AssignedLayersMax != catalog.LayersMax {
-		t.Errorf("%d and %d", v1alpha1.AssignedLayersMax, catalog.LayersMax)
+	if v1alpha1.AssignedLayersMax != catalog.LayersMax || v1alpha1.AssignedTemplatesMax != catalog.TemplatesMax || v1alpha1.AssignedInstancesMax != catalog.InstancesMax {
+		t.Errorf("%d, %d and %d", v1alpha1.AssignedLayersMax, v1alpha1.AssignedTemplatesMax, v1alpha1.AssignedInstancesMax)
 	}
 }
 

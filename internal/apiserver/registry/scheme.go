@@ -3,6 +3,7 @@ package registry
 import (
 	authentication "k8s.io/api/authentication/v1"
 	authorization "k8s.io/api/authorization/v1"
+	autoscaling "k8s.io/api/autoscaling/v1"
 	coordination "k8s.io/api/coordination/v1"
 	core "k8s.io/api/core/v1"
 	rbac "k8s.io/api/rbac/v1"
@@ -43,6 +44,7 @@ func groups() []group {
 			&rbac.Role{}, &rbac.RoleList{}, &rbac.RoleBinding{}, &rbac.RoleBindingList{},
 			&rbac.ClusterRole{}, &rbac.ClusterRoleList{}, &rbac.ClusterRoleBinding{}, &rbac.ClusterRoleBindingList{},
 		}},
+		{autoscaling.SchemeGroupVersion, []runtime.Object{&autoscaling.Scale{}}},
 		{authentication.SchemeGroupVersion, []runtime.Object{&authentication.SelfSubjectReview{}}},
 		{authorization.SchemeGroupVersion, []runtime.Object{
 			&authorization.SelfSubjectAccessReview{}, &authorization.SelfSubjectRulesReview{},

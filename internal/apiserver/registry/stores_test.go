@@ -31,6 +31,7 @@ func TestStores(t *testing.T) {
 	t.Run("live", func(t *testing.T) { testLive(t, objects) })
 	t.Run("answers", func(t *testing.T) { testAnswers(t, objects) })
 	t.Run("derived", func(t *testing.T) { testDerived(t, objects) })
+	t.Run("instances", func(t *testing.T) { testInstances(t, objects) })
 	t.Run("local writes", func(t *testing.T) { testLocalWrites(t, objects) })
 	t.Run("namespaces", func(t *testing.T) { testNamespaces(t, objects) })
 }

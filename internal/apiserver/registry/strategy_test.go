@@ -68,6 +68,8 @@ func kindsWithStatus() []twoParts {
 		{"nodes", `{"environment":"qa"}`, `{"environment":"prod"}`, `{"promises":{"kept":1}}`, `{"promises":{"kept":2}}`, `{}`},
 		{"tokens", `{"type":"join"}`, `{"type":"user"}`, `{"hash":"sha256:1"}`, `{"hash":"sha256:2"}`, `{}`},
 		{"sources", `{"url":"https://example.com/a.git"}`, `{"url":"https://example.com/b.git"}`, `{"objects":1}`, `{"objects":2}`, `{}`},
+		{"workloads", `{"template":{"tasks":[]}}`, `{"replicas":2,"template":{"tasks":[]}}`, `{"wanted":1,"replicas":1}`, `{"wanted":1,"replicas":2}`, `{}`},
+		{"instances", `{"workload":"w","revision":"r","slot":0,"node":"n","nodeUID":"u"}`, `{"workload":"w","revision":"r","slot":0,"node":"n","nodeUID":"v"}`, `{"losses":1}`, `{"losses":2}`, `{}`},
 		{"namespaces", `{"finalizers":["kubernetes"]}`, `{"finalizers":["kubernetes"]}`, `{"phase":"Terminating"}`, `{"phase":"Active"}`, `{"phase":"Active"}`},
 	}
 }

@@ -21,7 +21,7 @@ import (
 const category = "tako"
 
 func takoKinds() []*Kind {
-	return slices.Concat(configs(), revisions(), []*Kind{nodes(), assignments(), tokens(), sources()})
+	return slices.Concat(configs(), revisions(), []*Kind{nodes(), assignments(), tokens(), sources(), workloads(), instances()})
 }
 
 func configs() []*Kind {
@@ -127,9 +127,17 @@ func revisions() []*Kind {
 				}
 				return ""
 			}},
-			{Name: "Resources", Type: "integer", Description: "number of resources", Value: func(o runtime.Object) any { return len(spec(o).Resources) }},
+			{Name: "Resources", Type: "integer", Description: "number of resources, of a workload of tasks", Value: func(o runtime.Object) any {
+				if t := spec(o).Template; t != nil {
+					return len(t.Tasks)
+				}
+				return len(spec(o).Resources)
+			}},
 		}
 	}
+	revision.Columns = append(revision.Columns, Column{Name: "Number", Type: "string", Wide: true, Description: "of a workload, from 1: the higher one is newer", Value: func(o runtime.Object) any {
+		return metadata(o).GetAnnotations()[v1alpha1.AnnotationNumber]
+	}})
 	revision.Validate = func(_ context.Context, obj, old runtime.Object) field.ErrorList {
 		if old != nil {
 			return fieldErrors(v1alpha1.ValidateRevisionUpdate(obj.(*v1alpha1.Revision), old.(*v1alpha1.Revision)))
