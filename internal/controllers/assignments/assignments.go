@@ -15,6 +15,7 @@ import (
 
 	"tako.dev/tako/api/v1alpha1"
 	"tako.dev/tako/internal/catalog"
+	"tako.dev/tako/internal/controllers/inbox"
 	"tako.dev/tako/internal/controllers/layers"
 	"tako.dev/tako/internal/controllers/presence"
 	"tako.dev/tako/internal/reason"
@@ -101,12 +102,14 @@ const (
 type Assignments struct {
 	options Options
 	nudge   chan struct{} // holds one: an inbox has something
-	nodes   *inbox[hostSpec]
-	configs [2]*inbox[configSpec] // NodeConfigs, ClusterNodeConfigs
-	placed  *inbox[v1alpha1.Assignment]
+	nodes   *inbox.Inbox[hostSpec]
+	configs [2]*inbox.Inbox[configSpec] // NodeConfigs, ClusterNodeConfigs
+	placed  *inbox.Inbox[v1alpha1.Assignment]
+	tenants *inbox.Inbox[tenant]
 
-	mu    sync.Mutex // guards heads
+	mu    sync.Mutex // guards what follows, by node
 	heads map[types.UID]v1alpha1.AppliedHead
+	left  map[types.UID]map[types.UID]error // by instance
 }
 
 // New makes what assigns, and starts nothing. The error is InternalFault, for options that make no sense.
@@ -122,8 +125,9 @@ func New(options Options) (*Assignments, error) {
 	}
 	nudge := make(chan struct{}, 1)
 	return &Assignments{
-		options: options, nudge: nudge, nodes: newInbox(nudge, shapeNode), placed: newInbox(nudge, shapeAssignment),
-		configs: [2]*inbox[configSpec]{newInbox(nudge, shapeConfig), newInbox(nudge, shapeConfig)}, heads: map[types.UID]v1alpha1.AppliedHead{},
+		options: options, nudge: nudge, nodes: inbox.New(nudge, shapeNode), placed: inbox.New(nudge, shapeAssignment),
+		configs: [2]*inbox.Inbox[configSpec]{inbox.New(nudge, shapeConfig), inbox.New(nudge, shapeConfig)}, tenants: inbox.New(nudge, shapeInstance),
+		heads: map[types.UID]v1alpha1.AppliedHead{}, left: map[types.UID]map[types.UID]error{},
 	}, nil
 }
 
@@ -147,7 +151,7 @@ func (a *Assignments) Run(ctx context.Context) error {
 	if err := a.watch(ctx, &all); err != nil {
 		return err
 	}
-	for _, ready := range []chan struct{}{a.nodes.ready, a.configs[0].ready, a.configs[1].ready, a.placed.ready} {
+	for _, ready := range []<-chan struct{}{a.nodes.Ready(), a.configs[0].Ready(), a.configs[1].Ready(), a.placed.Ready(), a.tenants.Ready()} {
 		select {
 		case <-ready:
 		case <-ctx.Done():
@@ -189,6 +193,7 @@ func (a *Assignments) watch(ctx context.Context, all *sync.WaitGroup) error {
 		{v1alpha1.KindNodeConfig, &v1alpha1.NodeConfig{}, a.configs[0]},
 		{v1alpha1.KindClusterNodeConfig, &v1alpha1.ClusterNodeConfig{}, a.configs[1]},
 		{v1alpha1.KindAssignment, &v1alpha1.Assignment{}, a.placed},
+		{v1alpha1.KindInstance, &v1alpha1.Instance{}, a.tenants},
 	} {
 		lw := a.options.Objects.ListerWatcher(v1alpha1.SchemeGroupVersion.WithKind(kind.name), false)
 		if lw == nil {

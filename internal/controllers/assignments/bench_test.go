@@ -179,3 +179,33 @@ func BenchmarkBulk(b *testing.B) {
 		})
 	}
 }
+
+// BenchmarkInstance is a round for new instances, each on another one of 5,000 nodes that have 40 each: without the write.
+func BenchmarkInstance(b *testing.B) {
+	const hosts, each = 5000, 40
+	w, a, _ := benchWorld(b, hosts)
+	place := func(i int) {
+		n := fmt.Sprint("n", i%hosts)
+		o := &v1alpha1.Instance{ObjectMeta: metav1.ObjectMeta{Namespace: "qa", Name: fmt.Sprint("w-", i), UID: types.UID(fmt.Sprintf("%036d", i))},
+			Spec: v1alpha1.InstanceSpec{Workload: "w", Revision: fmt.Sprint("w-", i/hosts%each), Node: n, NodeUID: types.UID(n)}}
+		_ = a.tenants.Add(o)
+	}
+	placed := hosts * each
+	for i := range placed {
+		place(i)
+	}
+	a.absorb(w, time.Now())
+	_ = a.round(b.Context(), w)
+	for _, at := range []int{1, 100} {
+		b.Run(fmt.Sprint("at-once=", at), func(b *testing.B) {
+			for b.Loop() {
+				for range at {
+					place(placed)
+					placed++
+				}
+				a.absorb(w, time.Now())
+				_ = a.round(b.Context(), w)
+			}
+		})
+	}
+}

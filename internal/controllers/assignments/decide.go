@@ -82,7 +82,7 @@ func (w *world) wakeAt() time.Time {
 	for _, h := range w.hosts {
 		at = earlier(at, h.wakeAt)
 	}
-	return at
+	return earlier(at, w.workloads.wakeAt())
 }
 
 // earlier of two times; the zero time is never.
@@ -379,13 +379,12 @@ func (h *host) report(config string, of rollout.Target) rollout.Report {
 	if r == nil || h.assigned == nil {
 		return rollout.Report{}
 	}
-	version := versionOf(h.assigned)
-	if r.Verdict.Version == version {
+	if h.says(r.Verdict.Version) {
 		if verdict, refused := refusals[r.Verdict.Type]; refused {
 			return rollout.Report{Of: of, Verdict: verdict, Code: r.Verdict.Code, Message: r.Verdict.Message, Since: milliseconds(r.Verdict.Since)}
 		}
 	}
-	if r.Enforced.Version != version || ordered(r, config) {
+	if !h.says(r.Enforced.Version) || ordered(r, config) {
 		return rollout.Report{}
 	}
 	for i := range r.Configs {
@@ -401,6 +400,12 @@ func (h *host) report(config string, of rollout.Target) rollout.Report {
 		}
 	}
 	return rollout.Report{}
+}
+
+// says reports whether the state of a version says of configs what is assigned now.
+func (h *host) says(version uint64) bool {
+	is := versionOf(h.assigned)
+	return version == is || h.since > 0 && h.since <= version && version < is
 }
 
 // reached is what a host has converged on, and since when it has had it.

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"tako.dev/tako/api/v1alpha1"
 	"tako.dev/tako/internal/catalog"
@@ -32,16 +33,19 @@ type plan struct {
 	partial   bool      // something could not be compiled or sealed now; what was there stays
 	retry     bool      // and nobody will tell when it can be
 	leaver    leaver    // who loses keys by it
+	left      map[types.UID]error
+	compiled  map[string]*layers.Layer
 }
 
 // planner plans the Assignment of one host.
 type planner struct {
-	layers  Layers
-	host    *host
-	configs map[string]*config
-	now     time.Time
-	orders  orders                   // that what is declared has caught up with, on any host
-	was     *v1alpha1.AssignmentSpec // what is stored; empty when nothing is
+	layers    Layers
+	host      *host
+	configs   map[string]*config
+	now       time.Time
+	workloads *workloads
+	orders    orders                   // that what is declared has caught up with, on any host
+	was       *v1alpha1.AssignmentSpec // what is stored; empty when nothing is
 }
 
 // plan says what a host is to have. What is there and still right stays as it is, byte for byte.
@@ -50,12 +54,15 @@ func (p *planner) plan(ctx context.Context) (*plan, error) {
 	if p.host.assigned != nil {
 		p.was = &p.host.assigned.Spec
 	}
-	next := &plan{spec: v1alpha1.AssignmentSpec{NodeUID: p.host.uid, Environment: p.host.environment}}
+	next := &plan{spec: v1alpha1.AssignmentSpec{NodeUID: p.host.uid, Environment: p.host.environment}, compiled: map[string]*layers.Layer{}}
 	uses := p.planLayers(ctx, next)
+	instances, more := p.planInstances(next)
+	uses = append(uses, more...)
+	p.arrange(ctx, next)
 	next.leaver = p.leaver(func(id string) bool {
 		return slices.ContainsFunc(uses, func(use layers.KeyUse) bool { return use.ID == id })
 	})
-	if err := p.planOwn(next, uses); err != nil {
+	if err := p.planOwn(next, uses, instances); err != nil {
 		return nil, err
 	}
 	list, err := layers.ListOf(next.spec.Layers, ownRoot(next.spec.Own))
@@ -77,7 +84,6 @@ func (p *planner) plan(ctx context.Context) (*plan, error) {
 // planLayers takes over the rows that were decided, and returns the keys that they need.
 func (p *planner) planLayers(ctx context.Context, next *plan) []layers.KeyUse {
 	var uses []layers.KeyUse
-	compiled := map[string]*layers.Layer{}
 	for _, row := range p.host.rows {
 		old := layerOf(p.was.Layers, row.Config)
 		layer, err := layerAt(ctx, p.layers, row.Config, row.Revision, row.Root)
@@ -89,18 +95,27 @@ func (p *planner) planLayers(ctx context.Context, next *plan) []layers.KeyUse {
 			continue
 		}
 		is := v1alpha1.AssignedLayer{Priority: int32(row.Priority), Config: row.Config, Revision: row.Revision, Root: row.Root, Since: metav1.NewTime(p.now.Truncate(time.Second))}
-		if old != nil && sameLayer(*old, is) {
-			is.Since = old.Since
-		}
-		next.spec.Layers = append(next.spec.Layers, is)
-		compiled[row.Config] = layer
+		next.add(is, old, layer)
 		uses = append(uses, layer.Keys...)
 	}
+	return uses
+}
+
+// add adds a layer; old is what is there of the same config, if anything is.
+func (p *plan) add(is v1alpha1.AssignedLayer, old *v1alpha1.AssignedLayer, layer *layers.Layer) {
+	if old != nil && sameLayer(*old, is) {
+		is.Since = old.Since
+	}
+	p.spec.Layers = append(p.spec.Layers, is)
+	p.compiled[is.Config] = layer
+}
+
+// arrange puts the layers in order, and says how much is in them.
+func (p *planner) arrange(ctx context.Context, next *plan) {
 	slices.SortFunc(next.spec.Layers, func(a, b v1alpha1.AssignedLayer) int { // an old row may have another priority than the one in whose place it stays
 		return cmp.Or(-cmp.Compare(a.Priority, b.Priority), cmp.Compare(a.Config, b.Config))
 	})
-	next.spec.Entries, next.spec.Bytes = p.size(ctx, next.spec.Layers, compiled)
-	return uses
+	next.spec.Entries, next.spec.Bytes = p.size(ctx, next.spec.Layers, next.compiled)
 }
 
 func layerOf(all []v1alpha1.AssignedLayer, config string) *v1alpha1.AssignedLayer {
@@ -128,9 +143,9 @@ func (h *host) stored() []v1alpha1.AssignedLayer {
 	return h.assigned.Spec.Layers
 }
 
-// planOwn makes the node's own layer: its labels, the keys that its layers need, and the holds that have not ended.
-func (p *planner) planOwn(next *plan, uses []layers.KeyUse) error {
-	own := &v1alpha1.OwnLayer{}
+// planOwn makes the node's own layer: its labels, the keys that its layers need, the holds that have not ended, and its instances.
+func (p *planner) planOwn(next *plan, uses []layers.KeyUse, instances []v1alpha1.AssignedInstance) error {
+	own := &v1alpha1.OwnLayer{Instances: instances}
 	if len(p.host.labels) > 0 {
 		own.Labels = p.host.labels
 	}
@@ -149,7 +164,7 @@ func (p *planner) planOwn(next *plan, uses []layers.KeyUse) error {
 			own.Holds[same] = h
 		}
 	}
-	if len(own.Keys)+len(own.Holds)+len(own.Labels)+len(own.Peers) == 0 {
+	if len(own.Keys)+len(own.Holds)+len(own.Labels)+len(own.Peers)+len(own.Instances) == 0 {
 		return nil
 	}
 	items, err := layers.OwnItems(own)

@@ -28,6 +28,7 @@ import (
 	"tako.dev/tako/internal/apiserver/etcd"
 	"tako.dev/tako/internal/apiserver/registry"
 	"tako.dev/tako/internal/catalog"
+	"tako.dev/tako/internal/controllers/inbox"
 	"tako.dev/tako/internal/controllers/layers"
 	"tako.dev/tako/internal/controllers/presence"
 	"tako.dev/tako/internal/fleet/events"
@@ -181,7 +182,7 @@ func (r *rig) beginOn(store Objects) {
 
 // clear takes away what a test has made.
 func (r *rig) clear() {
-	for _, kind := range []string{v1alpha1.KindNodeConfig, v1alpha1.KindClusterNodeConfig, v1alpha1.KindRevision, v1alpha1.KindClusterRevision, v1alpha1.KindNode, v1alpha1.KindAssignment} {
+	for _, kind := range []string{v1alpha1.KindNodeConfig, v1alpha1.KindClusterNodeConfig, v1alpha1.KindRevision, v1alpha1.KindClusterRevision, v1alpha1.KindInstance, v1alpha1.KindNode, v1alpha1.KindAssignment} {
 		for _, o := range listOf(r.T, kind) {
 			if err := local.Delete(context.Background(), o, nil); err != nil && !apierrors.IsNotFound(err) {
 				r.Errorf("clear: %v", err)
@@ -438,7 +439,7 @@ func (p *fakePresence) say(uid types.UID, name string, seen presence.Seen) {
 	defer p.mu.Unlock()
 	p.seen[uid] = seen
 	p.changes = append(p.changes, name)
-	signal(p.changed)
+	inbox.Signal(p.changed)
 }
 
 func (p *fakePresence) Of(uid types.UID) (presence.Seen, bool) {
@@ -531,7 +532,7 @@ func (f *fakeLayers) set(config string, change func()) {
 	defer f.mu.Unlock()
 	change()
 	f.told = append(f.told, config)
-	signal(f.changed)
+	inbox.Signal(f.changed)
 }
 
 // fakeRecorder keeps what is told.

@@ -35,6 +35,7 @@ type world struct {
 	leaving   map[string]*v1alpha1.Assignment // whose nodes were deleted
 	revisions *revisions
 	orders    orders
+	workloads workloads
 	again     bool // assign.Decide is to be asked, whatever the rollouts say
 	released  bool // in the last decision something was let go on
 	retryAt   time.Time
@@ -49,7 +50,7 @@ func newWorld(now time.Time) *world {
 	return &world{
 		began: now, hosts: map[string]*host{}, configs: map[string]*config{}, placed: map[string]*v1alpha1.Assignment{}, groups: map[string]string{}, leaving: map[string]*v1alpha1.Assignment{},
 		chosen: map[*config]bool{}, dirty: map[*config]bool{}, stale: map[*config]bool{}, releasing: map[*config]bool{},
-		revisions: newRevisions(), orders: orders{}, again: true,
+		revisions: newRevisions(), orders: orders{}, workloads: newWorkloads(), again: true,
 	}
 }
 
@@ -86,6 +87,7 @@ type host struct {
 	seen     presence.Seen
 	assigned *v1alpha1.Assignment // what is stored of this very node; nil: nothing
 	placedAt time.Time            // when that became known
+	since    uint64               // the version of it from which on it says the same of configs; 0: its own
 	reached  map[string]reached   // by config; not of others than those that it has
 	rows     []assign.Row         // what was decided last
 	dirty    bool                 // its Assignment is to be planned
@@ -196,14 +198,14 @@ func (w *world) forget(c *config) {
 
 // absorb takes in what the watches, the layers and the presence have told.
 func (a *Assignments) absorb(w *world, now time.Time) {
-	nodes := a.nodes.take()
+	nodes := a.nodes.Take()
 	w.absorbHosts(nodes, a.options.Presence)
 	if w.regroups(nodes) {
 		w.drawSoon(now)
 	}
-	w.absorbConfigs(a.configs[0].take())
-	w.absorbConfigs(a.configs[1].take())
-	placed := a.placed.take()
+	w.absorbConfigs(a.configs[0].Take())
+	w.absorbConfigs(a.configs[1].Take())
+	placed := a.placed.Take()
 	w.absorbPlaced(placed)
 	a.keepHeads(w, slices.Collect(maps.Keys(placed)))
 	for _, name := range a.options.Presence.Changes() {
@@ -216,11 +218,14 @@ func (a *Assignments) absorb(w *world, now time.Time) {
 			w.touchConfigs(h)
 		}
 	}
-	for _, id := range a.options.Changes.Take() {
+	changed := a.options.Changes.Take()
+	for _, id := range changed {
 		if c := w.configs[id]; c != nil {
 			w.touchHosts(c)
 		}
 	}
+	w.workloads.absorb(a.tenants.Take(), w.plan)
+	w.workloads.outdated(changed, now, w.plan)
 	retry := due(&w.retryAt, now)
 	for c := range w.chosen {
 		if due(&c.wakeAt, now) {
@@ -235,6 +240,13 @@ func (a *Assignments) absorb(w *world, now time.Time) {
 	}
 	for _, h := range w.hosts {
 		h.dirty = due(&h.wakeAt, now) || h.dirty
+	}
+}
+
+// plan has the Assignment of a node planned, if there is one.
+func (w *world) plan(node string) {
+	if h := w.hosts[node]; h != nil {
+		h.dirty = true
 	}
 }
 
@@ -280,7 +292,7 @@ func (w *world) absorbHosts(news map[string]*hostSpec, from Presence) {
 
 // attach gives a host the Assignment that is stored for it; one of an earlier node of its name is none.
 func (w *world) attach(h *host) {
-	h.assigned, h.placedAt = nil, time.Now()
+	h.assigned, h.placedAt, h.since = nil, time.Now(), 0
 	if p := w.placed[h.name]; p != nil && p.Spec.NodeUID == h.uid && p.DeletionTimestamp == nil {
 		h.assigned = p
 		maps.DeleteFunc(h.reached, func(config string, _ reached) bool { return layerOf(p.Spec.Layers, config) == nil })

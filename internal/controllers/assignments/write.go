@@ -48,9 +48,10 @@ func (a *Assignments) assignmentJobs(ctx context.Context, w *world, now time.Tim
 	for _, name := range names {
 		w.orders.caughtUp(w.hosts[name]) // with what was decided just now
 	}
+	w.workloads.compile(ctx, a.options.Layers, names, now)
 	for _, name := range names {
 		h := w.hosts[name]
-		p := planner{layers: a.options.Layers, host: h, configs: w.configs, now: now, orders: w.orders}
+		p := planner{layers: a.options.Layers, host: h, configs: w.configs, now: now, workloads: &w.workloads, orders: w.orders}
 		next, err := p.plan(ctx)
 		if err != nil {
 			a.options.Log.Error("assignment cannot be made", "node", name, "err", err)
@@ -58,6 +59,7 @@ func (a *Assignments) assignmentJobs(ctx context.Context, w *world, now time.Tim
 			continue
 		}
 		h.dirty, h.wakeAt = false, next.wakeAt
+		a.keepLeft(h.uid, next.left)
 		if next.retry {
 			h.wakeAt = earlier(h.wakeAt, now.Add(retryAfter))
 		}
@@ -115,8 +117,14 @@ func (a *Assignments) assignmentJob(w *world, h *host, next *plan) job {
 				a.notWritten(w, h, err)
 				return
 			}
-			w.placed[h.name], h.assigned, h.placedAt = o, o, time.Now()
-			w.touchConfigs(h)
+			switch {
+			case h.assigned == nil || !h.assigned.Spec.SameConfigs(&o.Spec):
+				h.placedAt, h.since = time.Now(), 0
+				w.touchConfigs(h)
+			case h.since == 0:
+				h.since = versionOf(h.assigned)
+			}
+			w.placed[h.name], h.assigned = o, o
 			a.keepHeads(w, []string{h.name})
 		},
 	}
@@ -183,4 +191,5 @@ func (a *Assignments) forgetHeadsLocked(w *world) {
 		there[p.Spec.NodeUID] = true
 	}
 	maps.DeleteFunc(a.heads, func(node types.UID, _ v1alpha1.AppliedHead) bool { return !there[node] })
+	maps.DeleteFunc(a.left, func(node types.UID, _ map[types.UID]error) bool { return !there[node] })
 }

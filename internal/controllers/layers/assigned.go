@@ -45,6 +45,11 @@ func OwnItems(own *v1alpha1.OwnLayer) ([]catalog.Item, error) {
 	for _, p := range own.Peers {
 		o.Peers = append(o.Peers, catalog.Peer{Name: p.Name, UID: string(p.UID), Address: p.Address})
 	}
+	for i := range own.Instances {
+		in := &own.Instances[i]
+		o.Instances = append(o.Instances, catalog.Instance{UID: string(in.UID), Namespace: in.Namespace, Name: in.Name, Workload: in.Workload, Revision: in.Revision,
+			Slot: int(in.Slot), Job: in.Job, Stop: in.Stop, Lease: int(in.LeaseSeconds)})
+	}
 	return o.Items()
 }
 

@@ -16,6 +16,7 @@ import (
 
 	"tako.dev/tako/api/v1alpha1"
 	"tako.dev/tako/declare"
+	"tako.dev/tako/declare/workload"
 	"tako.dev/tako/internal/bundle"
 	"tako.dev/tako/internal/catalog"
 	"tako.dev/tako/internal/reason"
@@ -61,6 +62,8 @@ func Lasting(err error) bool {
 type content struct {
 	resources []declare.Resource
 	bundle    *declare.BundleReference
+	template  *workload.Template // of a revision of a workload, which has no resources
+	of        string             // whose revision it is, for people
 }
 
 // revision reads a revision, and the namespace that it takes values from where it names none.
@@ -68,15 +71,18 @@ func (l *Layers) revision(ctx context.Context, id revisionID) (is content, names
 	doing := "compile revision " + id.revision + " of " + id.config
 	kind, name, _ := strings.Cut(id.config, "/")
 	switch kind {
-	case v1alpha1.KindNodeConfig:
+	case v1alpha1.KindNodeConfig, v1alpha1.KindRevision:
 		namespace, name, _ = strings.Cut(name, "/")
 		var r v1alpha1.Revision
 		err = l.objects.Get(ctx, types.NamespacedName{Namespace: namespace, Name: id.revision}, &r)
-		is = content{r.Spec.Resources, r.Spec.Bundle}
+		is = content{resources: r.Spec.Resources, bundle: r.Spec.Bundle, of: id.config}
+		if kind == v1alpha1.KindRevision {
+			is = templateOf(&r)
+		}
 	case v1alpha1.KindClusterNodeConfig:
 		var r v1alpha1.ClusterRevision
 		err = l.objects.Get(ctx, types.NamespacedName{Name: id.revision}, &r)
-		is = content{r.Spec.Resources, r.Spec.Bundle}
+		is = content{resources: r.Spec.Resources, bundle: r.Spec.Bundle, of: id.config}
 	default:
 		return content{}, "", &reason.Error{Code: reason.InternalFault, Doing: doing, Cause: errors.New("there are no configs of that kind")}
 	}
@@ -87,6 +93,9 @@ func (l *Layers) revision(ctx context.Context, id revisionID) (is content, names
 		return content{}, "", &reason.Error{Code: reason.StoreUnreachable, Doing: doing, Cause: err}
 	}
 	// The name stands for the content, here and on every other server. That it does is what makes one compile of it enough.
+	if kind == v1alpha1.KindRevision {
+		return is, namespace, checkTemplate(doing, id, is.template)
+	}
 	digest, err := catalog.RevisionDigestWith(is.resources, is.bundle)
 	if err != nil {
 		return content{}, "", err
@@ -136,6 +145,9 @@ func sourceOf(r *declare.Resource) *declare.ContentSource {
 }
 
 func (c *compilation) references(of content) []reference {
+	if of.template != nil {
+		return c.templateReferences(of.template)
+	}
 	var refs []reference
 	if of.bundle != nil {
 		refs = append(refs, bundleReference(of.bundle.Digest))
@@ -213,7 +225,7 @@ func texts(m *core.ConfigMap) map[string][]byte {
 
 // layer compiles. The errors are those of Lasting, and InternalFault.
 func (c *compilation) layer(id revisionID, is content) (*Layer, error) {
-	items, err := catalog.CompileWith(is.resources, c.content)
+	items, err := c.items(id, is)
 	var layer *Layer
 	if err == nil {
 		layer = NewLayer(items)
@@ -221,7 +233,7 @@ func (c *compilation) layer(id revisionID, is content) (*Layer, error) {
 	}
 	if err != nil {
 		e := *reason.Of(err)
-		e.Doing = "compile revision " + id.revision + " of " + id.config + ": " + e.Doing
+		e.Doing = "compile revision " + id.revision + " of " + is.of + ": " + e.Doing
 		return nil, &e
 	}
 	if before := c.layers.shelf.latest(id.config); before != nil {
@@ -234,6 +246,14 @@ func (c *compilation) layer(id revisionID, is content) (*Layer, error) {
 	}
 	slices.SortFunc(layer.Keys, func(a, b KeyUse) int { return strings.Compare(a.ID, b.ID) })
 	return layer, nil
+}
+
+func (c *compilation) items(id revisionID, is content) ([]catalog.Item, error) {
+	if is.template == nil {
+		return catalog.CompileWith(is.resources, c.content)
+	}
+	item, err := c.template(id, is.template)
+	return []catalog.Item{item}, err
 }
 
 // add puts the bundle into the layer, if the revision names one.
@@ -269,24 +289,37 @@ func placeOf(resources []declare.Resource, claim string) string {
 
 // content is what a file takes from elsewhere.
 func (c *compilation) content(r *declare.Resource) (catalog.Content, error) {
-	s := sourceOf(r)
-	ref, key := c.pick(s)
-	v := c.values[ref]
-	data, has := v.data[key]
-	unusable := func(why string) error {
-		return &reason.Error{Code: reason.LayerReference, Doing: fmt.Sprintf("take the content of %s from key %s of %s %s/%s", r.Title(), key, ref.kind, ref.namespace, ref.name), Cause: errors.New(why)}
-	}
+	ref, key := c.pick(sourceOf(r))
+	v, data, err := c.find("the content of "+r.Title(), ref, key)
 	switch {
-	case !v.there:
-		return catalog.Content{}, unusable("there is no such " + ref.kind)
-	case !has:
-		return catalog.Content{}, unusable("it has no such key")
-	case len(data) > declare.BodyBytesMax:
-		return catalog.Content{}, unusable(fmt.Sprintf("it is longer than %d bytes", declare.BodyBytesMax))
-	case s.Secret == nil && !utf8.Valid(data):
-		return catalog.Content{}, unusable("it is no UTF-8 text")
-	case s.Secret == nil:
+	case err != nil:
+		return catalog.Content{}, err
+	case ref.kind == kindConfigMap:
 		return catalog.Content{Text: string(data)}, nil
 	}
 	return catalog.Content{Sealed: c.seal(v.uid, ref, key, data)}, nil
+}
+
+// find is a value of an object; what is taken from there, for people. The error is LayerReference.
+func (c *compilation) find(what string, ref reference, key string) (value, []byte, error) {
+	v := c.values[ref]
+	data, has := v.data[key]
+	why := ""
+	switch {
+	case !v.there:
+		why = "there is no such " + ref.kind
+	case !has:
+		why = "it has no such key"
+	case len(data) > declare.BodyBytesMax:
+		why = fmt.Sprintf("it is longer than %d bytes", declare.BodyBytesMax)
+	case ref.kind == kindConfigMap && !utf8.Valid(data):
+		why = "it is no UTF-8 text"
+	default:
+		return v, data, nil
+	}
+	return v, nil, unusable(what, ref, key, why)
+}
+
+func unusable(what string, ref reference, key, why string) error {
+	return &reason.Error{Code: reason.LayerReference, Doing: fmt.Sprintf("take %s from key %s of %s %s/%s", what, key, ref.kind, ref.namespace, ref.name), Cause: errors.New(why)}
 }

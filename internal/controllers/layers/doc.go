@@ -1,4 +1,4 @@
-// Package layers compiles the revisions of configs to the layers that hosts get, and keeps them.
+// Package layers compiles the revisions of configs and of workloads to the layers that hosts get, and keeps them.
 //
 //	revision + values that it names -> catalog.Compile -> items -> trie, root, bodies, keys of its secrets
 //
@@ -12,6 +12,8 @@
 // A compiled layer is good until an object that it names has another version. Run watches the metadata of Secrets and ConfigMaps,
 // forgets what is no longer good, and tells who subscribed which configs to ask for again. Of compiles: one caller at a time for
 // each revision, the others wait for what it finds.
+//
+// The layer of a workload's revision has its template as its one entry, and an ID of its own: the name of the revision is in it (catalog.TemplateLayer).
 //
 // Layers of a config that were replaced are kept for a while, so that a host that has one of them is sent the difference.
 //

@@ -23,6 +23,9 @@ const (
 	// failedMax is how many revisions are remembered that lead to no layer, of all configs together: hundreds of people have mistakes to
 	// correct then. What is forgotten is found again when it is asked for.
 	failedMax = 1024
+	// sweepPause is how long it is at least between two looks for layers of workloads' revisions that were not asked for since keptFor: each is of one
+	// revision alone, and when that has gone nothing calls for a look at it any more.
+	sweepPause = time.Minute
 	// keptBytesMax is of all configs together, counted as if nothing were shared between them; most is.
 	keptBytesMax = 256 << 20
 )
@@ -57,6 +60,7 @@ type shelf struct {
 	configs map[string]*row
 	heard   map[reference]*heard
 	bytes   int64 // of memory, of layers that nobody uses
+	swept   time.Time
 }
 
 // row is the layers of one config.
@@ -161,6 +165,20 @@ func (s *shelf) put(id revisionID, r *result, now time.Time) {
 	}
 	r.layer = s.askedLocked(id.config, r.layer, now)
 	s.trimLocked(id.config, now)
+	s.sweepLocked(now)
+}
+
+// sweep lets go of the layers of workloads' revisions that are not in use.
+func (s *shelf) sweepLocked(now time.Time) {
+	if now.Sub(s.swept) < sweepPause {
+		return
+	}
+	s.swept = now
+	for config := range s.configs {
+		if _, is := catalog.TemplateOf(config); is {
+			s.trimLocked(config, now)
+		}
+	}
 }
 
 // drop forgets the result of a revision; its layer stays as long as layers do.
@@ -247,10 +265,13 @@ func (s *shelf) use(config string, root catalog.Digest, by int, now time.Time) {
 
 // trim lets go what nobody uses and is over the bounds, the oldest first.
 func (s *shelf) trimLocked(config string, now time.Time) {
-	r := s.configs[config]
+	r, least := s.configs[config], keptMin
+	if _, is := catalog.TemplateOf(config); is {
+		least = 0
+	}
 	idle := r.idle()
 	for i, k := range idle { // the newest first
-		if i >= keptMin && (i >= keptMax || now.Sub(k.asked) > keptFor) {
+		if i >= least && (i >= keptMax || now.Sub(k.asked) > keptFor) {
 			s.forgetLocked(config, k)
 		}
 	}

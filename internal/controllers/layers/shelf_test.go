@@ -67,6 +67,36 @@ func TestLayersAreKept(t *testing.T) {
 	}
 }
 
+// TestTemplatesGo: a layer of a workload's revision goes when nobody has asked for it for a while, and nothing is left of it.
+func TestTemplatesGo(t *testing.T) {
+	now := time.Unix(1e9, 0)
+	s := newShelf()
+	id := func(i int) string { return fmt.Sprint("Revision/prod/web-", i) }
+	put := func(i int) {
+		s.put(revisionID{id(i), fmt.Sprint("web-", i)}, &result{layer: layerNo(i, 1), read: map[reference]reading{{kindSecret, "prod", "db"}: {}}}, now)
+	}
+	for i := range 20 {
+		put(i)
+	}
+	s.use(id(0), layerNo(0, 0).Root, 1, now)
+	now = now.Add(keptFor / 2)
+	put(20)
+	if len(s.configs) != 21 {
+		t.Errorf("%d are there, and all are young", len(s.configs))
+	}
+	now = now.Add(keptFor/2 + time.Second)
+	put(21)
+	if len(s.configs) != 3 || len(s.results) != 3 || s.heard[reference{kindSecret, "prod", "db"}].configs[id(5)] != 0 || s.bytes != 2 {
+		t.Errorf("%d rows, %d results and %d bytes are left, want those of 0, 20 and 21", len(s.configs), len(s.results), s.bytes)
+	}
+	s.use(id(0), layerNo(0, 0).Root, -1, now)
+	now = now.Add(keptFor + time.Second)
+	put(22)
+	if len(s.configs) != 1 || len(s.results) != 1 {
+		t.Errorf("%d rows are left, want that of 22", len(s.configs))
+	}
+}
+
 func TestFailuresAreBounded(t *testing.T) {
 	s, now := newShelf(), time.Unix(1e9, 0)
 	for i := range failedMax + 10 {

@@ -19,6 +19,10 @@ type pace struct {
 // the other is told of at once.
 func changing() pace { return pace{30, 5 * time.Second} }
 
+// stirring: what is heard of instances is a round of the workloads, which is short: it looks at what has changed. A host with hundreds of instances has
+// something new with each report while they are replaced, and the next one of a rollout waits for it.
+func stirring() pace { return pace{300, time.Second} }
+
 // writing: what is stored of a Node is some hundred KiB at most, and the store keeps some minutes of it.
 func writing() pace { return pace{10, 10 * time.Second} }
 
@@ -28,6 +32,27 @@ func telling() pace { return pace{20, 30 * time.Second} }
 // wait is how long until the next one may come; 0: now.
 func (c *calm) wait(p pace, now time.Time) time.Duration {
 	return max(0, c.end.Add(-time.Duration(p.atOnce-1)*p.pause).Sub(now))
+}
+
+// pending is something to be told, at its pace.
+type pending struct {
+	is    bool
+	often calm
+}
+
+// due takes what is pending if it may be told now; otherwise wake is when it may, if that is earlier.
+func (x *pending) due(p pace, now time.Time, wake *time.Time) bool {
+	wait := x.often.wait(p, now)
+	switch {
+	case !x.is:
+		return false
+	case wait > 0:
+		*wake = earlier(*wake, now.Add(wait))
+		return false
+	}
+	x.is = false
+	x.often.note(p, now)
+	return true
 }
 
 // note counts one.

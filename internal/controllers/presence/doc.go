@@ -15,5 +15,5 @@
 //
 // A host that says something else each time is heard, and shown as it is; others are told, and the store and people, at a bounded pace (calm.go).
 //
-// Memory for a node is that of its last report, which package wire bounds: some two KiB as a rule.
+// Memory for a node is that of its last report, which package wire bounds: some two KiB as a rule, and a quarter for each instance that it has.
 package presence

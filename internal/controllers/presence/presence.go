@@ -110,9 +110,9 @@ type entry struct {
 	wake     time.Time // zero: not by itself
 	place    int       // in wakes; -1: not in it
 	saving   saving
-	relevant bool // what was noted may matter to others
-	changing calm // how often it did
-	telling  calm // how often people were told
+	others   pending // what was noted may matter to others
+	stirring pending // something else was heard of its instances
+	telling  calm    // how often people were told
 }
 
 // speaker is the host that speaks for a node.
@@ -171,6 +171,7 @@ func (r *Register) Asked(who server.Identity, conn uint64) {
 // Heard is told of a report, and keeps it. The answer says for how long the host may be silent.
 func (r *Register) Heard(who server.Identity, conn uint64, report *wire.Report) wire.StatusReply {
 	var reply wire.StatusReply
+	share(report)
 	r.note(who, func(e *entry, now time.Time) {
 		e.hear(conn, report, now)
 		if least, most := node.Quiet(len(r.names)); most > 0 {
@@ -244,10 +245,11 @@ func (e *entry) hear(conn uint64, report *wire.Report, now time.Time) {
 	}
 	e.report, e.conn, e.doubts.ahead = report, conn, time.UnixMilli(report.At).Sub(now)
 	if report.Host != nil {
-		e.relevant = e.relevant || e.host != nil && e.host.Peer != report.Host.Peer
+		e.others.is = e.others.is || e.host != nil && e.host.Peer != report.Host.Peer
 		e.host = report.Host
 	}
-	e.relevant = e.relevant || old == nil || tellsOther(old, report)
+	e.others.is = e.others.is || old == nil || tellsOther(old, report)
+	e.stirring.is = e.stirring.is || old == nil || stirs(old, report)
 }
 
 // Seen is what is known of a node now.
@@ -277,7 +279,8 @@ func (r *Register) Of(uid types.UID) (Seen, bool) {
 // Changed has something to receive when Changes has something to return. It is the same channel always, for one receiver.
 func (r *Register) Changed() <-chan struct{} { return r.changed }
 
-// Tell has c hold something whenever something else is to be said of nodes, until stop is called. c must have room for one.
+// Tell has c hold something whenever something else is to be said of nodes, or is heard of their instances, until stop is called. c must have room for
+// one.
 func (r *Register) Tell(c chan struct{}) (stop func()) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

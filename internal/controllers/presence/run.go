@@ -123,15 +123,15 @@ func (r *Register) decideOneLocked(e *entry, now time.Time) []event {
 		view.Expired, view.Ahead = e.report.Stale, e.doubts.ahead
 	}
 	e.life, e.said = node.Decide(e.life, view, now)
-	r.wakeLocked(e, e.said.WakeAt)
-	e.relevant = e.relevant || e.said.Presence != was.Presence || e.said.Believed != was.Believed
-	if wait := e.changing.wait(changing(), now); e.relevant && wait > 0 {
-		r.wakeLocked(e, earlier(e.said.WakeAt, now.Add(wait)))
-	} else if e.relevant {
-		e.relevant = false
-		e.changing.note(changing(), now)
+	e.others.is = e.others.is || e.said.Presence != was.Presence || e.said.Believed != was.Believed
+	wake := e.said.WakeAt
+	if e.others.due(changing(), now, &wake) {
 		r.changedLocked(e.name)
 	}
+	if e.stirring.due(stirring(), now, &wake) {
+		r.tellLocked()
+	}
+	r.wakeLocked(e, wake)
 	if e.said.Store {
 		e.saving.want(!sameConditions(was.Conditions, e.said.Conditions), len(was.Conditions) == 0, e.uid, len(r.names), now)
 		r.saveLocked(e)
@@ -155,6 +155,10 @@ func sameConditions(a, b []node.Condition) bool {
 func (r *Register) changedLocked(name string) {
 	r.changes[name] = struct{}{}
 	signal(r.changed)
+	r.tellLocked()
+}
+
+func (r *Register) tellLocked() {
 	for _, told := range r.told {
 		signal(told)
 	}
@@ -288,7 +292,7 @@ func (r *Register) knowLocked(n *v1alpha1.Node) *entry {
 	}
 	e.known, e.created = true, n.CreationTimestamp.Time
 	e.said.Conditions, e.said.High, e.said.Believed = storedConditions(n), storedMark(n), true
-	e.relevant = true
+	e.others.is = true
 	r.noteLocked(e)
 	return e
 }

@@ -72,8 +72,10 @@ type Hosts struct {
 type host struct {
 	layers   map[string]string // revisions by config
 	assigned int64             // the version of what it is to have; 0 for nothing
-	node     v1alpha1.Node     // its UID, and what is stored of its status that says whether it is as declared
-	applied  int64             // the version that it has enforced, and that is as declared, as of a turn; 0 for none
+	since    int64             // the version from which on that says the same of configs
+	spec     *v1alpha1.AssignmentSpec
+	node     v1alpha1.Node // its UID, and what is stored of its status that says whether it is as declared
+	applied  int64         // the version that it has enforced, and that is as declared, as of a turn; 0 for none
 	turn     int
 }
 
@@ -139,7 +141,7 @@ func (f *Hosts) Count(configs map[string]Config, commit string) *v1alpha1.Source
 		if has {
 			n.Selected++
 		}
-		if has && all && h.assigned == f.applied(h) {
+		if applied := f.applied(h); has && all && h.since <= applied && applied <= h.assigned {
 			n.Converged++
 		}
 	}
@@ -166,13 +168,23 @@ func (f *Hosts) assigned(o any) {
 	a, h := o.(*v1alpha1.Assignment), f.of(nameOf(o))
 	// That of the signed state is the resource version of the Assignment.
 	h.assigned, _ = strconv.ParseInt(a.ResourceVersion, 10, 64)
+	if h.spec == nil || !h.spec.SameConfigs(&a.Spec) {
+		h.since = h.assigned
+	}
+	h.spec = &a.Spec
 	h.layers = make(map[string]string, len(a.Spec.Layers))
 	for i := range a.Spec.Layers {
+		if a.Spec.Layers[i].OfWorkload() {
+			continue
+		}
 		h.layers[a.Spec.Layers[i].Config] = a.Spec.Layers[i].Revision
 	}
 }
 
-func (f *Hosts) unassigned(name string) { f.of(name).layers, f.of(name).assigned = nil, 0 }
+func (f *Hosts) unassigned(name string) {
+	h := f.of(name)
+	h.layers, h.assigned, h.since, h.spec = nil, 0, 0, nil
+}
 
 func (f *Hosts) heard(o any) {
 	n := o.(*v1alpha1.Node)

@@ -1,0 +1,216 @@
+package workloads
+
+import (
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"tako.dev/tako/api/v1alpha1"
+	"tako.dev/tako/internal/fleet/jobs"
+	fleet "tako.dev/tako/internal/fleet/workload"
+
+	"tako.dev/tako/internal/fleet/rollout/pace"
+	"tako.dev/tako/internal/reason"
+)
+
+// Statuses are stored with what decisions need of times: those that something is counted from with microseconds, the others with seconds.
+
+// seconds is a time as it is stored for people.
+func seconds(t time.Time) metav1.Time {
+	if t.IsZero() {
+		return metav1.Time{}
+	}
+	return metav1.NewTime(t.Truncate(time.Second))
+}
+
+// secondsOrNone is the same where it may be left out.
+func secondsOrNone(t time.Time) *metav1.Time {
+	if t.IsZero() {
+		return nil
+	}
+	at := seconds(t)
+	return &at
+}
+
+// micro is a time that something is counted from; nil: there is none.
+func micro(t time.Time) *metav1.MicroTime {
+	if t.IsZero() {
+		return nil
+	}
+	at := metav1.NewMicroTime(t.Truncate(time.Microsecond))
+	return &at
+}
+
+func fromMicro(t *metav1.MicroTime) time.Time {
+	if t == nil {
+		return time.Time{}
+	}
+	return t.Time
+}
+
+func fromSeconds(t *metav1.Time) time.Time {
+	if t == nil {
+		return time.Time{}
+	}
+	return t.Time
+}
+
+// codeText is a code as it is stored; none is empty.
+func codeText(c reason.Code) string {
+	if c == 0 {
+		return ""
+	}
+	return c.String()
+}
+
+// codeOf reads it back. One that a later version knows is an unknown one: it is told, and decides nothing.
+func codeOf(text string) reason.Code {
+	if text == "" {
+		return 0
+	}
+	c, err := reason.ParseCode(text)
+	if err != nil {
+		return reason.UnknownCode
+	}
+	return c
+}
+
+// encode writes what a decision says into a status, and leaves what is not of it as it is.
+func encode(s *fleet.Status, into *v1alpha1.WorkloadStatus) {
+	into.ObservedGeneration = s.ObservedGeneration
+	into.Phase, into.Since, into.Message = string(s.Phase), seconds(s.Since), s.Why
+	c := &s.Counts
+	into.Wanted, into.Replicas, into.UpdatedReplicas, into.PendingReplicas = int32(s.Wanted), int32(c.Live), int32(c.Updated), int32(c.Pending)
+	into.ReadyReplicas, into.AvailableReplicas, into.UnreachableReplicas = int32(c.Ready), int32(c.Available), int32(c.Unreachable)
+	into.UnheardReplicas, into.TerminatingReplicas, into.AbandonedReplicas = int32(c.Unheard), int32(c.Terminating), int32(c.Abandoned)
+	into.Rollout = encodeRollout(&s.Rollout)
+	into.Stable, into.StableAt = s.Stable.Of, secondsOrNone(s.Stable.At)
+	into.Failed = nil
+	for i := range s.Failed {
+		into.Failed = append(into.Failed, encodeFailed(&s.Failed[i]))
+	}
+	into.Collisions, into.Budget = int32(s.Collisions), s.Budget
+	into.Taken = nil
+	for _, t := range s.Taken {
+		into.Taken = append(into.Taken, v1alpha1.TakenInstance{UID: types.UID(t.UID), Code: codeText(t.Why)})
+	}
+	into.BackoffFailed, into.BackoffUntil = int32(s.Backoff.Failed), micro(s.Backoff.Until)
+	into.Culprits, into.Leaving = encodeCulprits(s.Culprits), encodeCulprits(s.Leaving)
+}
+
+func encodeRollout(r *fleet.Rollout) *v1alpha1.WorkloadRollout {
+	if r.Target == "" {
+		return nil
+	}
+	to := &v1alpha1.WorkloadRollout{
+		Target: r.Target, Goal: r.Goal, Over: r.Over, Step: int32(r.Step), Held: micro(r.Held), Passed: micro(r.Passed), Ended: micro(r.Ended), Clock: micro(r.Clock),
+		Scaled: micro(r.Scaled), BestAvailable: int32(r.Best.Available), BestOld: int32(r.Best.Old), Failures: int32(r.Failures),
+	}
+	if r.Halt != nil {
+		halt := encodeFailed(r.Halt)
+		to.Halt = &halt
+	}
+	for _, uid := range r.Counted {
+		to.Counted = append(to.Counted, types.UID(uid))
+	}
+	return to
+}
+
+func encodeFailed(f *fleet.FailedRevision) v1alpha1.FailedRevision {
+	return v1alpha1.FailedRevision{Revision: f.Revision, Code: codeText(f.Code), Message: f.Why, At: seconds(f.At)}
+}
+
+func encodeCulprits(all []fleet.Culprit) []v1alpha1.WorkloadCulprit {
+	var to []v1alpha1.WorkloadCulprit
+	for i := range all {
+		c := &all[i]
+		to = append(to, v1alpha1.WorkloadCulprit{Instance: c.Instance, Node: c.Node, Code: codeText(c.Code), Message: c.Why, Since: secondsOrNone(c.Since)})
+	}
+	return to
+}
+
+// decode is what the last decision said, as it is stored.
+func decode(s *v1alpha1.WorkloadStatus) fleet.Status {
+	was := fleet.Status{
+		ObservedGeneration: s.ObservedGeneration, Phase: pace.Phase(s.Phase), Since: s.Since.Time, Why: s.Message, Wanted: int(s.Wanted), Collisions: int(s.Collisions),
+		Stable: pace.Proven[string]{Of: s.Stable, At: fromSeconds(s.StableAt)}, Budget: s.Budget,
+		Backoff: fleet.Backoff{Failed: int(s.BackoffFailed), Until: fromMicro(s.BackoffUntil)},
+		Counts: fleet.Counts{
+			Live: int(s.Replicas), Updated: int(s.UpdatedReplicas), Pending: int(s.PendingReplicas), Ready: int(s.ReadyReplicas), Available: int(s.AvailableReplicas),
+			Unreachable: int(s.UnreachableReplicas), Unheard: int(s.UnheardReplicas), Terminating: int(s.TerminatingReplicas), Abandoned: int(s.AbandonedReplicas),
+		},
+		Culprits: decodeCulprits(s.Culprits), Leaving: decodeCulprits(s.Leaving),
+	}
+	for i := range s.Failed {
+		was.Failed = append(was.Failed, decodeFailed(&s.Failed[i]))
+	}
+	for _, t := range s.Taken {
+		was.Taken = append(was.Taken, fleet.Taken{UID: string(t.UID), Why: codeOf(t.Code)})
+	}
+	if r := s.Rollout; r != nil {
+		was.Rollout = fleet.Rollout{
+			Target: r.Target, Goal: r.Goal, Over: r.Over, Step: int(r.Step), Held: fromMicro(r.Held), Passed: fromMicro(r.Passed), Ended: fromMicro(r.Ended), Clock: fromMicro(r.Clock),
+			Scaled: fromMicro(r.Scaled), Best: fleet.Progress{Available: int(r.BestAvailable), Old: int(r.BestOld)}, Failures: int(r.Failures),
+		}
+		if r.Halt != nil {
+			halt := decodeFailed(r.Halt)
+			was.Rollout.Halt = &halt
+		}
+		for _, uid := range r.Counted {
+			was.Rollout.Counted = append(was.Rollout.Counted, string(uid))
+		}
+	}
+	return was
+}
+
+func decodeFailed(f *v1alpha1.FailedRevision) fleet.FailedRevision {
+	return fleet.FailedRevision{Revision: f.Revision, Code: codeOf(f.Code), Why: f.Message, At: f.At.Time}
+}
+
+func decodeCulprits(all []v1alpha1.WorkloadCulprit) []fleet.Culprit {
+	var to []fleet.Culprit
+	for i := range all {
+		c := &all[i]
+		to = append(to, fleet.Culprit{Instance: c.Instance, Node: c.Node, Code: codeOf(c.Code), Why: c.Message, Since: fromSeconds(c.Since)})
+	}
+	return to
+}
+
+// encodeJob and decodeJob are the same of a job.
+func encodeJob(s *jobs.RunStatus) *v1alpha1.JobStatus {
+	to := &v1alpha1.JobStatus{
+		Succeeded: int32(s.Succeeded), Failed: int32(s.Failed), FailedInARow: int32(s.InARow), LastFailure: micro(s.LastFailure), Result: string(s.Result), Over: micro(s.Over),
+	}
+	for _, uid := range s.Counted {
+		to.Counted = append(to.Counted, types.UID(uid))
+	}
+	return to
+}
+
+func decodeJob(s *v1alpha1.JobStatus) jobs.RunStatus {
+	if s == nil {
+		return jobs.RunStatus{}
+	}
+	was := jobs.RunStatus{
+		Succeeded: int(s.Succeeded), Failed: int(s.Failed), InARow: int(s.FailedInARow), LastFailure: fromMicro(s.LastFailure), Result: jobs.Result(s.Result), Over: fromMicro(s.Over),
+	}
+	for _, uid := range s.Counted {
+		was.Counted = append(was.Counted, string(uid))
+	}
+	return was
+}
+
+// encodeSchedule and decodeSchedule are the same of a schedule.
+func encodeSchedule(s *jobs.ScheduleStatus, next time.Time, active []string) *v1alpha1.ScheduleStatus {
+	return &v1alpha1.ScheduleStatus{
+		Last: secondsOrNone(s.Last), Cron: s.Cron, TimeZone: s.TimeZone, Suspended: s.Suspended, Next: secondsOrNone(next), Active: active,
+	}
+}
+
+func decodeSchedule(s *v1alpha1.ScheduleStatus) jobs.ScheduleStatus {
+	if s == nil {
+		return jobs.ScheduleStatus{}
+	}
+	return jobs.ScheduleStatus{Last: fromSeconds(s.Last), Cron: s.Cron, TimeZone: s.TimeZone, Suspended: s.Suspended}
+}

@@ -1,0 +1,310 @@
+package workloads
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"tako.dev/tako/api/v1alpha1"
+	declared "tako.dev/tako/declare/workload"
+	fleet "tako.dev/tako/internal/fleet/workload"
+	"tako.dev/tako/internal/reason"
+	"tako.dev/tako/internal/scheduler"
+)
+
+// group is what the scheduler is asked for at once: pending instances of one revision, and where that is said, of one node.
+type group struct {
+	scheduler.Group
+	of       *workload
+	priority int32
+	slots    []int
+	why      *scheduler.Explanation // nil: all was placed, or nobody has tried
+}
+
+// pend makes pending what a decision creates, and lets go what it takes away that was.
+func (w *world) pend(d *decision) {
+	of := d.of
+	gone := map[string]bool{}
+	for _, s := range d.Stop {
+		gone[s.UID] = true
+	}
+	for _, mark := range slices.Concat(d.Drop, d.Abandon) {
+		gone[mark.UID] = true
+	}
+	changed := len(d.Create) > 0 || !of.held.IsZero()
+	for slot, p := range of.pending {
+		if gone[p.uid] {
+			delete(of.pending, slot)
+			changed = true
+			w.touch(of) // its slot is free by that
+		}
+	}
+	if len(d.Create) > 0 && !slices.Contains(of.o.Finalizers, finalizer) {
+		w.retry(of) // before it is known that nothing is left behind, nothing is begun
+		return
+	}
+	if len(of.pending) == 0 {
+		of.since = w.now
+	}
+	for _, create := range d.Create {
+		w.number++
+		of.pending[create.Slot] = &pending{Create: create, uid: fmt.Sprintf("pending/%s/%d", of.o.UID, w.number)}
+	}
+	if changed {
+		w.regroup(of)
+	}
+}
+
+// unpend is told that there is an instance in a slot.
+func (w *world) unpend(of *workload, slot int) {
+	if of.pending[slot] != nil {
+		delete(of.pending, slot)
+		w.regroup(of)
+	}
+}
+
+// regroup has the queue hold what is pending.
+func (w *world) regroup(of *workload) {
+	wanted := map[string]*group{}
+	of.held = time.Time{}
+	for slot, p := range of.pending {
+		if p.until.After(w.now) {
+			of.held = earlier(of.held, p.until)
+			continue
+		}
+		name := fmt.Sprintf("%s/%s/%s", keyWithUID(of.o), p.Revision, p.Node)
+		g := wanted[name]
+		if g == nil {
+			g = &group{of: of, priority: of.o.Spec.Priority}
+			g.Name, g.Workload, g.Revision, g.Node, g.Must = name, keyWithUID(of.o), p.Revision, p.Node, p.Node != ""
+			g.Gang = of.o.Spec.Mode == declared.RunToCompletion && of.o.Spec.Job != nil && of.o.Spec.Job.Gang
+			wanted[name] = g
+		}
+		g.slots = append(g.slots, slot)
+	}
+	for name := range of.groups {
+		if wanted[name] == nil {
+			w.queue.Remove(name)
+			w.snapshot.Forget(name)
+			delete(w.groups, name)
+			delete(of.groups, name)
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(wanted)) {
+		g, was := wanted[name], w.groups[name]
+		slices.Sort(g.slots)
+		if was != nil && was.priority == g.priority && was.Gang == g.Gang && slices.Equal(was.slots, g.slots) {
+			continue
+		}
+		for _, slot := range g.slots {
+			g.Instances = append(g.Instances, of.key.Namespace+"/"+instanceName(of.key.Name, slot))
+		}
+		if was != nil {
+			g.why = was.why
+		}
+		if key := keyWithUID(of.o); !of.classes[g.Revision] {
+			w.snapshot.SetWorkload(w.classOf(of, key, g.Revision))
+			of.classes[g.Revision] = true
+		}
+		w.groups[name], of.groups[name] = g, true
+		w.queue.Put(g.Group, g.priority)
+	}
+}
+
+// bound is an instance with the node that was found for it.
+type bound struct {
+	group *group
+	slot  int
+	scheduler.Binding
+}
+
+// bind takes what was placed out of a group.
+func (g *group) bind(d *scheduler.Decision) []bound {
+	placed := make(map[string]scheduler.Binding, len(d.Bindings))
+	for _, b := range d.Bindings {
+		placed[b.Instance] = b
+	}
+	var all []bound
+	var instances []string
+	var slots []int
+	for i, name := range g.Instances {
+		if b, is := placed[name]; is {
+			all = append(all, bound{g, g.slots[i], b})
+			continue
+		}
+		instances, slots = append(instances, name), append(slots, g.slots[i])
+	}
+	g.Instances, g.slots, g.why = instances, slots, d.Explanation
+	return all
+}
+
+// place asks the scheduler for nodes, and creates the instances there.
+func (c *Workloads) place(ctx context.Context, w *world, now time.Time) {
+	var all []bound
+	var evicted []scheduler.Eviction
+	for len(all) < placeMax && ctx.Err() == nil {
+		next, ok := w.queue.Next(w.snapshot, now)
+		if !ok {
+			break
+		}
+		g := w.groups[next.Name]
+		part := next
+		if !part.Gang && len(part.Instances) > placeMax {
+			part.Instances = part.Instances[:placeMax]
+		}
+		d := w.snapshot.Place(&part, now)
+		evicted = append(evicted, d.Evictions...)
+		all = append(all, g.bind(&d)...)
+		rest := g.Group
+		switch {
+		case len(rest.Instances) == 0:
+			w.queue.Remove(next.Name)
+		case d.Explanation == nil && len(part.Instances) == placeMax:
+			w.queue.Put(rest, g.priority)
+		default:
+			w.queue.Back(w.snapshot, rest, d, now)
+		}
+		if d.Explanation != nil {
+			w.stale[g.of] = true
+		}
+	}
+	c.write(ctx, slices.Concat(c.createJobs(w, all), c.evictJobs(w, evicted)))
+	for _, b := range all {
+		w.regroup(b.group.of)
+	}
+}
+
+// createJobs create instances on the nodes that were found for them.
+func (c *Workloads) createJobs(w *world, all []bound) []job {
+	jobs := make([]job, 0, len(all))
+	for _, b := range all {
+		of := b.group.of
+		p := of.pending[b.slot]
+		h := w.hosts[b.Node]
+		o := newInstance(of.o, p.Create, h)
+		jobs = append(jobs, job{
+			do: func(ctx context.Context) error {
+				err := c.options.Objects.Create(ctx, o)
+				if apierrors.IsAlreadyExists(err) {
+					return c.there(ctx, of.o, o)
+				}
+				return err
+			},
+			done: func(err error) {
+				if err != nil {
+					w.snapshot.NotCommitted(b.Instance)
+					p.until = w.now.Add(retryAfter)
+					c.failed(w, of, "create instance "+o.Name, err)
+					return
+				}
+				w.snapshot.Committed(b.Instance, 0)
+				c.metrics.placements.Inc()
+				w.created(of, b.slot, o)
+			},
+		})
+	}
+	return jobs
+}
+
+func newInstance(of *v1alpha1.Workload, create fleet.Create, on *host) *v1alpha1.Instance {
+	return &v1alpha1.Instance{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: of.Namespace, Name: instanceName(of.Name, create.Slot), Labels: map[string]string{v1alpha1.LabelWorkload: of.Name}, OwnerReferences: ownedBy(of),
+		},
+		Spec: v1alpha1.InstanceSpec{
+			Workload: of.Name, Revision: create.Revision, Slot: int32(create.Slot), Node: on.name, NodeUID: on.uid, Replaces: types.UID(create.Replaces),
+			Job: of.Spec.Mode == declared.RunToCompletion, LeaseSeconds: leaseSeconds(&of.Spec),
+		},
+	}
+}
+
+// there reads the instance of that name. One of this very workload is what was to be made: somebody has heard no answer.
+func (c *Workloads) there(ctx context.Context, of *v1alpha1.Workload, o *v1alpha1.Instance) error {
+	found := &v1alpha1.Instance{}
+	if err := c.options.Objects.Get(ctx, keyOf(o), found); err != nil {
+		return err
+	}
+	if owner := metav1.GetControllerOf(found); owner == nil || owner.UID != of.UID || found.DeletionTimestamp != nil {
+		return apierrors.NewAlreadyExists(v1alpha1.Resource(v1alpha1.ResourceInstances), o.Name)
+	}
+	*o = *found
+	return nil
+}
+
+// created takes in an instance that the store has.
+func (w *world) created(of *workload, slot int, o *v1alpha1.Instance) {
+	delete(of.pending, slot)
+	w.takeInstance(o)
+}
+
+// evictJobs note that instances are to leave for others of higher priority.
+func (c *Workloads) evictJobs(w *world, all []scheduler.Eviction) []job {
+	var jobs []job
+	for _, e := range all {
+		namespace, name, _ := strings.Cut(e.Instance, "/")
+		in := w.instances[types.NamespacedName{Namespace: namespace, Name: name}]
+		if in == nil {
+			w.snapshot.NotEvicted(e.Instance)
+			continue
+		}
+		o := in.o.DeepCopy()
+		if o.Status.Leave == nil {
+			o.Status.Leave = &v1alpha1.InstanceLeave{Code: reason.Preempted.String(), Since: seconds(w.now)}
+		}
+		jobs = append(jobs, job{
+			do: func(ctx context.Context) error { return c.options.Objects.UpdateStatus(ctx, o) },
+			done: func(err error) {
+				if err != nil {
+					w.snapshot.NotEvicted(e.Instance)
+					c.failed(w, in.of, "displace instance "+o.Name, err)
+					return
+				}
+				c.metrics.evictions.Inc()
+				w.take(in, o)
+				c.tellDisplaced(in, w.groups[e.For])
+			},
+		})
+	}
+	return jobs
+}
+
+// explain writes into a status why instances have no node.
+func (of *workload) explain(s *v1alpha1.WorkloadStatus, w *world) {
+	s.PendingReplicas = int32(len(of.pending))
+	var worst *group
+	for _, name := range slices.Sorted(maps.Keys(of.groups)) {
+		if g := w.groups[name]; g.why != nil && (worst == nil || len(g.Instances) > len(worst.Instances)) {
+			worst = g
+		}
+	}
+	if worst == nil || len(of.pending) == 0 {
+		s.Pending = nil
+		return
+	}
+	e := worst.why
+	p := &v1alpha1.PendingExplanation{
+		Since: seconds(of.since), Instances: int32(len(of.pending)), Placed: int32(e.Placed), Nodes: int32(e.Nodes), Message: e.Code().String() + ": " + e.String(),
+	}
+	if was := of.o.Status.Pending; was != nil {
+		p.Since = was.Since
+	}
+	for _, f := range e.Filtered {
+		r := v1alpha1.PendingReason{Reason: f.Reason.String(), Nodes: int32(f.Nodes), Left: int32(f.Left), Example: f.Example, Message: f.String()}
+		p.Reasons = append(p.Reasons, r)
+	}
+	for _, m := range e.Nearest {
+		near := v1alpha1.NearMiss{Node: m.Node}
+		for _, r := range m.Refusals {
+			near.Cures = append(near.Cures, r.Cure())
+		}
+		p.Nearest = append(p.Nearest, near)
+	}
+	s.Pending = p
+}

@@ -1,0 +1,80 @@
+package workloads
+
+import (
+	"sync"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"tako.dev/tako/api/v1alpha1"
+	fleet "tako.dev/tako/internal/fleet/workload"
+)
+
+// shown is what whoever reads an instance is told of it that stands nowhere. The loop's goroutine writes, any may read.
+type shown struct {
+	mu  sync.RWMutex // guards what follows
+	all map[types.UID]*v1alpha1.InstanceStatus
+}
+
+// Describe fills into an instance what is known of it and not stored. It replaces fields of the status, and changes nothing that they point to.
+// It may be called by any goroutine.
+func (c *Workloads) Describe(in *v1alpha1.Instance) {
+	c.shown.mu.RLock()
+	s := c.shown.all[in.UID]
+	c.shown.mu.RUnlock()
+	if s == nil {
+		return
+	}
+	stored := in.Status
+	in.Status = *s
+	in.Status.Abandoned, in.Status.Losses = stored.Abandoned, stored.Losses
+	if phaseOf(stored.Phase).Ended() {
+		in.Status.Phase, in.Status.Failure, in.Status.Ended = stored.Phase, stored.Failure, stored.Ended
+	}
+}
+
+// show has the readers see what has changed.
+func (c *Workloads) show(w *world) {
+	if len(w.fresh) == 0 {
+		return
+	}
+	c.shown.mu.Lock()
+	defer c.shown.mu.Unlock()
+	if c.shown.all == nil {
+		c.shown.all = map[types.UID]*v1alpha1.InstanceStatus{}
+	}
+	for in := range w.fresh {
+		if w.uids[in.o.UID] == in {
+			c.shown.all[in.o.UID] = in.status()
+		} else {
+			delete(c.shown.all, in.o.UID)
+		}
+	}
+	clear(w.fresh)
+}
+
+// status is what is told of an instance.
+func (in *instance) status() *v1alpha1.InstanceStatus {
+	s := &in.seen
+	to := &v1alpha1.InstanceStatus{
+		Phase: phaseName(s.Phase), Ready: s.Phase == fleet.Running && !s.ReadySince.IsZero(), ReadySince: secondsOrNone(s.ReadySince), Attempt: int64(s.Attempt),
+		Failure: failureText(s.Failure),
+	}
+	if s.Phase.Ended() {
+		to.Ended = secondsOrNone(in.over)
+	}
+	if r := in.said; r != nil {
+		to.Restarts = int32(r.Restarts)
+		for _, p := range r.Ports {
+			if to.Ports == nil {
+				to.Ports = map[string]int32{}
+			}
+			to.Ports[p.Name] = int32(p.Number)
+		}
+	}
+	if l := in.wish; l != nil {
+		to.Leave = &v1alpha1.InstanceLeave{Code: codeText(l.Why), Since: metav1.NewTime(l.Since), Force: secondsOrNone(l.Force)}
+	}
+	return to
+}

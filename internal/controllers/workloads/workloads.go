@@ -1,0 +1,195 @@
+package workloads
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	core "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/cache"
+
+	"tako.dev/tako/api/v1alpha1"
+	"tako.dev/tako/internal/controllers/inbox"
+	"tako.dev/tako/internal/controllers/presence"
+	"tako.dev/tako/internal/reason"
+)
+
+// Objects reads and writes objects, with the errors of the API. controllers.Objects is one.
+type Objects interface {
+	// Get reads the newest version.
+	Get(ctx context.Context, key types.NamespacedName, into runtime.Object) error
+	// Create creates an object; then it is what is stored.
+	Create(ctx context.Context, o runtime.Object) error
+	// Update writes all but the status, if the object is still the version that was read; then it is what is stored.
+	Update(ctx context.Context, o runtime.Object) error
+	// UpdateStatus writes the status, if the object is still the version that was read; then it is what is stored.
+	UpdateStatus(ctx context.Context, o runtime.Object) error
+	// Delete deletes an object, if it is the one that the preconditions name.
+	Delete(ctx context.Context, o runtime.Object, only *metav1.Preconditions) error
+	// ListerWatcher lists and watches all objects of a kind. The objects may be shared.
+	ListerWatcher(kind schema.GroupVersionKind, metadataOnly bool) cache.ListerWatcher
+}
+
+// Presence is what is known of hosts. *presence.Register is one.
+type Presence interface {
+	// Of returns what is known of a node; false when there is none with this UID.
+	Of(node types.UID) (presence.Seen, bool)
+	// Tell has c hold something whenever something else is to be said of nodes, until stop is called.
+	Tell(c chan struct{}) (stop func())
+}
+
+// Recorder makes Events. It does not wait.
+type Recorder interface {
+	// Tell notes that something has happened to an object.
+	Tell(about core.ObjectReference, kind, why, words string)
+}
+
+// Options say what to work with. Objects, Presence and Recorder are required.
+type Options struct {
+	Objects  Objects
+	Presence Presence
+	Recorder Recorder
+	// Log takes what is worth knowing. Default nothing is logged.
+	Log *slog.Logger
+	// Metrics is where the metrics tako_workloads_* are registered, while Run runs. Default nowhere.
+	Metrics prometheus.Registerer
+}
+
+const (
+	// burstWait is how long a round waits at least for what comes with what has called for it: as in package assignments.
+	burstWait = 2 * time.Millisecond
+	// thinkingPause is how many times as long as a decision took is between it and the next one, in which its writes are done: as in package
+	// assignments, so that hosts are heard meanwhile.
+	thinkingPause = 3
+	// writesMax is how many objects are written at once: they wait for the disk of the store, which writes them together.
+	writesMax = 32
+	// callMax bounds one call of the store.
+	callMax = 60 * time.Second
+	// retryAfter is how long what could not be written waits: ours, long for a store and short for a person.
+	retryAfter = time.Second
+	// placeMax is how many instances are placed and written before everything else is looked at again: ours, about a quarter of a second.
+	placeMax = 1000
+)
+
+// Workloads keeps instances. Use New.
+type Workloads struct {
+	options   Options
+	writers   int           // how many write at once
+	nudge     chan struct{} // holds one: an inbox has something, or the presence
+	nodes     *inbox.Inbox[hostSpec]
+	workloads *inbox.Inbox[v1alpha1.Workload]
+	revisions *inbox.Inbox[v1alpha1.Revision]
+	instances *inbox.Inbox[v1alpha1.Instance]
+	metrics   *metrics
+	shown     shown
+}
+
+// New makes what keeps instances, and starts nothing. The error is InternalFault, for options that make no sense.
+func New(options Options) (*Workloads, error) {
+	if options.Objects == nil || options.Presence == nil || options.Recorder == nil {
+		return nil, &reason.Error{Code: reason.InternalFault, Doing: "set up the workloads", Cause: errors.New("something to work with is not given")}
+	}
+	if options.Log == nil {
+		options.Log = slog.New(slog.DiscardHandler)
+	}
+	nudge := make(chan struct{}, 1)
+	return &Workloads{
+		options: options, writers: writesMax, nudge: nudge, nodes: inbox.New(nudge, shapeNode), workloads: inbox.New(nudge, shape[v1alpha1.Workload]), revisions: inbox.New(nudge, shapeRevision),
+		instances: inbox.New(nudge, shape[v1alpha1.Instance]), metrics: newMetrics(),
+	}, nil
+}
+
+// Run keeps instances until ctx is done. It returns nil then.
+func (c *Workloads) Run(ctx context.Context) error {
+	if err := c.metrics.register(c.options.Metrics); err != nil {
+		return err
+	}
+	defer c.metrics.unregister(c.options.Metrics)
+	ctx, cancel := context.WithCancel(ctx)
+	var all sync.WaitGroup
+	defer func() {
+		cancel()
+		all.Wait()
+	}()
+	defer c.options.Presence.Tell(c.nudge)()
+	if err := c.watch(ctx, &all); err != nil {
+		return err
+	}
+	for _, ready := range []<-chan struct{}{c.nodes.Ready(), c.workloads.Ready(), c.revisions.Ready(), c.instances.Ready()} {
+		select {
+		case <-ready:
+		case <-ctx.Done():
+			return nil
+		}
+	}
+	w := newWorld(time.Now())
+	for {
+		next, pause := c.round(ctx, w, time.Now())
+		var timer <-chan time.Time
+		if !next.IsZero() {
+			timer = time.After(time.Until(next))
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-timer:
+		case <-c.nudge:
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(max(burstWait, time.Until(pause))):
+		}
+	}
+}
+
+// watch starts to follow what instances follow from.
+func (c *Workloads) watch(ctx context.Context, all *sync.WaitGroup) error {
+	for _, kind := range []struct {
+		name  string
+		o     runtime.Object
+		store cache.ReflectorStore
+	}{
+		{v1alpha1.KindNode, &v1alpha1.Node{}, c.nodes},
+		{v1alpha1.KindWorkload, &v1alpha1.Workload{}, c.workloads},
+		{v1alpha1.KindRevision, &v1alpha1.Revision{}, c.revisions},
+		{v1alpha1.KindInstance, &v1alpha1.Instance{}, c.instances},
+	} {
+		lw := c.options.Objects.ListerWatcher(v1alpha1.SchemeGroupVersion.WithKind(kind.name), false)
+		if lw == nil {
+			return &reason.Error{Code: reason.InternalFault, Doing: "watch objects of kind " + kind.name, Cause: errors.New("there is no way to them")}
+		}
+		r := cache.NewReflectorWithOptions(lw, kind.o, kind.store, cache.ReflectorOptions{Name: "workloads " + kind.name})
+		all.Go(func() { r.RunWithContext(ctx) })
+	}
+	return nil
+}
+
+// shape keeps an object as a whole. Its UID is in the key: that one has gone may be told when another one of its name was made here already.
+func shape[T any, PT interface {
+	*T
+	metav1.Object
+}](obj any) (string, *T) {
+	o := obj.(PT)
+	return keyWithUID(o), (*T)(o)
+}
+
+// shapeRevision keeps the revisions of workloads.
+func shapeRevision(obj any) (string, *v1alpha1.Revision) {
+	r := obj.(*v1alpha1.Revision)
+	if r.Spec.Template == nil || r.Spec.Source == nil || r.Spec.Source.Kind != v1alpha1.KindWorkload {
+		return keyWithUID(r), nil
+	}
+	return keyWithUID(r), r
+}
+
+func keyOf(o metav1.Object) types.NamespacedName {
+	return types.NamespacedName{Namespace: o.GetNamespace(), Name: o.GetName()}
+}

@@ -1,0 +1,381 @@
+package workloads
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"tako.dev/tako/api/v1alpha1"
+	"tako.dev/tako/declare"
+	declared "tako.dev/tako/declare/workload"
+)
+
+// TestLife: what is declared is placed, runs, is ready, and then it is said to be complete; deleted, it ends before it goes.
+func TestLife(t *testing.T) {
+	r := newRig(t)
+	r.join("n0", "n1", "n2")
+	r.declare("web", web(4))
+	o := r.is("web", "Complete")
+	r.wantCondition(o, v1alpha1.ConditionReady, metav1.ConditionTrue, "Complete")
+	r.wantCondition(o, v1alpha1.ConditionReconciling, "", "")
+	s := o.Status
+	if s.Replicas != 4 || s.ReadyReplicas != 4 || s.AvailableReplicas != 4 || s.UpdatedReplicas != 4 || s.PendingReplicas != 0 || s.Selector != "tako.dev/workload=web" {
+		t.Errorf("%+v", s)
+	}
+	nodes := map[string]int{}
+	for i, in := range r.instances("web") {
+		nodes[in.Spec.Node]++
+		owner := metav1.GetControllerOf(in)
+		if in.Name != fmt.Sprint("web-", i) || owner == nil || owner.UID != o.UID || in.Labels[v1alpha1.LabelWorkload] != "web" || in.Spec.NodeUID != r.hosts[in.Spec.Node].uid {
+			t.Errorf("%+v", in)
+		}
+		shown := in.DeepCopy()
+		r.c.Describe(shown)
+		if shown.Status.Phase != v1alpha1.InstanceRunning || !shown.Status.Ready || shown.Status.Attempt != 1 || in.Status.Phase != "" {
+			t.Errorf("shown %+v, stored %+v", shown.Status, in.Status)
+		}
+	}
+	if len(nodes) != 3 {
+		t.Errorf("they are on %v", nodes)
+	}
+	revisions := all[*v1alpha1.Revision](r.store)
+	if len(revisions) != 1 || revisions[0].Annotations[v1alpha1.AnnotationNumber] != "1" || revisions[0].Labels[v1alpha1.LabelWorkload] != "web" {
+		t.Errorf("%+v", revisions)
+	}
+	writes := r.store.writes
+	r.pass(time.Hour)
+	if r.store.writes != writes {
+		t.Errorf("%d writes while nothing happens", r.store.writes-writes)
+	}
+	r.hosts["n0"].slow = true
+	r.remove("web")
+	r.settle()
+	if got := r.workload("web").Status.Phase; got != "Stopping" {
+		t.Errorf("phase %s while something runs", got)
+	}
+	r.hosts["n0"].slow = false
+	r.settle()
+	if left := len(r.store.objects); left != 3 {
+		t.Errorf("%d objects are left, of 3 nodes: %s", left, r.dump())
+	}
+	if n := len(r.w.workloads) + len(r.w.instances) + len(r.w.groups) + r.w.queue.Len() + len(r.w.byUID) + len(r.w.uids) + len(r.w.owners) + len(r.c.shown.all); n != 0 {
+		t.Errorf("%d things are remembered of what has gone", n)
+	}
+}
+
+func TestScale(t *testing.T) {
+	r := newRig(t)
+	r.join("n0", "n1")
+	r.declare("web", web(2))
+	r.is("web", "Complete")
+	r.declare("web", web(6))
+	r.until("six", func() string { return unless(r.running("web") == 6, r.dump()) })
+	r.declare("web", web(1))
+	r.until("one", func() string { return unless(r.running("web") == 1 && len(r.instances("web")) == 1, r.dump()) })
+	r.declare("web", web(0))
+	r.is("web", "Empty")
+	if n := len(r.instances("web")); n != 0 {
+		t.Errorf("%d are left", n)
+	}
+}
+
+func TestRollout(t *testing.T) {
+	r := newRig(t)
+	r.join("n0", "n1", "n2")
+	r.declare("web", web(4))
+	one := r.is("web", "Complete").Status.Rollout.Target
+	least := 4
+	r.declare("web", version(web(4), "2"))
+	r.until("the second takes over", func() string {
+		o := r.workload("web")
+		if o.Status.Rollout.Target != one {
+			least = min(least, int(o.Status.AvailableReplicas))
+		}
+		return unless(o.Status.Rollout.Target != one && o.Status.Phase == "Complete", r.dump())
+	})
+	if least < 3 {
+		t.Errorf("only %d were available in between", least)
+	}
+	for _, in := range r.instances("web") {
+		if in.Spec.Revision == one {
+			t.Errorf("%s has the first one still", in.Name)
+		}
+	}
+	if !r.recorder.has("web: RolloutStarted") || !r.recorder.has("web: RolloutComplete") {
+		t.Errorf("told: %v", r.recorder.all)
+	}
+	// Back to what was declared first: the revision is found again, and gets the highest number.
+	r.declare("web", web(4))
+	r.until("the first is back", func() string {
+		o := r.workload("web")
+		return unless(o.Status.Rollout.Target == one && o.Status.Phase == "Complete" && o.Status.ObservedGeneration == o.Generation, r.dump())
+	})
+	numbers := map[string]string{}
+	for _, rev := range all[*v1alpha1.Revision](r.store) {
+		numbers[rev.Name] = rev.Annotations[v1alpha1.AnnotationNumber]
+	}
+	if len(numbers) != 2 || numbers[one] != "3" {
+		t.Errorf("numbers %v", numbers)
+	}
+}
+
+// TestBadRevision: a revision that does not work is taken back by itself.
+func TestBadRevision(t *testing.T) {
+	r := newRig(t)
+	r.join("n0", "n1", "n2")
+	r.declare("web", web(4))
+	one := r.is("web", "Complete").Status.Rollout.Target
+	r.quality = func(in *v1alpha1.Instance) quality {
+		if in.Spec.Revision != one {
+			return failing
+		}
+		return good
+	}
+	r.declare("web", version(web(4), "2"))
+	o := r.is("web", "RolledBack")
+	r.wantCondition(o, v1alpha1.ConditionStalled, metav1.ConditionTrue, "RolledBack")
+	if o.Status.Rollout.Goal != one || len(o.Status.Failed) != 1 || o.Status.AvailableReplicas != 4 {
+		t.Errorf("%+v", o.Status)
+	}
+	if !r.recorder.has("web: RolledBack") {
+		t.Errorf("told: %v", r.recorder.all)
+	}
+	writes := r.store.writes
+	r.pass(time.Hour)
+	if r.store.writes > writes+4 {
+		t.Errorf("%d writes while nothing happens", r.store.writes-writes)
+	}
+}
+
+// TestNodeGone: what is on a node that is gone is replaced when that is due, and one copy stays when it is back.
+func TestNodeGone(t *testing.T) {
+	r := newRig(t)
+	r.join("n0", "n1", "n2", "n3")
+	r.declare("web", web(4))
+	r.is("web", "Complete")
+	r.cut("n0")
+	r.pass(4 * time.Minute)
+	if n := len(r.instances("web")); n != 4 {
+		t.Fatalf("%d instances before it is due", n)
+	}
+	r.pass(2 * time.Minute)
+	o := r.workload("web")
+	if o.Status.AbandonedReplicas != 1 || o.Status.AvailableReplicas != 4 || len(r.instances("web")) != 5 {
+		t.Fatalf("it is not replaced: %s", r.dump())
+	}
+	if !r.recorder.has("web: InstancesLost") {
+		t.Errorf("told: %v", r.recorder.all)
+	}
+	r.link("n0")
+	r.settle()
+	r.pass(time.Second)
+	if n := len(r.instances("web")); n != 4 || r.running("web") != 4 {
+		t.Errorf("after it is back: %s", r.dump())
+	}
+}
+
+// TestNodeDeleted: what was on a node that people have deleted is replaced at once, also where one of its name is made again.
+func TestNodeDeleted(t *testing.T) {
+	r := newRig(t)
+	r.join("n0", "n1", "n2")
+	r.declare("web", web(3))
+	r.is("web", "Complete")
+	n := &v1alpha1.Node{}
+	r.must(r.store.Get(r.Context(), typesName("n0"), n))
+	r.must(r.store.Delete(r.Context(), n, nil))
+	delete(r.hosts, "n0")
+	r.join("n0")
+	r.settle()
+	if r.running("web") != 3 {
+		t.Errorf("%s", r.dump())
+	}
+	for _, in := range r.instances("web") {
+		if h := r.hosts[in.Spec.Node]; h == nil || h.uid != in.Spec.NodeUID {
+			t.Errorf("%s is where nobody is", in.Name)
+		}
+	}
+}
+
+// TestPending: what has no room says why, and is placed when there is some.
+func TestPending(t *testing.T) {
+	r := newRig(t)
+	r.join("n0")
+	r.declare("web", web(6))
+	r.settle()
+	r.pass(time.Second)
+	o := r.workload("web")
+	p := o.Status.Pending
+	if len(r.instances("web")) != 4 || o.Status.PendingReplicas != 2 || p == nil || p.Instances != 2 || p.Nodes != 1 || len(p.Reasons) != 1 || p.Reasons[0].Reason != "cpu" || len(p.Nearest) != 1 {
+		t.Fatalf("%+v %+v", o.Status, p)
+	}
+	r.wantCondition(o, v1alpha1.ConditionReconciling, metav1.ConditionTrue, o.Status.Phase)
+	if !r.recorder.has("web: InstancesPending") {
+		t.Errorf("told: %v", r.recorder.all)
+	}
+	writes := r.store.writes
+	r.pass(8 * time.Minute)
+	if r.store.writes > writes+3 {
+		t.Errorf("%d writes while nothing changes", r.store.writes-writes)
+	}
+	r.join("n1")
+	o = r.is("web", "Complete")
+	if o.Status.Pending != nil || o.Status.PendingReplicas != 0 {
+		t.Errorf("%+v", o.Status.Pending)
+	}
+}
+
+// TestOtherEnvironment: nothing is placed on nodes of another environment, and what is on one that goes to another leaves.
+func TestOtherEnvironment(t *testing.T) {
+	r := newRig(t)
+	r.join("n0", "n1")
+	r.change("n1", func(n *v1alpha1.Node) { n.Spec.Environment = "qa" })
+	r.declare("web", web(2))
+	r.is("web", "Complete")
+	for _, in := range r.instances("web") {
+		if in.Spec.Node != "n0" {
+			t.Errorf("%s is on %s", in.Name, in.Spec.Node)
+		}
+	}
+	r.change("n1", func(n *v1alpha1.Node) { n.Spec.Environment = "prod" })
+	r.change("n0", func(n *v1alpha1.Node) { n.Spec.Environment = "qa" })
+	r.until("they have moved", func() string {
+		return unless(!slices.ContainsFunc(r.instances("web"), func(in *v1alpha1.Instance) bool { return in.Spec.Node == "n0" }) && r.running("web") == 2, r.dump())
+	})
+}
+
+// TestNoExecute: a taint ends what does not tolerate it, at its time.
+func TestNoExecute(t *testing.T) {
+	r := newRig(t)
+	r.join("n0", "n1")
+	seconds := int64(60)
+	patient := web(1)
+	patient.Placement.Tolerations = []declared.Toleration{{Operator: declared.TolerationExists, TolerationSeconds: &seconds}}
+	patient.Selector = declare.Selector{}
+	r.declare("patient", patient)
+	r.is("patient", "Complete")
+	on := r.instances("patient")[0].Spec.Node
+	r.change(on, func(n *v1alpha1.Node) { n.Spec.Taints = []declare.Taint{taint(declare.TaintNoExecute)} })
+	r.pass(55 * time.Second)
+	if got := r.instances("patient"); len(got) != 1 || got[0].Spec.Node != on {
+		t.Fatalf("it has not waited: %s", r.dump())
+	}
+	r.pass(10 * time.Second)
+	if got := r.instances("patient"); len(got) != 1 || got[0].Spec.Node == on {
+		t.Errorf("it stays: %s", r.dump())
+	}
+}
+
+// TestPerNode: each node has one, a new one gets one, and one that is cordoned keeps it.
+func TestPerNode(t *testing.T) {
+	r := newRig(t)
+	r.join("n0", "n1", "n2")
+	spec := web(0)
+	spec.Mode, spec.Replicas = declared.PerNode, nil
+	r.declare("agent", spec)
+	o := r.is("agent", "Complete")
+	if o.Status.Wanted != 3 || o.Status.AvailableReplicas != 3 {
+		t.Errorf("%+v", o.Status)
+	}
+	r.change("n0", func(n *v1alpha1.Node) { n.Spec.Unschedulable = true })
+	r.join("n3")
+	r.settle()
+	r.pass(time.Second)
+	nodes := map[string]int{}
+	for _, in := range r.instances("agent") {
+		nodes[in.Spec.Node]++
+	}
+	if len(nodes) != 4 || nodes["n0"] != 1 || nodes["n3"] != 1 {
+		t.Errorf("%v", nodes)
+	}
+	r.change("n1", func(n *v1alpha1.Node) { n.Spec.Drain = &v1alpha1.NodeDrain{} })
+	r.settle()
+	r.pass(time.Second)
+	if n := r.running("agent"); n != 3 {
+		t.Errorf("%d after a drain: %s", n, r.dump())
+	}
+}
+
+// TestJob: a job runs until enough have ended well, and says so; what failed is tried again.
+func TestJob(t *testing.T) {
+	r := newRig(t)
+	r.join("n0", "n1")
+	tries := 0
+	seen := map[string]bool{}
+	r.quality = func(in *v1alpha1.Instance) quality {
+		if !seen[string(in.UID)] {
+			seen[string(in.UID)] = true
+			tries++
+		}
+		if tries == 1 {
+			return failing
+		}
+		return ending
+	}
+	spec := web(0)
+	spec.Mode, spec.Replicas, spec.Job = declared.RunToCompletion, nil, &declared.Job{Completions: new(int32(3)), Parallelism: new(int32(1))}
+	r.declare("sum", spec)
+	r.until("it is over", func() string {
+		j := r.workload("sum").Status.Job
+		return unless(j != nil && j.Over != nil, r.dump())
+	})
+	o := r.workload("sum")
+	if j := o.Status.Job; j.Succeeded != 3 || j.Failed != 1 || j.Result != "Complete" {
+		t.Errorf("%+v", j)
+	}
+	r.wantCondition(o, v1alpha1.ConditionReady, metav1.ConditionTrue, "Complete")
+	for _, in := range r.instances("sum") {
+		if !phaseOf(in.Status.Phase).Ended() {
+			t.Errorf("%s is stored as %q", in.Name, in.Status.Phase)
+		}
+	}
+	r.lead()
+	r.pass(25 * time.Hour)
+	if o := r.workload("sum"); o.Status.Job.Succeeded != 3 || len(r.instances("sum")) != 0 {
+		t.Errorf("%+v, %d instances", o.Status.Job, len(r.instances("sum")))
+	}
+}
+
+// TestSchedule: a job is begun at its times, once each whoever leads, and is cleared away.
+func TestSchedule(t *testing.T) {
+	r := newRig(t)
+	r.join("n0")
+	r.quality = func(*v1alpha1.Instance) quality { return ending }
+	spec := web(0)
+	spec.Mode, spec.Replicas, spec.Job = declared.RunToCompletion, nil, &declared.Job{KeepFinished: "1h"}
+	spec.Schedule = &declared.Schedule{Cron: "*/10 * * * *"}
+	r.declare("sum", spec)
+	began := map[string]int{}
+	r.store.onWrite = func(verb string, o runtime.Object) {
+		if run, is := o.(*v1alpha1.Workload); is && verb == "create" {
+			began[run.Name]++
+		}
+	}
+	for range 6 {
+		r.pass(10 * time.Minute)
+		r.lead()
+	}
+	r.pass(0)
+	if len(began) != 6 {
+		t.Errorf("begun: %v", began)
+	}
+	for name, n := range began {
+		if n != 1 {
+			t.Errorf("%s was begun %d times", name, n)
+		}
+	}
+	o := r.workload("sum")
+	if o.Status.Schedule == nil || !o.Status.Schedule.Last.Time.Equal(start.Add(time.Hour)) {
+		t.Errorf("%+v", o.Status.Schedule)
+	}
+	r.wantCondition(o, v1alpha1.ConditionReady, metav1.ConditionTrue, "Scheduled")
+	spec.Schedule.Suspend = true
+	r.declare("sum", spec)
+	r.pass(3 * time.Hour)
+	if left := all[*v1alpha1.Workload](r.store); len(left) != 1 {
+		t.Errorf("%d runs are left", len(left)-1)
+	}
+}
