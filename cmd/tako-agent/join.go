@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net"
 	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"time"
@@ -158,15 +159,17 @@ func (c *common) readdress(ctx context.Context, servers []string) error {
 
 func newRun(c *common) *cobra.Command {
 	var audit, peers string
+	var directories []string
 	cmd := &cobra.Command{
 		Use:   "run",
 		Short: "Keep this host as the servers of its cluster say",
 		Long: `run keeps a host that has joined a cluster. It begins with what it was told last, from its own disk,
 and asks the servers for what is new. Without a network it goes on with what it has.`,
 		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return c.run(cmd.Context(), audit, peers) },
+		RunE: func(cmd *cobra.Command, _ []string) error { return c.run(cmd.Context(), audit, peers, directories) },
 	}
 	cmd.Flags().StringVar(&audit, "audit", "1h", "how often everything is looked at to prove that no event was missed; never is allowed")
+	cmd.Flags().StringSliceVar(&directories, "directory", nil, "directory of this host that instances of workloads may mount, an absolute path; may be repeated")
 	cmd.Flags().StringVar(&peers, "peers", "", "where other hosts of the cluster ask this one while they reach no server, HOST:PORT, or off (default :6445; off in a sandbox)")
 	return cmd
 }
@@ -188,7 +191,7 @@ func (c *common) peersListen(flag string) (string, error) {
 	return flag, nil
 }
 
-func (c *common) run(ctx context.Context, audit, peers string) error {
+func (c *common) run(ctx context.Context, audit, peers string, directories []string) error {
 	if os.Getuid() != 0 && c.root == "/" && c.state == "" {
 		return &reason.Error{Code: reason.RootNeeded, Doing: "run", Hint: "run it as root, or try it in a directory: --root ./sandbox"}
 	}
@@ -200,6 +203,13 @@ func (c *common) run(ctx context.Context, audit, peers string) error {
 	if opts.Peers, err = c.peersListen(peers); err != nil {
 		return err
 	}
+	for _, d := range directories {
+		if !filepath.IsAbs(d) {
+			return &reason.Error{Code: reason.Usage, Doing: "read --directory " + d, Hint: "write an absolute path"}
+		}
+		opts.Directories = append(opts.Directories, filepath.Clean(d))
+	}
+	opts.Runtimes = c.runtimes(host.Bus)
 	printer := &printer{watch: true}
 	opts.OnLine, opts.Watch, opts.Joined = printer.line, true, true
 	opts.Log = slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{ReplaceAttr: withoutTime}))

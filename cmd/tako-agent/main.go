@@ -82,6 +82,7 @@ and says why where it cannot.
 	})
 	root.CompletionOptions.HiddenDefaultCmd = true
 	root.AddCommand(newJoin(flags), newRun(flags), newConverge(flags), newStatus(flags), newWhy(flags), newHistory(flags), newFacts(flags), newData(flags), newHold(flags), newResume(flags), newAccept(flags), newRestore(flags), newVersion(), newWarden(), newRehearse(flags), newPutBack(flags))
+	root.AddCommand(newMinders()...)
 	root.SetHelpCommand(newHelp(flags))
 	return root
 }

@@ -89,6 +89,7 @@ func (c *common) showReport(r *agent.Report, running bool) error {
 		}
 		fmt.Print(resourceText(&res, now, c.style(os.Stdout)))
 	}
+	fmt.Print(instancesText(r.Instances, now))
 	if r.Omitted > 0 {
 		fmt.Printf("… and %d more\n", r.Omitted)
 	}

@@ -22,12 +22,15 @@ func newWarden() *cobra.Command {
 	}
 }
 
-// wardenChild is how this program is started as that command; nil where it cannot be said. The kernel's name for it leads to this very
+// wardenChild is how this program is started as that command; nil where it cannot be said.
+func wardenChild() []string { return child(wardenName) }
+
+// child is how this program is started as one of its commands; nil where it cannot be said. The kernel's name for it leads to this very
 // program, also when another has been put in its place.
-func wardenChild() []string {
+func child(name string) []string {
 	const self = "/proc/self/exe"
 	if _, err := os.Stat(self); err != nil {
 		return nil
 	}
-	return []string{self, wardenName}
+	return []string{self, name}
 }

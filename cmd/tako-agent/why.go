@@ -24,6 +24,7 @@ func newWhy(c *common) *cobra.Command {
 		Short: "Say why a resource is as it is, or why it comes when it comes",
 		Example: `  tako-agent why /etc/motd
   tako-agent why service/nginx
+  tako-agent why instance/prod/web-3                an instance of a workload: its tasks, probes and attempts
   tako-agent why --graph service/nginx              what it waits for, what waits for it, and why
   tako-agent why --graph -o dot | dot -Tsvg >g.svg  all of it, drawn by Graphviz`,
 		Args: func(cmd *cobra.Command, args []string) error {
@@ -107,6 +108,15 @@ func (c *common) graph(ctx context.Context, subject, form string) error {
 }
 
 func (c *common) showAnswer(a *agent.Answer, subject string, running bool) error {
+	if a.Instance != nil {
+		showInstance(a.Instance, func() {
+			if len(a.History) > 0 {
+				fmt.Println("  history")
+				showHistory(a.History, "    ")
+			}
+		})
+		return nil
+	}
 	if len(a.Candidates) > 0 {
 		return &reason.Error{Code: reason.ResourceUnknown, Doing: "explain " + subject, Cause: fmt.Errorf("several resources are called so"),
 			Hint: "say which: " + strings.Join(a.Candidates, ", ")}

@@ -38,7 +38,7 @@ func (o *Options) scope() (lookup declare.Lookup, refused []error, err error) {
 func (l *loop) scope() (declare.Lookup, error) {
 	lookup, refused, err := l.opts.scope()
 	if err == nil {
-		l.book.stand(refused)
+		l.book.Stand(refused)
 	}
 	return lookup, err
 }
@@ -76,11 +76,12 @@ func (l *loop) begin(ctx context.Context) error {
 	}
 	if l.joined != nil {
 		l.makeAppointment(&l.joined.life)
+		l.wantInstances()
 	}
 	l.rearm()
 	l.sweep(ctx)
 	if err := forget(ctx, l.errands()); err != nil {
-		l.book.trouble("forget old content", err)
+		l.book.Trouble("forget old content", err)
 	}
 	// Where systemd did not start this process, there is nobody to tell.
 	_ = systemd.Notify(systemd.Ready)
@@ -106,7 +107,7 @@ func (l *loop) sweep(ctx context.Context) {
 		return
 	}
 	if err := s.Sweep(ctx, slices.Compact(dirs)); err != nil {
-		l.book.trouble("remove temporary files that were left behind", err)
+		l.book.Trouble("remove temporary files that were left behind", err)
 	}
 }
 
@@ -148,13 +149,14 @@ func (l *loop) reload(ctx context.Context) {
 	default:
 		l.refused(err)
 		if d, err = load.LastGoodAt(l.store, l.joined.proof(), lookup, l.opts.lane); err != nil {
-			l.book.trouble("read the active state", err)
+			l.book.Trouble("read the active state", err)
 			return
 		}
 	}
 	if err := l.adopt(ctx, d); err != nil {
 		l.refused(err)
 	}
+	l.wantInstances() // what the host has may be something else by now
 	l.rearm()
 }
 
@@ -168,7 +170,7 @@ func (l *loop) refused(err error) {
 		l.refuse = list
 	}
 	for i := range list {
-		l.book.show(&list[i])
+		l.book.Show(&list[i])
 	}
 }
 
@@ -200,9 +202,9 @@ func (l *loop) adopt(ctx context.Context, d *load.State) error {
 	l.parts = parts
 	moved := l.ground.Lay(l.standing)
 	if err := l.subs.Swap(ctx, subscribers(parts)); err != nil {
-		l.book.trouble("watch units", err)
+		l.book.Trouble("watch units", err)
 	}
-	l.book.unsaved, l.book.loaded = true, true
+	l.book.Unsaved, l.resting.loaded = true, true
 	if l.engine != nil {
 		effects, err := l.engine.Swap(l.now(), graph)
 		if err != nil {

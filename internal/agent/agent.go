@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"tako.dev/tako/declare"
+	"tako.dev/tako/internal/agent/book"
 	"tako.dev/tako/internal/agent/ground"
 	"tako.dev/tako/internal/agent/load"
 	"tako.dev/tako/internal/agent/local"
@@ -84,15 +85,20 @@ func (a *Agent) Run(ctx context.Context) (err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	l := &loop{
 		opts: &a.opts, store: a.store, subs: subs, inbox: make(chan func(), inboxSize), timers: timers,
-		bodies: load.NewBodies(a.store), book: newBook(a.store, &a.opts), source: declared(a.opts.Files), joined: a.joined,
+		bodies: load.NewBodies(a.store), book: book.New(a.store, a.opts.OnLine), source: declared(a.opts.Files), joined: a.joined,
 	}
 	if a.joined != nil {
-		l.source, l.book.scrub = a.joined, a.joined.vault.Scrub
+		l.source, l.book.Scrub = a.joined, a.joined.vault.Scrub
 		l.bodies.OpenWith(a.joined.vault.Open)
 	}
 	var sources sync.WaitGroup
 	defer sources.Wait()
 	defer cancel()
+	if a.joined != nil {
+		if err := l.keepInstances(ctx); err != nil {
+			return err
+		}
+	}
 	if err := l.begin(ctx); err != nil {
 		return err
 	}
@@ -104,6 +110,7 @@ func (a *Agent) Run(ctx context.Context) (err error) {
 type loop struct {
 	timers
 	doubts
+	flight
 	opts   *Options
 	source source
 	joined *joined      // nil for a host that stands alone; what of it is shared is said there
@@ -112,17 +119,22 @@ type loop struct {
 	bodies *load.Bodies  // shared
 	inbox  chan func()   // shared: work for the loop's goroutine
 	ground ground.Ground // shared
-	book   *book
+	book   *book.Book
 	engine *converge.Engine
 	lookup declare.Lookup // what the present state was compiled for
 	parts  []*part        // by converge.ID
 	// delivered is how many values of data the present state has.
 	delivered int
-	expiry    load.Expiry    // of the present state
-	work      sync.WaitGroup // operations in flight
-	ending    bool           // no new operation is started
-	told      bool           // OnKept was called
-	waited    time.Time      // since when a single run has nothing to do but to wait for locks
+	expiry    load.Expiry // of the present state
+	told      bool        // OnKept was called
+	waited    time.Time   // since when a single run has nothing to do but to wait for locks
+}
+
+// flight is what is under way.
+type flight struct {
+	work   sync.WaitGroup          // operations in flight
+	took   map[*part]time.Duration // of the one whose results are being taken in
+	ending bool                    // no new operation is started
 }
 
 // doubts are what keeps the loop from enforcing the newest declaration as the host is now.
@@ -146,7 +158,7 @@ func (l *loop) start(ctx context.Context, sources *sync.WaitGroup) {
 	run := func(what string, f func(context.Context) error) {
 		sources.Go(func() {
 			for err := f(ctx); err != nil && ctx.Err() == nil; err = f(ctx) {
-				l.post(ctx, func() { l.book.trouble(what, err) })
+				l.post(ctx, func() { l.book.Trouble(what, err) })
 				if !reason.Is(err, reason.StateUnwritable) || !pause(ctx, restPause) {
 					return
 				}
@@ -154,7 +166,7 @@ func (l *loop) start(ctx context.Context, sources *sync.WaitGroup) {
 		})
 	}
 	sources.Go(func() {
-		l.subs.Run(ctx, func(what string, err error) { l.post(ctx, func() { l.book.trouble(what, err) }) })
+		l.subs.Run(ctx, func(what string, err error) { l.post(ctx, func() { l.book.Trouble(what, err) }) })
 	})
 	run("wait for a time", l.alarm.Run)
 	if !l.opts.Watch {
@@ -171,6 +183,7 @@ func (l *loop) start(ctx context.Context, sources *sync.WaitGroup) {
 	run("tell the watchdog", l.watchdog)
 	if l.joined != nil {
 		run("talk to the servers", l.transfer)
+		run("keep instances", l.joined.instances.Run)
 	}
 }
 
@@ -190,7 +203,7 @@ func (l *loop) serve(ctx context.Context) error {
 			l.step(ctx, converge.Tick{})
 		case <-l.quiet.C:
 			l.reload(ctx)
-		case <-l.book.rest.C:
+		case <-l.resting.timer.C:
 			l.rested()
 		case <-l.alarm.Rings():
 			l.rang(ctx)
@@ -201,7 +214,7 @@ func (l *loop) serve(ctx context.Context) error {
 		case <-ctx.Done():
 			l.end()
 			l.goodbye()
-			l.book.save(l.report(false))
+			l.book.Save(l.report(false))
 			l.ended()
 			if l.opts.Watch {
 				return nil
@@ -210,7 +223,7 @@ func (l *loop) serve(ctx context.Context) error {
 		}
 	}
 	r := l.report(false)
-	l.book.save(r)
+	l.book.Save(r)
 	l.ended()
 	return r.Verdict()
 }
@@ -268,7 +281,7 @@ func (l *loop) heard(ctx context.Context) {
 		l.quiet.Reset(declarationQuiet)
 	}
 	if news.Everything {
-		l.book.trouble("hear of changes", &reason.Error{Code: reason.WatchOverflow, Doing: "hear of changes", Hint: "everything is checked again; raise fs.inotify.max_queued_events if it happens often"})
+		l.book.Trouble("hear of changes", &reason.Error{Code: reason.WatchOverflow, Doing: "hear of changes", Hint: "everything is checked again; raise fs.inotify.max_queued_events if it happens often"})
 	}
 	if news.Limits {
 		l.rearm()

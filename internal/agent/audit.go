@@ -74,7 +74,7 @@ func (l *loop) watchdog(ctx context.Context) error {
 	for pause(ctx, interval/2) {
 		l.post(ctx, func() {
 			if err := systemd.Notify(systemd.Watchdog); err != nil {
-				l.book.trouble("tell the watchdog", err)
+				l.book.Trouble("tell the watchdog", err)
 			}
 		})
 	}

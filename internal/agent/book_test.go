@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"tako.dev/tako/internal/agent/book"
 	"tako.dev/tako/internal/agent/left"
 	"tako.dev/tako/internal/agent/local"
 	"tako.dev/tako/internal/agent/report"
@@ -21,20 +22,18 @@ import (
 )
 
 // opened is a book in a state directory.
-func opened(t *testing.T, dir string, onLine func(Line)) *book {
+func opened(t *testing.T, dir string, onLine func(Line)) (*book.Book, *store.Store) {
 	t.Helper()
 	st, err := store.Open(dir, time.Now())
 	must(t, err)
 	t.Cleanup(func() { st.Close() })
-	b := newBook(st, &Options{OnLine: onLine})
-	t.Cleanup(func() { b.rest.Stop() })
-	return b
+	return book.New(st, onLine), st
 }
 
 func TestLinesAreKeptInTheHistory(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "state")
 	var shown []Line
-	b := opened(t, dir, func(l Line) { shown = append(shown, l) })
+	b, st := opened(t, dir, func(l Line) { shown = append(shown, l) })
 	full := report.ProblemOf(&reason.Error{Code: reason.DiskFull, Doing: "write /a", Evidence: "df"})
 	for _, c := range []struct {
 		line  Line
@@ -53,8 +52,8 @@ func TestLinesAreKeptInTheHistory(t *testing.T) {
 	} {
 		c.line.At, c.line.Resource.Title, c.line.Resource.Claim = time.Now(), "file/a", "path:/a"
 		c.line.Cause = report.CauseName(c.cause)
-		b.tell(c.line)
-		h, err := b.store.History(store.Asked{Subject: "file/a", Limit: 1})
+		b.Tell(c.line)
+		h, err := st.History(store.Asked{Subject: "file/a", Limit: 1})
 		must(t, err)
 		c.want.Title, c.want.Claim, c.want.At = "file/a", "path:/a", h[0].At
 		if c.want.Code == "TK0502" {
@@ -64,7 +63,7 @@ func TestLinesAreKeptInTheHistory(t *testing.T) {
 			t.Errorf("kept %+v\nwant %+v", h[0], c.want)
 		}
 	}
-	if troubles := b.troubles.List(time.Now()); len(shown) != 5 || len(troubles) != 0 {
+	if troubles := b.Troubles(time.Now()); len(shown) != 5 || len(troubles) != 0 {
 		t.Errorf("%d lines shown, troubles %v", len(shown), troubles)
 	}
 }
@@ -73,14 +72,14 @@ func TestLinesAreKeptInTheHistory(t *testing.T) {
 func TestFullStateDirectoryIsTold(t *testing.T) {
 	dir := disktest.Mounted(t, "size=256k")
 	var shown []Line
-	b := opened(t, dir, func(l Line) { shown = append(shown, l) })
+	b, st := opened(t, dir, func(l Line) { shown = append(shown, l) })
 	fill(t, filepath.Join(dir, "ballast"))
 	// The page that is written already may have room for some lines yet.
 	for range 100 {
-		b.tell(Line{At: time.Now(), Resource: Resource{Title: "file/a", Claim: "path:/a", Outcome: reason.Kept}})
+		b.Tell(Line{At: time.Now(), Resource: Resource{Title: "file/a", Claim: "path:/a", Outcome: reason.Kept}})
 	}
-	b.save(&Report{Node: "web-1"})
-	troubles := b.troubles.List(time.Now())
+	b.Save(&Report{Node: "web-1"})
+	troubles := b.Troubles(time.Now())
 	if len(shown) != 100 || len(troubles) == 0 || len(troubles) > 2 {
 		t.Fatalf("%d lines shown, troubles %v", len(shown), troubles)
 	}
@@ -90,9 +89,9 @@ func TestFullStateDirectoryIsTold(t *testing.T) {
 		}
 	}
 	must(t, os.Remove(filepath.Join(dir, "ballast")))
-	b.tell(Line{At: time.Now(), Resource: Resource{Title: "file/b", Claim: "path:/b", Outcome: reason.Kept}})
-	b.save(&Report{Node: "web-1"})
-	if h, err := b.store.History(store.Asked{Subject: "file/b"}); err != nil || len(h) != 1 {
+	b.Tell(Line{At: time.Now(), Resource: Resource{Title: "file/b", Claim: "path:/b", Outcome: reason.Kept}})
+	b.Save(&Report{Node: "web-1"})
+	if h, err := st.History(store.Asked{Subject: "file/b"}); err != nil || len(h) != 1 {
 		t.Errorf("with room again: %+v, %v", h, err)
 	}
 	if r, err := left.Report(dir); err != nil || r == nil || r.Node != "web-1" {

@@ -31,10 +31,10 @@ func (l *loop) expires(next load.Expiry) {
 	l.expiry = next.After(was)
 	changed, err := l.expiry.Note(l.store, &was, time.Now())
 	if err != nil {
-		l.book.note("write the history", err)
+		l.book.Note("write the history", err)
 	}
 	if why := l.expiry.Summary(); changed && why != nil {
-		l.book.show(report.ProblemOf(why))
+		l.book.Show(report.ProblemOf(why))
 	}
 }
 

@@ -54,7 +54,7 @@ func (l *loop) forgetDaily(ctx context.Context) error {
 	for pause(ctx, forgetEvery) {
 		list, err := ask(ctx, l, func() ([]errand, error) { return l.errands(), nil })
 		if err = errors.Join(err, forget(ctx, list)); err != nil {
-			l.post(ctx, func() { l.book.trouble("forget old content", err) })
+			l.post(ctx, func() { l.book.Trouble("forget old content", err) })
 		}
 	}
 	return nil

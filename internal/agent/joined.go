@@ -11,6 +11,7 @@ import (
 	"tako.dev/tako/declare"
 	"tako.dev/tako/internal/agent/core"
 	"tako.dev/tako/internal/agent/held"
+	"tako.dev/tako/internal/agent/instances"
 	"tako.dev/tako/internal/agent/load"
 	"tako.dev/tako/internal/agent/peering"
 	"tako.dev/tako/internal/agent/store"
@@ -25,22 +26,24 @@ import (
 // joined is what the loop knows of the cluster that the host belongs to. held, identity, vault and news are shared; the rest belongs to
 // the loop's goroutine.
 type joined struct {
-	held     *held.Store
-	identity *held.Identity
-	vault    *held.Vault
-	news     chan struct{}                 // has something when a report should be sent; room for one
-	life     held.Life                     // as it is on the disk
-	coming   held.Trial                    // what the agent is on its way to, with the deaths on it; never open
-	list     catalog.List                  // of the state that is enforced
-	own      catalog.Own                   // of the same
-	verdict  wire.Verdict                  // on the state that is enforced
-	refused  wire.Verdict                  // on a newer one that is not; Pending where there is none
-	untold   bool                          // something has happened since news got something
-	busy     time.Time                     // since when there is work in flight that was not told of
-	next     *time.Timer                   // the next look at a try
-	links    client.Links                  // shared
-	peering  *peering.Peering              // shared; nil where it neither asks other hosts nor answers
-	client   atomic.Pointer[client.Client] // shared: what talks to the servers; nil while nothing does
+	held      *held.Store
+	identity  *held.Identity
+	vault     *held.Vault
+	news      chan struct{}                 // has something when a report should be sent; room for one
+	life      held.Life                     // as it is on the disk
+	coming    held.Trial                    // what the agent is on its way to, with the deaths on it; never open
+	list      catalog.List                  // of the state that is enforced
+	own       catalog.Own                   // of the same
+	templates []catalog.Template            // of the same: what its instances run
+	instances *instances.Keeper             // shared
+	verdict   wire.Verdict                  // on the state that is enforced
+	refused   wire.Verdict                  // on a newer one that is not; Pending where there is none
+	untold    bool                          // something has happened since news got something
+	busy      time.Time                     // since when there is work in flight that was not told of
+	next      *time.Timer                   // the next look at a try
+	links     client.Links                  // shared
+	peering   *peering.Peering              // shared; nil where it neither asks other hosts nor answers
+	client    atomic.Pointer[client.Client] // shared: what talks to the servers; nil while nothing does
 }
 
 // openJoined opens what a host that has joined holds. The store's lock must be held.
@@ -114,7 +117,7 @@ func (j *joined) remember(root catalog.Digest) {
 }
 
 func (j *joined) take(c held.Contents) {
-	j.list, j.own = c.List, c.Own
+	j.list, j.own, j.templates = c.List, c.Own, c.Templates
 	j.vault.Take(c.Own.Keys)
 }
 
@@ -159,7 +162,7 @@ func (l *loop) awake() error {
 	if j.coming.Open {
 		j.coming = held.Trial(core.Trial(j.coming).Died())
 		if noted := j.held.SetComing(j.coming); noted != nil {
-			l.book.trouble("note what the agent has died of", noted)
+			l.book.Trouble("note what the agent has died of", noted)
 		}
 	}
 	return err
@@ -172,7 +175,7 @@ func (l *loop) quarantine(life *held.Life, poison *reason.Error) {
 		l.refuseState(v)
 	}
 	if err := l.joined.held.Remember(v); err != nil {
-		l.book.trouble("remember what was quarantined", err)
+		l.book.Trouble("remember what was quarantined", err)
 	}
 	if life.Before.Root == life.Enforced.Root {
 		life.Before = catalog.Mark{}
@@ -205,7 +208,7 @@ func (l *loop) goodbye() {
 		err = errors.Join(err, j.live(life))
 	}
 	if err != nil {
-		l.book.trouble("note the end", err)
+		l.book.Trouble("note the end", err)
 	}
 }
 
@@ -268,9 +271,9 @@ func (l *loop) refuses(c *candidate, v wire.Verdict, why *reason.Error) {
 	if c.trying == "" {
 		l.refuseState(v)
 		l.refuse[0].Hint = why.Hint
-		l.book.show(&l.refuse[0])
+		l.book.Show(&l.refuse[0])
 	} else {
-		l.book.show(&Problem{Code: why.Code, Message: fmt.Sprintf("the statement about layer %s is refused: %s", c.trying, why), Hint: why.Hint})
+		l.book.Show(&Problem{Code: why.Code, Message: fmt.Sprintf("the statement about layer %s is refused: %s", c.trying, why), Hint: why.Hint})
 	}
 	l.happened()
 }
@@ -361,7 +364,7 @@ func (l *loop) enforce(ctx context.Context, c candidate, d *load.State) (wire.Ve
 			return wire.Verdict{}, err
 		}
 	}
-	before := held.Contents{List: j.list, Own: j.own}
+	before := held.Contents{List: j.list, Own: j.own, Templates: j.templates}
 	j.take(c.content)
 	if err := l.adopt(ctx, d); err != nil {
 		j.take(before)
@@ -370,12 +373,13 @@ func (l *loop) enforce(ctx context.Context, c candidate, d *load.State) (wire.Ve
 	// Otherwise the work has begun by now, which nobody needs to wait for: whoever finds the active state without this note knows, see awake.
 	j.life = life
 	if err := errors.Join(j.live(life), j.sets(held.Trial{})); err != nil {
-		l.book.trouble(fmt.Sprintf("note that version %d is enforced", c.mark.Version), err)
+		l.book.Trouble(fmt.Sprintf("note that version %d is enforced", c.mark.Version), err)
 	}
 	j.verdict, l.amiss = verdictOn(c.mark, wire.Pending, nil), nil
 	if c.trying == "" {
 		j.refused, l.refuse = wire.Verdict{}, nil
 	}
+	l.wantInstances()
 	l.makeAppointment(&j.life)
 	l.happened()
 	return j.verdict, nil
@@ -442,10 +446,7 @@ func (l *loop) tellServers() {
 		j.busy = now
 	}
 	j.untold = false
-	select {
-	case j.news <- struct{}{}:
-	default:
-	}
+	j.tell()
 }
 
 // reached notes that all that can be done for the enforced state has been done once, and what has come of it.
@@ -468,7 +469,7 @@ func (l *loop) reached() {
 	life := j.life
 	life.Settled, life.Trial = true, held.Trial(core.Trial(life.Trial).Settle())
 	if err := j.live(life); err != nil {
-		l.book.trouble(fmt.Sprintf("note that version %d was reached", life.Enforced.Version), err)
+		l.book.Trouble(fmt.Sprintf("note that version %d was reached", life.Enforced.Version), err)
 	}
 	l.happened()
 }

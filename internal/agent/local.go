@@ -28,8 +28,14 @@ func (l *loop) answer(ctx, lasting context.Context, q local.Request) (r local.Re
 		}
 		r.Report, err = l.whenQuiet(ctx)
 	case "status":
-		r.Report, err = ask(ctx, l, func() (*Report, error) { return l.report(q.All), nil })
+		if r.Report, err = ask(ctx, l, func() (*Report, error) { return l.report(q.All), nil }); err == nil && l.joined != nil {
+			r.Report.Instances, err = l.joined.instances.Accounts(ctx)
+		}
 	case "why":
+		var is bool
+		if r.Answer, is, err = l.instance(ctx, q.Subject); is {
+			return r, err
+		}
 		r.Answer, err = ask(ctx, l, func() (*Answer, error) { return l.why(q.Subject) })
 	case "graph":
 		r.Graph, err = ask(ctx, l, func() (*relations.Graph, error) { return l.graph(q.Subject, 0) })

@@ -10,6 +10,7 @@ import (
 	"tako.dev/tako/internal/agent/subscribe"
 	"tako.dev/tako/internal/disk"
 	"tako.dev/tako/internal/host"
+	"tako.dev/tako/internal/run"
 )
 
 // Options say what an agent keeps, where, and with what.
@@ -24,6 +25,9 @@ type Options struct {
 	Types    map[declare.ResourceType]host.Type
 	Bus      subscribe.Units // nil where there is no systemd
 	Facts    Facts
+	Runtimes []run.Kind // that run the tasks of instances; of a host that has joined
+	// Directories are those of the host that instances may mount.
+	Directories []string
 	// Watch keeps the host converged until the context ends; without it Run ends when nothing is left to do.
 	Watch bool
 	// Now lets windows not count until everything that can be done at the start is done.

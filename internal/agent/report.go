@@ -3,10 +3,12 @@ package agent
 import (
 	"encoding/hex"
 	"fmt"
+	"os"
 	"slices"
 	"time"
 
 	"tako.dev/tako/internal/agent/hold"
+	"tako.dev/tako/internal/agent/instances/core"
 	"tako.dev/tako/internal/agent/report"
 	"tako.dev/tako/internal/converge"
 	"tako.dev/tako/internal/host"
@@ -28,6 +30,8 @@ type (
 	Totals = report.Totals
 	// Resource is one resource in a report.
 	Resource = report.Resource
+	// Instance is an instance of a workload.
+	Instance = core.Account
 	// Line is one thing that happened.
 	Line = report.Line
 	// Problem is a coded reason.
@@ -61,8 +65,8 @@ func Describe(c host.Change) string { return report.Describe(c) }
 // report builds a report. With all, every resource is listed; otherwise what is not plainly in order, worst first.
 func (l *loop) report(all bool) *Report {
 	root := l.store.Active().Root()
-	r := &Report{Node: l.opts.NodeName, At: time.Now(), PID: l.book.pid, Root: hex.EncodeToString(root[:]), Settled: l.engine.Quiet(),
-		Counts: map[reason.Outcome]int{}, Delivered: l.delivered, Totals: l.book.totals}
+	r := &Report{Node: l.opts.NodeName, At: time.Now(), PID: os.Getpid(), Root: hex.EncodeToString(root[:]), Settled: l.engine.Quiet(),
+		Counts: map[reason.Outcome]int{}, Delivered: l.delivered, Totals: l.book.Totals}
 	r.Totals.Watches, r.Totals.Overflows = l.subs.Counts()
 	r.Refused = l.refusals()
 	r.Converged = len(r.Refused) == 0
@@ -146,7 +150,7 @@ func (l *loop) placeOf(id converge.ID) string {
 func (l *loop) resource(id converge.ID) Resource {
 	p, st := l.parts[id], l.engine.Status(id)
 	r := Resource{Title: p.title(), Claim: string(p.Key()), Config: p.config, Place: l.placeOf(id), Outcome: st.Outcome, Detail: st.Detail,
-		Problem: l.book.cleaned(l.explain(p, st)), Since: st.Since, Attempts: st.Attempts, RetryAt: st.RetryAt, When: p.when}
+		Problem: l.book.Cleaned(l.explain(p, st)), Since: st.Since, Attempts: st.Attempts, RetryAt: st.RetryAt, When: p.when}
 	if st.Detail == reason.Held && p.hold != nil {
 		r.RetryAt = time.Unix(p.hold.Until, 0) // it is looked at before, but nothing is done
 	}
@@ -190,7 +194,7 @@ func (l *loop) degraded() []Problem {
 	for _, e := range l.store.Troubles() {
 		list = append(list, *report.ProblemOf(e))
 	}
-	for _, e := range l.book.troubles.List(time.Now()) {
+	for _, e := range l.book.Troubles(time.Now()) {
 		list = append(list, *report.ProblemOf(e))
 	}
 	if e := l.subs.Unwatched(); e != nil {
@@ -202,7 +206,7 @@ func (l *loop) degraded() []Problem {
 		}
 	}
 	for i := range list {
-		list[i] = *l.book.cleaned(&list[i])
+		list[i] = *l.book.Cleaned(&list[i])
 	}
 	return list
 }

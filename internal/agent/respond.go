@@ -11,6 +11,7 @@ import (
 
 	"tako.dev/tako/declare"
 	"tako.dev/tako/internal/agent/chart"
+	"tako.dev/tako/internal/agent/instances"
 	"tako.dev/tako/internal/agent/observe"
 	"tako.dev/tako/internal/agent/report"
 	"tako.dev/tako/internal/agent/store"
@@ -48,7 +49,7 @@ func (l *loop) respond(ctx context.Context, q wire.Question, w io.Writer) error 
 		}
 		return json.NewEncoder(w).Encode(a)
 	case wire.AskLogs:
-		return l.respondLogs(ctx, w, q.Subject, lines, since)
+		return l.respondLogs(ctx, w, &q, lines, since)
 	case wire.AskUsage:
 		u, err := ask(ctx, l, func() (usage.Usage, error) { return l.usage(), nil })
 		if err != nil {
@@ -67,6 +68,9 @@ func (l *loop) respond(ctx context.Context, q wire.Question, w io.Writer) error 
 
 // evidence explains a resource, and looks at it again outside the loop.
 func (l *loop) evidence(ctx context.Context, subject string) (*Answer, error) {
+	if a, is, err := l.instance(ctx, subject); is {
+		return a, err
+	}
 	var d host.Declared
 	var t host.Type
 	a, err := ask(ctx, l, func() (*Answer, error) {
@@ -82,8 +86,8 @@ func (l *loop) evidence(ctx context.Context, subject string) (*Answer, error) {
 	if err != nil || t == nil {
 		return a, err
 	}
-	if a.Differs, err = observe.Resource(ctx, t, d, l.book.clean); err != nil {
-		a.Unlooked = l.book.clean(observe.Problem(err))
+	if a.Differs, err = observe.Resource(ctx, t, d, l.book.Clean); err != nil {
+		a.Unlooked = l.book.Clean(observe.Problem(err))
 	}
 	return a, nil
 }
@@ -114,7 +118,11 @@ func (l *loop) respondHistory(w io.Writer, what store.Asked) error {
 
 // respondLogs writes what a unit has logged, as journalctl does in JSON. Only units that this host's catalog is about are shown, and the
 // agent itself; that one's history stands for its log where there is no journal.
-func (l *loop) respondLogs(ctx context.Context, w io.Writer, unit string, lines int, since time.Time) error {
+func (l *loop) respondLogs(ctx context.Context, w io.Writer, q *wire.Question, lines int, since time.Time) error {
+	unit := q.Subject
+	if name, is := strings.CutPrefix(unit, instances.Subject); is && l.joined != nil {
+		return l.joined.instances.Logs(ctx, w, name, q.Previous, lines, since)
+	}
 	own := unit == "" || unit == agentUnit || unit == strings.TrimSuffix(agentUnit, ".service")
 	if !own {
 		managed, err := ask(ctx, l, func() (string, error) { return l.manages(unit), nil })
@@ -130,7 +138,7 @@ func (l *loop) respondLogs(ctx context.Context, w io.Writer, unit string, lines 
 		unit = agentUnit
 	}
 	if l.opts.Bus != nil {
-		if there, err := observe.Logs(ctx, w, observe.Log{Unit: unit, Lines: lines, Since: since}, l.book.clean); there {
+		if there, err := observe.Logs(ctx, w, observe.Log{Unit: unit, Lines: lines, Since: since}, l.book.Clean); there {
 			return err
 		}
 	}
@@ -154,7 +162,7 @@ func (l *loop) manages(unit string) string {
 func (l *loop) usage() usage.Usage {
 	u := usage.Now()
 	u.Watches, _ = l.subs.Counts()
-	u.Resources, u.Since = len(l.parts), l.book.totals.Since
+	u.Resources, u.Since = len(l.parts), l.book.Totals.Since
 	return u
 }
 

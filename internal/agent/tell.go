@@ -6,7 +6,6 @@ import (
 
 	"tako.dev/tako/internal/agent/report"
 	"tako.dev/tako/internal/agent/usage"
-	"tako.dev/tako/internal/catalog"
 	"tako.dev/tako/internal/converge"
 	"tako.dev/tako/internal/systemd"
 	"tako.dev/tako/internal/transfer/wire"
@@ -64,9 +63,11 @@ func (l *loop) tell() wire.Report {
 	j := l.joined
 	r := wire.Report{Delivered: uint64(l.delivered), Enforced: j.life.Enforced, Verdict: j.newest(), Host: report.HostOf(usage.Version(), l.lookup), Usage: taken(usage.Now())}
 	r.Host.Peer = j.peering.Address()
+	offers := l.offers()
+	r.Offers = &offers
 	configs := map[string]*report.Tally{}
 	for _, layer := range j.list {
-		if layer.Priority != catalog.OwnPriority {
+		if layer.Config() {
 			// What is looked at once more, or repaired, after all was done once, is no reason to wait for it.
 			configs[layer.ID] = &report.Tally{Converged: true, Settled: j.verdict.Type != wire.Pending}
 		}

@@ -21,11 +21,12 @@ type timers struct {
 	opens    time.Time // when the next window opens that something waits for
 	zone     clock.Zone
 	windowed bool // something has windows, so the zone matters
+	resting  resting
 }
 
 func newTimers() (timers, error) {
 	alarm, err := clock.NewAlarm()
-	t := timers{wake: time.NewTimer(time.Hour), slow: time.NewTimer(subscribe.SlowCheck), quiet: time.NewTimer(declarationQuiet), alarm: alarm}
+	t := timers{wake: time.NewTimer(time.Hour), slow: time.NewTimer(subscribe.SlowCheck), quiet: time.NewTimer(declarationQuiet), alarm: alarm, resting: newResting()}
 	t.wake.Stop()
 	t.slow.Stop()
 	t.quiet.Stop()
@@ -56,7 +57,7 @@ func (l *loop) setAlarm() {
 	}
 	l.ringsAt = at
 	if err := l.alarm.Set(at); err != nil {
-		l.book.trouble("wait for a time", err)
+		l.book.Trouble("wait for a time", err)
 	}
 }
 

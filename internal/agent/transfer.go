@@ -35,7 +35,7 @@ func (l *loop) transfer(ctx context.Context) error {
 		return ask(ctx, l, func() (wire.Report, error) { return l.tell(), nil })
 	}
 	store := j.held.Telling(func() { l.post(ctx, func() { l.outlive(ctx) }) })
-	opts := client.Options{Store: store, Host: h, Identity: j.identity, Log: log, Links: &j.links, Spool: l.opts.StateDir,
+	opts := client.Options{Store: store, Host: h, Identity: j.identity, Log: log, Links: &j.links, Spool: l.opts.StateDir, Heard: j.instances.Heard,
 		Session: wire.Session{ID: string(trust.NewToken(trust.TokenJoin).ID()), Start: j.held.Life().Starts}}
 	j.peering.Open(ctx, log)
 	defer j.peering.Close()
@@ -125,6 +125,9 @@ func (h *hosted) Report() wire.Report {
 	if err == nil {
 		h.last = r
 	}
+	ctx, cancel := context.WithTimeout(context.Background(), askTime)
+	defer cancel()
+	h.last.Instances = h.loop.joined.instances.Report(ctx)
 	return h.last
 }
 

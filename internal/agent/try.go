@@ -91,7 +91,7 @@ func giveUp(life *held.Life) wire.Verdict {
 func (l *loop) appointment(ctx context.Context) {
 	if l.joined.life.Try != nil {
 		if err := l.continueTry(ctx); err != nil {
-			l.book.trouble("count the time of a trial", err)
+			l.book.Trouble("count the time of a trial", err)
 			l.joined.next.Reset(tryLook) // a disk that is full now is full in a moment, too
 			return
 		}
@@ -148,7 +148,7 @@ func (l *loop) fallBack(ctx context.Context) error {
 		return failed
 	}
 	l.refuseState(v)
-	l.book.show(&l.refuse[0])
+	l.book.Show(&l.refuse[0])
 	l.happened()
 	if err != nil {
 		return err

@@ -64,22 +64,22 @@ func (l *loop) startOp(ctx context.Context, op converge.Op, refused error) {
 func (l *loop) finished(ctx context.Context, j job, out []outcome) {
 	done := converge.Done{Token: j.op.Token, Results: make([]converge.Result, len(out))}
 	took := time.Since(j.began)
-	l.book.took = make(map[*part]time.Duration, len(out))
+	l.took = make(map[*part]time.Duration, len(out))
 	var again []converge.ID // what may have changed before it was watched
 	moved := false          // what stands on the host
 	for i := range out {
 		o := &out[i]
 		p, id := l.current(j.parts[i], j.op.IDs[i])
-		o.result.Err, o.note = l.book.without(o.result.Err), l.book.clean(o.note)
+		o.result.Err, o.note = l.book.Without(o.result.Err), l.book.Clean(o.note)
 		done.Results[i] = o.result
-		l.book.counted(j.op.Verb, o.result)
+		l.book.Counted(j.op.Verb, o.result)
 		switch j.op.Verb {
 		case converge.Check:
 			p.setPlan(o.plan)
 			if o.bound != nil {
 				p.res, p.err, moved = o.bound, nil, true
 				if err := l.subs.Add(ctx, id, p); err != nil {
-					l.book.trouble("watch "+p.title(), err)
+					l.book.Trouble("watch "+p.title(), err)
 				}
 			}
 			if (l.follow(p) || o.bound != nil) && id != converge.None {
@@ -95,10 +95,10 @@ func (l *loop) finished(ctx context.Context, j job, out []outcome) {
 			p.found = nil
 		}
 		p.setNote(o.note)
-		l.book.took[p] = took
+		l.took[p] = took
 	}
 	l.step(ctx, done)
-	l.book.took = nil
+	l.took = nil
 	for i, p := range j.parts {
 		if r := &out[i].result; r.Err == nil && (r.InSync || j.op.Verb == converge.Apply) {
 			p, _ = l.current(p, j.op.IDs[i])
@@ -135,10 +135,10 @@ func (l *loop) current(p *part, was converge.ID) (*part, converge.ID) {
 func (l *loop) undone(p *part) {
 	p.removal.done = true
 	if err := l.store.RemovalDone(p.claim()); err != nil {
-		l.book.trouble("note that "+p.title()+" was removed", err)
+		l.book.Trouble("note that "+p.title()+" was removed", err)
 	}
 	if err := l.store.DropOriginal(p.Key()); err != nil {
-		l.book.trouble("forget what was there before "+p.title(), err)
+		l.book.Trouble("forget what was there before "+p.title(), err)
 	}
 }
 
@@ -350,7 +350,7 @@ func (l *loop) persist(records []converge.Record) error {
 	if err == nil {
 		return nil
 	}
-	l.book.trouble("write the journal", err)
+	l.book.Trouble("write the journal", err)
 	for _, r := range records {
 		if r.Kind == converge.NotificationAdded {
 			return err

@@ -20,7 +20,7 @@ func (s *Store) DataOf(root catalog.Digest, key string, p catalog.Proof) (catalo
 	var priorities []int
 	var expired error
 	for _, l := range list {
-		if l.Priority == catalog.OwnPriority {
+		if !l.Config() {
 			continue
 		}
 		body, err := s.Body(l.Root, catalog.KeyOf(catalog.DataClaim(key)))
@@ -113,7 +113,7 @@ func (s *Store) Keys(root catalog.Digest, prefix, after string, atMost int, p ca
 	}
 	first := FirstKeys{AtMost: atMost}
 	for _, l := range list {
-		if l.Priority == catalog.OwnPriority {
+		if !l.Config() {
 			continue
 		}
 		err := s.data(l.Root, func(body []byte) error {
@@ -192,7 +192,7 @@ func (s *Store) Lost(was, is catalog.Digest) (deleted int, example string, err e
 		return 0, "", err
 	}
 	for _, l := range before {
-		if l.Priority == catalog.OwnPriority || slices.ContainsFunc(after, func(x catalog.Layer) bool { return x.Root == l.Root }) {
+		if !l.Config() || slices.ContainsFunc(after, func(x catalog.Layer) bool { return x.Root == l.Root }) {
 			continue
 		}
 		err := s.gone(l, after, func(key catalog.Digest, claim string) error {

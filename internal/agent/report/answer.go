@@ -2,6 +2,7 @@ package report
 
 import (
 	"strings"
+	"tako.dev/tako/internal/agent/instances/core"
 
 	"tako.dev/tako/declare"
 	"tako.dev/tako/internal/agent/observe"
@@ -12,6 +13,7 @@ import (
 // Answer is the answer to `why`.
 type Answer struct {
 	Resource   Resource          `json:"resource"`
+	Instance   *core.Account     `json:"instance,omitempty"` // of an instance of a workload, which is no resource
 	Because    []Resource        `json:"because,omitempty"`  // with blocked: the chain of what it waits for, the root cause last
 	Requires   []Relation        `json:"requires,omitempty"` // what it comes after
 	Watched    bool              `json:"watched"`            // the kernel tells when it is touched

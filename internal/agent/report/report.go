@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"tako.dev/tako/internal/agent/instances/core"
 	"tako.dev/tako/internal/reason"
 )
 
@@ -23,10 +24,11 @@ type Report struct {
 	Delivered int                    `json:"delivered,omitempty"` // values of data, which nothing is done about
 	Resources []Resource             `json:"resources,omitempty"` // those that a person may want to see; all when asked for all
 	Omitted   int                    `json:"omitted,omitempty"`
-	Refused   []Problem              `json:"refused,omitempty"`  // why the newest declaration is not the one enforced
-	Holds     []Hold                 `json:"holds,omitempty"`    // that the host has of its own; those of its cluster are there
-	Degraded  []Problem              `json:"degraded,omitempty"` // what the agent cannot do as well as it should
-	Cluster   *Cluster               `json:"cluster,omitempty"`  // of a host that has joined
+	Refused   []Problem              `json:"refused,omitempty"`   // why the newest declaration is not the one enforced
+	Holds     []Hold                 `json:"holds,omitempty"`     // that the host has of its own; those of its cluster are there
+	Degraded  []Problem              `json:"degraded,omitempty"`  // what the agent cannot do as well as it should
+	Cluster   *Cluster               `json:"cluster,omitempty"`   // of a host that has joined
+	Instances []core.Account         `json:"instances,omitempty"` // of workloads; known to a running agent alone
 	Totals    Totals                 `json:"totals"`
 }
 

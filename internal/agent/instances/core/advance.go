@@ -1,0 +1,339 @@
+package core
+
+import (
+	"crypto/sha256"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"tako.dev/tako/declare/workload"
+	"tako.dev/tako/internal/reason"
+	"tako.dev/tako/internal/run"
+	life "tako.dev/tako/internal/run/core"
+	"tako.dev/tako/internal/scheduler/fit"
+)
+
+func duration(ns int64) time.Duration { return time.Duration(ns) }
+
+// advance does what is due of an instance, after what has happened to it, and has its record saved before that.
+func (m *Machine) advance(i *instance, happened func()) {
+	first := len(m.effects)
+	if happened != nil {
+		happened()
+	}
+	if !i.Over {
+		m.admit(i)
+		m.begin(i)
+		m.live(i)
+		m.finish(i)
+	}
+	if i.Over && !i.wanted && m.known && m.drop(i) {
+		return
+	}
+	m.tell(i)
+	m.save(i, first)
+}
+
+// save puts a record that has changed in front of what may be done after it is durable only.
+func (m *Machine) save(i *instance, first int) {
+	if i.Held == nil && !i.Over {
+		return // nothing of it is worth a file: it will be refused again, or admitted
+	}
+	i.Tasks = i.Tasks[:0:0]
+	for k := range i.tasks {
+		t := &i.tasks[k]
+		state, err := t.state.Encode()
+		if err != nil {
+			state = nil // it cannot be: a state has no type that has no encoding
+		}
+		i.Tasks = append(i.Tasks, TaskRecord{Name: t.name, State: state, Signal: t.config.StopSignal, Grace: int64(t.config.Grace)})
+	}
+	data, err := i.Record.encode()
+	if err != nil {
+		return
+	}
+	if sum := sha256.Sum256(data); sum != i.saved {
+		i.saved = sum
+		m.effects = slices.Insert(m.effects, first, Effect(Save{i.Instance.UID, data}))
+	}
+}
+
+// drop forgets an instance, and reports whether it could: everything of it must have ended.
+func (m *Machine) drop(i *instance) bool {
+	if m.runsStill(i) {
+		return false // it comes back with the end
+	}
+	ids := m.attemptsOf(i.Instance.UID)
+	for _, id := range ids {
+		delete(m.attempts, id)
+	}
+	delete(m.instances, i.Instance.UID)
+	m.news = true
+	m.do(Drop{i.Instance.UID, i.Runtime, ids})
+	return true
+}
+
+// admit has the host take an instance, or says why it does not.
+func (m *Machine) admit(i *instance) {
+	uid := i.Instance.UID
+	switch here := slices.Contains(m.node.Runtimes, i.Runtime); {
+	case i.Held != nil, here && !m.listed[i.Runtime]: // what its runtime has may be this one's
+		return
+	case i.Stop || i.Failure != nil:
+		i.Over = !m.runsStill(i)
+		return
+	case i.template == nil:
+		return
+	case !here:
+		m.refuse(i, &reason.Error{Code: reason.RuntimeUnfit, Doing: "run instance " + i.title(), Cause: fmt.Errorf("it needs runtime %s, and this host has %s", i.Runtime, named(m.node.Runtimes)),
+			Hint: "name a runtime that its hosts have in spec.template.runtime"}, true)
+		return
+	}
+	r, err := fit.Compile(&workload.Spec{Template: *i.template})
+	if err != nil {
+		m.refuse(i, reason.Of(err), false)
+		return
+	}
+	if why := m.ledger.Admit(uid, r); len(why) > 0 {
+		m.refuse(i, reason.Of(fit.Refuse(i.title(), why)), true)
+		return
+	}
+	i.Held = &Holding{Amounts: r.Amounts, Ports: r.Ports, Devices: m.ledger.Devices(uid)}
+}
+
+// runsStill ends what an instance has that is over, and reports whether there is any: its record may have been lost.
+func (m *Machine) runsStill(i *instance) bool {
+	for _, id := range m.attemptsOf(i.Instance.UID) {
+		if a := m.attempts[id]; a.status.Phase != run.Ended {
+			m.do(Kill{a.runtime, id})
+			return true
+		}
+	}
+	return false
+}
+
+func named(list []workload.Runtime) string {
+	if len(list) == 0 {
+		return "none"
+	}
+	var names []string
+	for _, r := range list {
+		names = append(names, string(r))
+	}
+	return strings.Join(names, ", ")
+}
+
+// refuse ends an instance that has not begun.
+func (m *Machine) refuse(i *instance, err *reason.Error, ofNode bool) {
+	m.fail(i, failureOf(err, ofNode))
+	m.release(i)
+	i.Over = !m.runsStill(i)
+}
+
+// release gives back what an instance holds.
+func (m *Machine) release(i *instance) {
+	m.ledger.Release(i.Instance.UID)
+	i.Held = nil
+}
+
+// begin gives the tasks of an instance what their runtime has, when everything is ready for that.
+func (m *Machine) begin(i *instance) {
+	if i.Held == nil || i.begun || !m.listed[i.Runtime] {
+		return
+	}
+	switch ending := i.Stop || i.Failure != nil || i.leaseOver(m.now); {
+	case i.template == nil && !ending:
+		return
+	case !i.Bound && !ending:
+		m.bind(i)
+		return
+	}
+	i.begun = true
+	for k := range i.tasks {
+		t := &i.tasks[k]
+		had := m.statusesOf(i.Instance.UID, t.name)
+		m.stepTask(i, t, life.Found{Attempts: had})
+		for _, s := range had {
+			if !i.restored && s.Phase != run.Ended && dynamic(i.template) {
+				// Its record was lost, and with it the numbers that this process has in its environment.
+				m.do(Kill{i.Runtime, s.ID})
+			}
+		}
+	}
+	i.restored = true
+}
+
+// leaseOver reports whether an instance may not run now.
+func (i *instance) leaseOver(now Now) bool {
+	return i.Instance.Lease > 0 && slices.ContainsFunc(i.tasks, func(t task) bool { return t.state.Boot == now.Boot && t.state.Lease > 0 && now.At >= t.state.Lease })
+}
+
+// dynamic reports whether a template has a port whose number is found on the host.
+func dynamic(t *workload.Template) bool {
+	return t != nil && slices.ContainsFunc(t.Tasks, func(t workload.Task) bool {
+		return slices.ContainsFunc(t.Ports, func(p workload.Port) bool { return p.Port == 0 })
+	})
+}
+
+// bind has numbers found for the ports of an instance.
+func (m *Machine) bind(i *instance) {
+	if i.binding {
+		return
+	}
+	b := Bind{UID: i.Instance.UID, Held: m.ledger.Left().Ports, Network: i.template.NetworkOrDefault()}
+	for k := range i.template.Tasks {
+		for _, p := range i.template.Tasks[k].Ports {
+			b.Ports = append(b.Ports, Need{p.Name, p.ProtocolOrDefault(), p.Port})
+		}
+	}
+	if len(b.Ports) == 0 {
+		i.Bound = true
+		m.begin(i)
+		return
+	}
+	for p, holder := range b.Held {
+		if holder == i.Instance.UID {
+			delete(b.Held, p)
+		}
+	}
+	i.binding = true
+	m.do(b)
+}
+
+// bound takes in which numbers its ports have.
+func (m *Machine) bound(e Bound) {
+	i := m.instances[e.UID]
+	if i == nil || !i.binding {
+		return
+	}
+	i.binding = false
+	if i.Over || i.Stop || i.Failure != nil {
+		return
+	}
+	m.advance(i, func() {
+		if e.Err != nil {
+			m.refuse(i, e.Err, true)
+			return
+		}
+		r := i.Held.request()
+		for k := range i.template.Tasks {
+			for _, p := range i.template.Tasks[k].Ports {
+				if p.Port == 0 && i.template.NetworkOrDefault() != workload.OwnNetwork {
+					r.Ports = append(r.Ports, fit.Port{Protocol: p.ProtocolOrDefault(), Number: e.Ports[p.Name]})
+				}
+			}
+		}
+		if why := m.ledger.Admit(e.UID, r); len(why) > 0 {
+			return // somebody has got one of them meanwhile: others are found
+		}
+		i.Held.Ports, i.Ports, i.Bound = r.Ports, e.Ports, true
+	})
+}
+
+// live gives the tasks of an instance what is true of all of them.
+func (m *Machine) live(i *instance) {
+	if !i.begun {
+		return
+	}
+	for k := range i.tasks {
+		t := &i.tasks[k]
+		switch {
+		case (i.Stop || i.Failure != nil) && !t.state.Stopped:
+			m.stepTask(i, t, life.Stop{})
+		case i.template == nil && t.state.Phase == life.Waiting:
+			// It cannot be started.
+		case t.config.Leased && m.now.Heard > 0:
+			m.lease(i, t)
+		default:
+			m.stepTask(i, t, nil)
+		}
+	}
+}
+
+// lease puts off the end of what a task may run for. It is kept on disk, so it is put off when half of it is over, not with each word of a
+// server.
+func (m *Machine) lease(i *instance, t *task) {
+	length := time.Duration(i.Instance.Lease) * time.Second
+	until := m.now.Heard.Add(length)
+	var e life.Event
+	before := t.state.Lease
+	if t.state.Boot != m.now.Boot {
+		before = 0
+	}
+	if until > before && before.Sub(m.now.At) <= length/2 {
+		e = life.Leased{Until: until}
+	}
+	m.stepTask(i, t, e)
+}
+
+// stepTask is one step of one task.
+func (m *Machine) stepTask(i *instance, t *task, e life.Event) {
+	before := t.state
+	state, effects := life.Step(&t.config, t.state, e, m.now.life())
+	t.state = state
+	m.note(i, t, &before)
+	for _, f := range effects {
+		id := run.ID{Instance: i.Instance.UID, Task: t.name, Attempt: f.Attempt}
+		start := Start{i.Runtime, id, f.Number, i.template, &i.Record}
+		switch f.Action {
+		case life.StartIt:
+			if i.template != nil {
+				t.starts++
+				start.Number = t.starts
+				m.do(start)
+			}
+		case life.StopIt:
+			m.do(Signal{i.Runtime, id, f.Signal})
+		case life.KillIt:
+			m.do(Kill{i.Runtime, id})
+		case life.RemoveIt:
+			m.do(Remove{i.Runtime, id})
+			delete(m.attempts, id)
+		case life.Ask:
+			m.do(Ask{Start: start, Probe: f.Probe, Timeout: t.config.Probes[f.Probe].Timeout})
+		}
+	}
+}
+
+// note has the history know of what has become of a task.
+func (m *Machine) note(i *instance, t *task, before *life.State) {
+	s := &t.state
+	if s.Phase == life.Running && (before.Phase != life.Running || before.Attempt != s.Attempt) {
+		t.answers, t.refused = [life.ProbeKinds]Answered{}, nil
+		m.do(Note{Instance: i.title(), Task: t.name, Words: fmt.Sprintf("started, attempt %d", s.Attempt)})
+	}
+	if n := len(s.Log); n > 0 && (len(before.Log) == 0 || before.Log[len(before.Log)-1].Attempt != s.Log[n-1].Attempt) {
+		past := &s.Log[n-1]
+		note := Note{Instance: i.title(), Task: t.name, Words: fmt.Sprintf("%s, attempt %d", past.Text(), past.Attempt)}
+		if !past.Well() && past.Why != life.Wanted {
+			note.Code = reason.TaskEnded
+		}
+		m.do(note)
+	}
+}
+
+// finish finds out whether an instance is over.
+func (m *Machine) finish(i *instance) {
+	if i.Over || i.Held == nil || !i.begun {
+		return
+	}
+	for k := range i.tasks {
+		s := &i.tasks[k].state
+		if s.Phase != life.Finished {
+			continue
+		}
+		if !s.Stopped && !s.Succeeded() && i.Failure == nil {
+			// Its tasks are one thing: where one has failed for good the others are not needed any more.
+			m.fail(i, ended(&i.tasks[k]))
+			m.live(i)
+			m.finish(i)
+			return
+		}
+	}
+	if slices.ContainsFunc(i.tasks, func(t task) bool { return t.state.Phase != life.Finished }) {
+		return
+	}
+	i.Over = true
+	m.release(i)
+}

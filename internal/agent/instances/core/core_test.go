@@ -1,0 +1,144 @@
+package core
+
+import (
+	"errors"
+	"reflect"
+	"testing"
+	"time"
+
+	"tako.dev/tako/declare/workload"
+	"tako.dev/tako/internal/casetest"
+	"tako.dev/tako/internal/reason"
+	"tako.dev/tako/internal/run"
+	life "tako.dev/tako/internal/run/core"
+	"tako.dev/tako/internal/transfer/wire"
+)
+
+var failed = &reason.Error{Code: reason.TaskNotStarted, Doing: "start it", Cause: errors.New("no space left")}
+
+func TestWorkloadCase23_InPlaceOnItsNode(t *testing.T) {
+	c := casetest.Start(t)
+	h := newHost(t)
+	one := wanted("u1", 0)
+	one.Template.Tasks[0].Readiness = &workload.Probe{Period: "1s"}
+	h.want(one)
+	c.Check(!h.one("u1").Ready, "it is ready, and nobody has asked it")
+	two := wanted("u1", 0)
+	two.Revision = "web-2" // without the probe, and with a longer grace
+	two.Template.TerminationGrace = "20s"
+	h.want(two)
+	c.Check(h.one("u1").Ready, "its probe is gone, and it is not ready")
+	c.Equal(len(h.starts), 1, "starts")
+	three := wanted("u1", 0)
+	three.Revision, three.Template.Tasks[0].Command = "web-3", []string{"/bin/other"}
+	h.want(three)
+	c.Equal(len(h.starts), 1, "starts after a revision that would need a restart")
+	c.Equal(h.one("u1").Code, reason.InstanceRefused, "what is told of that")
+	c.Check(h.one("u1").Ready, "it is not ready any more")
+}
+
+func is[T comparable](t *testing.T, got, want T, what string) {
+	t.Helper()
+	if got != want {
+		t.Errorf("%s: %v, want %v", what, got, want)
+	}
+}
+
+func TestWhatIsNotKnownIsLeftAlone(t *testing.T) {
+	h := newHost(t)
+	h.want(wanted("u1", 0))
+	// The agent begins again, and its state is lost: nobody says what is wanted.
+	h.machine = New()
+	h.step(simNode)
+	r, err := DecodeRecord("u1", h.disk["u1"])
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.step(Restored{[]Record{r}})
+	h.list()
+	h.pass(time.Hour)
+	is(t, h.running("u1"), 1, "processes")
+	is(t, h.one("u1").Phase, wire.InstanceRunning, "phase")
+	id := run.ID{Instance: "u1", Task: "main", Attempt: 1}
+	h.step(h.over(id, run.Ending{Cause: run.Exited, At: h.now.At}))
+	h.pass(time.Hour)
+	is(t, len(h.starts), 1, "starts without a template")
+	h.step(h.wants)
+	h.pass(time.Minute)
+	is(t, len(h.starts), 2, "starts when the template is known again")
+}
+
+func TestOneTaskThatFailsEndsAJob(t *testing.T) {
+	h := newHost(t)
+	job := wanted("u1", 0)
+	job.Job = true
+	job.Template.Tasks = append(job.Template.Tasks, workload.Task{Name: "side", Command: []string{"/bin/side"}})
+	h.want(job)
+	is(t, h.running("u1"), 2, "processes")
+	h.step(h.over(run.ID{Instance: "u1", Task: "main", Attempt: 1}, run.Ending{Cause: run.Exited, Code: 3, At: h.now.At}))
+	n := h.one("u1")
+	is(t, n.Phase, wire.InstanceFailed, "phase")
+	is(t, n.Code, reason.TaskEnded, "code")
+	is(t, h.running("u1"), 0, "processes")
+	is(t, h.machine.ledger.Left().Amounts, simNode.Fit.Capacity, "what is left of the host")
+}
+
+func TestRecordComesBack(t *testing.T) {
+	s := life.State{Boot: "b", Phase: life.Running, Attempt: 3, StartUp: true, Ready: true}
+	state, err := s.Encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := Record{Instance: wanted("u1", 60).Instance, Attempt: 4, Failure: &Failure{reason.TaskEnded, "words", true}, Held: &Holding{Devices: map[string][]string{"gpu": {"g0"}}},
+		Bound: true, Ports: map[string]int32{"http": 20001}, Runtime: workload.Process, Tasks: []TaskRecord{{"main", state, 15, int64(time.Second)}}}
+	data, err := r.encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if back, err := DecodeRecord("u1", data); err != nil || !reflect.DeepEqual(back, r) {
+		t.Errorf("%+v, %v", back, err)
+	}
+	if _, err := DecodeRecord("u2", data); !reason.Is(err, reason.StateCorrupt) {
+		t.Errorf("the record of another instance: %v", err)
+	}
+	r.Schema = recordSchema + 1
+	newer, err := encoding.Marshal(&r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := DecodeRecord("u1", newer); !reason.Is(err, reason.StateNewer) {
+		t.Errorf("the record of a later version: %v", err)
+	}
+}
+
+func FuzzRecord(f *testing.F) {
+	r := Record{Instance: wanted("u1", 60).Instance, Held: &Holding{}, Tasks: []TaskRecord{{Name: "main", Signal: 15}}}
+	data, err := r.encode()
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(data)
+	f.Add([]byte{0xa0})
+	f.Add(data[:len(data)/2])
+	f.Fuzz(func(t *testing.T, data []byte) {
+		r, err := DecodeRecord("u1", data)
+		if err != nil {
+			return
+		}
+		again, err := r.encode()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if back, err := DecodeRecord("u1", again); err != nil || !reflect.DeepEqual(back, r) {
+			t.Errorf("%+v, %v; want %+v", back, err, r)
+		}
+		// Whatever a record says, a machine takes it up and can end it.
+		m := New()
+		now := Now{Boot: "b", At: 1, Wall: time.Unix(1, 0)}
+		m.Step(now, simNode)
+		m.Step(now, Restored{[]Record{r}})
+		m.Step(now, Found{Runtime: workload.Process})
+		m.Step(now, Desired{})
+		m.Step(now, nil)
+	})
+}

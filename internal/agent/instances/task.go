@@ -1,0 +1,300 @@
+package instances
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"tako.dev/tako/declare/workload"
+	"tako.dev/tako/internal/agent/instances/core"
+	"tako.dev/tako/internal/catalog"
+	"tako.dev/tako/internal/disk"
+	"tako.dev/tako/internal/reason"
+	"tako.dev/tako/internal/run"
+)
+
+const (
+	volumesName = "volumes"
+	// volumeMode lets whoever a task runs as write into its volumes: nobody else comes through the directories above, which are the agent's.
+	volumeMode = 0o777
+)
+
+// builder makes of a template what one attempt runs. It has what it needs, so that it may work beside the loop.
+type builder struct {
+	start    core.Start
+	template *workload.Template
+	task     *workload.Task
+	sealed   *catalog.Template
+	open     func(catalog.Sealed) ([]byte, error)
+	state    string
+	node     string
+	address  string
+	labels   map[string]string
+}
+
+func (k *Keeper) builder(f core.Start) *builder {
+	in := &f.Record.Instance
+	b := &builder{start: f, template: f.Template, sealed: k.secrets[catalog.TemplateLayer(in.Namespace, in.Revision)], open: k.opts.Open, state: k.opts.StateDir,
+		node: k.wanted.Node, address: k.wanted.Offers.Address, labels: k.wanted.Labels}
+	if at := slices.IndexFunc(f.Template.Tasks, func(t workload.Task) bool { return t.Name == f.ID.Task }); at >= 0 {
+		b.task = &f.Template.Tasks[at]
+	}
+	return b
+}
+
+func (b *builder) refused(why string) error {
+	return &reason.Error{Code: reason.TaskRefused, Doing: fmt.Sprintf("run task %s of instance %s", b.start.ID.Task, b.start.Record.Instance.Name), Cause: errors.New(why)}
+}
+
+// build makes the task, and the directories that it mounts.
+func (b *builder) build(can run.Capabilities) (run.Task, error) {
+	if b.task == nil {
+		return run.Task{}, b.refused("its template has no such task")
+	}
+	t := run.Task{ID: b.start.ID, Command: slices.Concat(b.task.Command, b.task.Args), Dir: b.task.WorkingDirectory, User: b.task.User}
+	if t.Dir == "" {
+		t.Dir = "/"
+	}
+	var err error
+	if t.Limits, err = b.limits(can); err != nil {
+		return t, err
+	}
+	if t.Env, err = b.environment(); err != nil {
+		return t, err
+	}
+	if t.Files, err = b.files(); err != nil {
+		return t, err
+	}
+	if t.Mounts, err = b.mounts(); err != nil {
+		return t, err
+	}
+	if err := can.Refuse(&t); err != nil {
+		return t, err
+	}
+	return t, b.makeVolumes()
+}
+
+// limits are what the task may take. The bound of processes that nobody has declared is for runtimes that can set one.
+func (b *builder) limits(can run.Capabilities) (l run.Limits, err error) {
+	declared := &b.task.Resources.Limits
+	if l.CPU, err = declared.CPU.Milli(); err == nil {
+		l.Memory, err = declared.Memory.Value()
+	}
+	if err != nil {
+		return l, b.refused("its limits cannot be read: " + err.Error())
+	}
+	if _, lacks := can.Lacks[run.LimitTasks]; declared.Processes != nil || !lacks {
+		l.Processes = int64(declared.ProcessesOrDefault())
+	}
+	return l, nil
+}
+
+// environment is what the task finds in its environment: the numbers of its ports, and what is declared, in order.
+func (b *builder) environment() ([]string, error) {
+	values := map[string]string{}
+	var list []string
+	set := func(name, value string) {
+		values[name] = value
+		list = append(list, name+"="+value)
+	}
+	for _, p := range b.task.Ports {
+		set(workload.PortVariable(p.Name), strconv.Itoa(int(b.start.Record.Ports[p.Name])))
+	}
+	for i := range b.task.Env {
+		e := &b.task.Env[i]
+		var value string
+		switch from := e.ValueFrom; {
+		case from == nil:
+			var unknown string
+			value, unknown = workload.ExpandEnv(e.Value, func(name string) (string, bool) {
+				v, ok := values[name]
+				return v, ok
+			})
+			if unknown != "" {
+				return nil, b.refused(fmt.Sprintf("variable %s takes $(%s), which is none above it", e.Name, unknown))
+			}
+		case from.Field != "":
+			var ok bool
+			if value, ok = b.field(from.Field); !ok {
+				return nil, b.refused(fmt.Sprintf("variable %s takes %s, which is not known here", e.Name, from.Field))
+			}
+		default:
+			secret, err := b.secret(e.Name, "")
+			if err != nil {
+				return nil, err
+			}
+			value = string(secret)
+		}
+		set(e.Name, value)
+	}
+	return list, nil
+}
+
+// secret opens the value of a variable or the content of a file.
+func (b *builder) secret(env, file string) ([]byte, error) {
+	if b.sealed != nil {
+		for i := range b.sealed.Secrets {
+			if s := &b.sealed.Secrets[i]; s.Task == b.task.Name && s.Env == env && s.File == file {
+				return b.open(s.Sealed)
+			}
+		}
+	}
+	return nil, &reason.Error{Code: reason.SecretKeyMissing, Doing: fmt.Sprintf("run task %s of instance %s", b.task.Name, b.start.Record.Instance.Name),
+		Cause: fmt.Errorf("the value of %s has not come to this host", env+file)}
+}
+
+// field is what is known of the instance.
+func (b *builder) field(name string) (string, bool) {
+	in := &b.start.Record.Instance
+	if key, ok := quoted(name, "node.labels"); ok {
+		return b.labels[key], true
+	}
+	if port, ok := quoted(name, "ports"); ok {
+		number, ok := b.start.Record.Ports[port]
+		return strconv.Itoa(int(number)), ok
+	}
+	switch name {
+	case "instance.name":
+		return in.Name, true
+	case "instance.index":
+		return strconv.Itoa(in.Slot), true
+	case "workload.name":
+		return in.Workload, true
+	case "workload.namespace":
+		return in.Namespace, true
+	case "node.name":
+		return b.node, true
+	case "node.address":
+		return b.address, b.address != ""
+	case "resources.cpu": // in whole processors, as programs count their threads
+		milli, err := orElse(b.task.Resources.Limits.CPU.Milli, b.task.Resources.Requests.CPU.Milli)
+		return strconv.FormatInt((milli+999)/1000, 10), err == nil
+	case "resources.memory": // in bytes
+		bytes, err := orElse(b.task.Resources.Limits.Memory.Value, b.task.Resources.Requests.Memory.Value)
+		return strconv.FormatInt(bytes, 10), err == nil
+	}
+	return "", false
+}
+
+func orElse(first, second func() (int64, error)) (int64, error) {
+	if n, err := first(); err != nil || n != 0 {
+		return n, err
+	}
+	return second()
+}
+
+// quoted takes the key out of name['key'].
+func quoted(field, name string) (string, bool) {
+	rest, ok := strings.CutPrefix(field, name+"['")
+	if !ok {
+		return "", false
+	}
+	return strings.CutSuffix(rest, "']")
+}
+
+func (b *builder) files() ([]run.File, error) {
+	var list []run.File
+	for i := range b.task.Files {
+		f := &b.task.Files[i]
+		content := []byte(f.Content)
+		if f.Secret != nil || f.ConfigMap != nil {
+			var err error
+			if content, err = b.secret("", f.Path); err != nil {
+				return nil, err
+			}
+		}
+		list = append(list, run.File{Path: f.Path, Content: content, Mode: f.ModeOrDefault()})
+	}
+	return list, nil
+}
+
+func (b *builder) mounts() ([]run.Mount, error) {
+	var list []run.Mount
+	for _, m := range b.task.Mounts {
+		at := slices.IndexFunc(b.template.Volumes, func(v workload.Volume) bool { return v.Name == m.Volume })
+		if at < 0 {
+			return nil, b.refused("it mounts volume " + m.Volume + ", which its template does not have")
+		}
+		list = append(list, run.Mount{Source: b.volume(&b.template.Volumes[at]), Path: m.Path, ReadOnly: m.ReadOnly})
+	}
+	return list, nil
+}
+
+// volume is where a volume is on the host.
+func (b *builder) volume(v *workload.Volume) string {
+	in := &b.start.Record.Instance
+	switch {
+	case v.Host != nil:
+		return v.Host.Path
+	case v.Data != nil:
+		return filepath.Join(b.state, volumesName, in.Namespace, in.Workload, strconv.Itoa(in.Slot), v.Name)
+	}
+	return filepath.Join(b.state, "instances", in.UID, volumesName, v.Name)
+}
+
+// makeVolumes makes the directories that the task mounts, where they are missing.
+func (b *builder) makeVolumes() error {
+	for _, m := range b.task.Mounts {
+		at := slices.IndexFunc(b.template.Volumes, func(v workload.Volume) bool { return v.Name == m.Volume })
+		v := &b.template.Volumes[at]
+		dir := b.volume(v)
+		if v.Host != nil {
+			if st, err := os.Stat(dir); err != nil || !st.IsDir() {
+				return b.refused(fmt.Sprintf("the host has no directory %s for its volume %s", disk.Shown(dir), v.Name))
+			}
+			continue
+		}
+		if err := makeVolume(dir); err != nil {
+			return &reason.Error{Code: reason.TaskNotStarted, Doing: "make volume " + v.Name, Cause: err}
+		}
+		if v.Temporary != nil && v.Temporary.InMemory {
+			if err := b.inMemory(dir, v); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// makeVolume makes a directory for whoever the task runs as, below directories that are the agent's alone.
+func makeVolume(dir string) error {
+	if err := os.MkdirAll(filepath.Dir(dir), 0o700); err != nil {
+		return err
+	}
+	err := os.Mkdir(dir, volumeMode)
+	switch {
+	case errors.Is(err, os.ErrExist):
+		return nil
+	case err != nil:
+		return err
+	}
+	return os.Chmod(dir, volumeMode) // whatever the agent's umask is
+}
+
+// inMemory makes a volume a file system in memory, unless it is one already.
+func (b *builder) inMemory(dir string, v *workload.Volume) error {
+	var st unix.Statfs_t
+	if err := unix.Statfs(dir, &st); err == nil && st.Type == unix.TMPFS_MAGIC && mountPoint(dir) {
+		return nil
+	}
+	size, err := v.Temporary.Size.Value()
+	if err != nil {
+		return b.refused("the size of volume " + v.Name + " cannot be read: " + err.Error())
+	}
+	if err := unix.Mount("tmpfs", dir, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, fmt.Sprintf("size=%d,mode=0777", size)); err != nil {
+		return &reason.Error{Code: reason.RuntimeUnfit, Doing: "keep volume " + v.Name + " in memory", Cause: os.NewSyscallError("mount", err), Hint: "the agent must run as root, and be allowed to mount"}
+	}
+	return nil
+}
+
+// mountPoint reports whether something is mounted at a directory.
+func mountPoint(dir string) bool {
+	var here, above unix.Stat_t
+	return unix.Stat(dir, &here) == nil && unix.Stat(filepath.Dir(dir), &above) == nil && here.Dev != above.Dev
+}
