@@ -15,6 +15,7 @@ import (
 	"tako.dev/tako/internal/cli/fleet"
 	"tako.dev/tako/internal/cli/remote"
 	"tako.dev/tako/internal/cli/selection"
+	"tako.dev/tako/internal/cli/workloads"
 	"tako.dev/tako/internal/reason"
 )
 
@@ -108,6 +109,8 @@ func (p *program) newWhy() *cobra.Command {
 		Example: `  tako why node/web-7                     why the host is not as declared
   tako why nodeconfig/web -n prod         why a config is not everywhere
   tako why revision/web-1f2e3d4c5b        where a revision is, and where not
+  tako why workload/web -n prod           why its instances are not as declared, or have no node
+  tako why instance/web-3 -n prod         why one instance does not work
   tako why source/fleet -n prod           why the newest commit is not applied
   tako why secret/web-tls -n prod         which hosts have its values, and which have had them
   tako why service/nginx --node web-7     why one resource is as it is: the host itself is asked
@@ -180,18 +183,10 @@ func (p *program) why(ctx context.Context, args []string, form string) error {
 	if err != nil {
 		return err
 	}
-	all, err := fleet.Read(ctx, server, "", ref.Namespace)
+	title, found, err := p.found(ctx, server, ref)
 	if err != nil {
 		return err
 	}
-	title, found, err := p.about(ctx, server, all, ref)
-	if err != nil {
-		return err
-	}
-	if c := all.ConfigOf(ref); c != nil {
-		fleet.NameValues(ctx, server, c, found, time.Now())
-	}
-	p.quote(ctx, found)
 	if found == nil {
 		found = []fleet.Finding{} // a list, for programs
 	}
@@ -199,6 +194,26 @@ func (p *program) why(ctx context.Context, args []string, form string) error {
 		Subject  string          `json:"subject"`
 		Findings []fleet.Finding `json:"findings"`
 	}{ref.String(), found}, func() string { return fleet.Explain(title, found, time.Now(), p.style()) })
+}
+
+// found is what is to be said of an object, with what hosts themselves say of it.
+func (p *program) found(ctx context.Context, server *remote.Server, ref remote.Ref) (string, []fleet.Finding, error) {
+	if title, found, is, err := workloads.About(ctx, server, ref, time.Now()); is || err != nil {
+		return title, found, err
+	}
+	all, err := fleet.Read(ctx, server, "", ref.Namespace)
+	if err != nil {
+		return "", nil, err
+	}
+	title, found, err := p.about(ctx, server, all, ref)
+	if err != nil {
+		return "", nil, err
+	}
+	if c := all.ConfigOf(ref); c != nil {
+		fleet.NameValues(ctx, server, c, found, time.Now())
+	}
+	p.quote(ctx, found)
+	return title, found, nil
 }
 
 // about finds what is to be said of an object. Of the Secrets not all are read with the fleet.

@@ -30,6 +30,7 @@ func (p *program) newWait() *cobra.Command {
 		Example: `  tako wait nodeconfig/web                        until it is Ready
   tako wait node/web-7                            until its host answers
   tako wait node/web-7 --for=converged            until all on it is as declared
+  tako wait workload/web --timeout=10m            until as many as are declared are available
   tako wait source/fleet --for=converged          until its hosts are as the newest commit declares
   tako wait nodeconfigs -l app=web --timeout=10m
   tako wait configmap/old --for=delete
@@ -39,7 +40,8 @@ means that it cannot come until somebody changes something (4), or the deadline 
 
 A node is Ready when its agent answers, whatever it has to say; it is converged when it answers, has what
 every config that selects it declares now, and all of that is as declared. A config is Ready when all
-nodes that it selects have what was applied. Both count what was applied before the wait began; another
+nodes that it selects have what was applied. A workload is Ready when all its instances have what was applied and are available. They
+count what was applied before the wait began; another
 value in a Secret or ConfigMap that a config takes is seen a moment later.`,
 		ValidArgsFunction: p.completeObjects,
 		RunE:              func(cmd *cobra.Command, args []string) error { return p.wait(cmd.Context(), f, args) },

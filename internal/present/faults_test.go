@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"tako.dev/tako/declare"
+	"tako.dev/tako/declare/workload"
 	"tako.dev/tako/internal/reason"
 )
 
@@ -47,19 +48,47 @@ func TestMistakes(t *testing.T) {
 			if !errors.As(err, &faults) {
 				t.Fatalf("loaded without a fault: %v", err)
 			}
-			var b strings.Builder
-			if err := Faults(&b, faults, os.ReadFile, Style{}); err != nil {
+			checkWords(t, "mistakes/"+name, faults)
+		})
+	}
+}
+
+// TestMistakesInWorkloads is the same of workloads, which another reader reads.
+func TestMistakesInWorkloads(t *testing.T) {
+	files, err := filepath.Glob("testdata/workloads/*.yaml")
+	if err != nil || len(files) < 12 {
+		t.Fatalf("found %d mistakes (%v), there must be at least 12", len(files), err)
+	}
+	for _, file := range files {
+		name := strings.TrimSuffix(filepath.Base(file), ".yaml")
+		t.Run(name, func(t *testing.T) {
+			text, err := os.ReadFile(file)
+			if err != nil {
 				t.Fatal(err)
 			}
-			golden(t, "mistakes/"+name+".txt", b.String())
-			for _, f := range faults {
-				if _, ok := reason.Lookup(f.Code); !ok {
-					t.Errorf("%v has no code of the set", f)
-				}
-				if f.Line == 0 && f.Code != reason.NothingDeclared && f.Code != reason.DeclarationUnread {
-					t.Errorf("%v has no place", f)
-				}
+			_, _, faults := workload.Read(file, text)
+			if len(faults) == 0 {
+				t.Fatal("read without a fault")
 			}
+			checkWords(t, "workloads/"+name, faults)
 		})
+	}
+}
+
+// checkWords compares the whole of what a person sees of mistakes.
+func checkWords(t *testing.T, name string, faults []declare.Fault) {
+	t.Helper()
+	var b strings.Builder
+	if err := Faults(&b, faults, os.ReadFile, Style{}); err != nil {
+		t.Fatal(err)
+	}
+	golden(t, name+".txt", b.String())
+	for _, f := range faults {
+		if _, ok := reason.Lookup(f.Code); !ok {
+			t.Errorf("%v has no code of the set", f)
+		}
+		if f.Line == 0 && f.Code != reason.NothingDeclared && f.Code != reason.DeclarationUnread {
+			t.Errorf("%v has no place", f)
+		}
 	}
 }

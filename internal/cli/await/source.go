@@ -78,7 +78,7 @@ func Well(o *unstructured.Unstructured) Verdict {
 		})
 	}
 	group, kind := o.GroupVersionKind().Group, o.GetKind()
-	ours := group == v1alpha1.GroupName && slices.Contains([]string{v1alpha1.KindNodeConfig, v1alpha1.KindClusterNodeConfig, v1alpha1.KindSource}, kind)
+	ours := group == v1alpha1.GroupName && slices.Contains([]string{v1alpha1.KindNodeConfig, v1alpha1.KindClusterNodeConfig, v1alpha1.KindSource, v1alpha1.KindWorkload}, kind)
 	goal := "condition=" + v1alpha1.ConditionReady
 	switch {
 	case kind == "CustomResourceDefinition":

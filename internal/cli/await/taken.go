@@ -72,7 +72,8 @@ func Taken(n *v1alpha1.Node, assigned *v1alpha1.Assignment, configs []Config, no
 		}
 	}
 	for i := range assigned.Spec.Layers {
-		if id := assigned.Spec.Layers[i].Config; !due[id] {
+		l := &assigned.Spec.Layers[i]
+		if id := l.Config; !l.OfWorkload() && !due[id] {
 			return Verdict{Pending, id + " is not for it any more, and is still assigned"}
 		}
 	}

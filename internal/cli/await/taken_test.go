@@ -56,6 +56,10 @@ func TestTaken(t *testing.T) {
 			w.node.Spec.Holds = []v1alpha1.NodeHold{hold("b", time.Minute), hold("a", time.Hour)}
 			w.assigned.Spec.Own.Holds = []v1alpha1.NodeHold{hold("a", time.Hour)}
 		}, Reached, ""},
+		{"instances of workloads", func(w *world) {
+			w.assigned.Spec.Layers = append(w.assigned.Spec.Layers, v1alpha1.AssignedLayer{Config: "Revision/prod/web-a", Revision: "web-a", Root: "bb"})
+			w.assigned.Spec.Own.Instances = []v1alpha1.AssignedInstance{{UID: "i"}}
+		}, Reached, ""},
 		{"a hold that was taken away", func(w *world) { w.assigned.Spec.Own.Holds = []v1alpha1.NodeHold{hold("a", time.Hour)} }, Pending, "held"},
 	} {
 		labels := map[string]string{"role": "web"}

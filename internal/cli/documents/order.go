@@ -7,7 +7,11 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"tako.dev/tako/declare"
+	"tako.dev/tako/declare/workload"
 )
+
+// workloadKind is that of workloads.
+var workloadKind = schema.GroupKind{Group: "tako.dev", Kind: workload.Kind}
 
 // Rank is the place of a kind in the order of creation: what others stand in, are instances of, or refer to comes first.
 func Rank(kind schema.GroupKind) int {
@@ -25,6 +29,8 @@ func Rank(kind schema.GroupKind) int {
 		return 4
 	case kind.Group == "tako.dev" && (kind.Kind == declare.KindNodeConfig || kind.Kind == declare.KindClusterNodeConfig):
 		return 6 // names any of the above
+	case kind == workloadKind:
+		return 7 // runs on what configs have made of the nodes
 	}
 	return 5
 }

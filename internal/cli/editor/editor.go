@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"tako.dev/tako/declare"
+	"tako.dev/tako/declare/workload"
 	"tako.dev/tako/internal/cli/documents"
 	"tako.dev/tako/internal/cli/failure"
 	"tako.dev/tako/internal/cli/output"
@@ -91,7 +92,7 @@ func (e *Editing) editable() *unstructured.Unstructured {
 
 func (e *Editing) isDeclared() bool {
 	kind := e.object.GetKind()
-	return e.object.GetAPIVersion() == declare.APIVersion && (kind == declare.KindNodeConfig || kind == declare.KindClusterNodeConfig)
+	return e.object.GetAPIVersion() == declare.APIVersion && (kind == declare.KindNodeConfig || kind == declare.KindClusterNodeConfig || kind == workload.Kind)
 }
 
 // temporary makes a file that only its owner may read, because there may be secrets in it.

@@ -446,7 +446,7 @@ func (f *Fleet) About(ref remote.Ref) (title string, found []Finding, err error)
 			return SourceTitle(s), f.OfSource(s), nil
 		}
 	default:
-		return "", nil, failure.Usage("why "+ref.String(), "it has nothing to do with hosts", "nodes, configs, revisions, sources and resources of hosts can be explained; tako trace "+ref.Argument()+" says where it is from")
+		return "", nil, failure.Usage("why "+ref.String(), "it has nothing to do with hosts", "nodes, configs, workloads, instances, revisions, sources and resources of hosts can be explained; tako trace "+ref.Argument()+" says where it is from")
 	}
 	return "", nil, failure.NotFound("why "+ref.String(), "there is none", "tako get "+ref.Kind.Resource)
 }

@@ -149,7 +149,7 @@ func (w *waiting) look(ctx context.Context, object *unstructured.Unstructured) e
 
 // more is a command that says more of the object.
 func (w *waiting) more() string {
-	if k := w.ref.Kind; k.Group == v1alpha1.GroupName && slices.Contains([]string{v1alpha1.KindNode, v1alpha1.KindNodeConfig, v1alpha1.KindClusterNodeConfig, v1alpha1.KindSource}, k.Kind) {
+	if k := w.ref.Kind; k.Group == v1alpha1.GroupName && slices.Contains([]string{v1alpha1.KindNode, v1alpha1.KindNodeConfig, v1alpha1.KindClusterNodeConfig, v1alpha1.KindSource, v1alpha1.KindWorkload, v1alpha1.KindInstance}, k.Kind) {
 		return "tako why " + w.ref.Argument()
 	}
 	return "tako describe " + w.ref.Argument()

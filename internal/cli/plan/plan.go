@@ -216,15 +216,9 @@ func (c *Change) ask(ctx context.Context, server *remote.Server, options Options
 	if warning != "" {
 		asking = remote.WithoutWarning(ctx, warning)
 	}
-	after, tried := server.Apply(asking, c.Ref, c.document.Object, remote.ApplyOptions{DryRun: true, Force: options.Force, Manager: options.Manager})
-	// One that would be new has no version yet: then the dry run has said all, and ten thousand new objects are not looked up.
-	if tried != nil || after.GetResourceVersion() != "" {
-		if c.Before, err = server.Get(ctx, c.Ref); err != nil {
-			c.Before = nil
-		}
-		if err != nil && !apierrors.IsNotFound(err) {
-			return c.refuse(ctx, server, err, "look up "+c.Ref.Long())
-		}
+	after, tried, err := c.compare(asking, server, options)
+	if err != nil {
+		return c.refuse(ctx, server, err, "look up "+c.Ref.Long())
 	}
 	if fault := options.Set.Fault(c.Before, c.document.Object); fault != nil && !options.Force {
 		row, _ := reason.Lookup(fault.Code)
@@ -246,6 +240,31 @@ func (c *Change) ask(ctx context.Context, server *remote.Server, options Options
 	}
 	c.After = after
 	return nil
+}
+
+// compareTries is how often an object is asked for anew that somebody writes at the same moment.
+const compareTries = 3
+
+// compare asks for what there would be, and for what there is: both of one moment, or the difference would show what somebody else has just
+// written as if applying took it away. tried is what the server has against the object.
+func (c *Change) compare(ctx context.Context, server *remote.Server, options Options) (after *unstructured.Unstructured, tried, err error) {
+	for range compareTries {
+		after, tried = server.Apply(ctx, c.Ref, c.document.Object, remote.ApplyOptions{DryRun: true, Force: options.Force, Manager: options.Manager})
+		// One that would be new has no version yet: then the dry run has said all, and ten thousand new objects are not looked up.
+		if tried == nil && after.GetResourceVersion() == "" {
+			return after, nil, nil
+		}
+		if c.Before, err = server.Get(ctx, c.Ref); err != nil {
+			c.Before = nil
+			if !apierrors.IsNotFound(err) {
+				return nil, nil, err
+			}
+		}
+		if tried != nil || c.Before != nil && c.Before.GetResourceVersion() == after.GetResourceVersion() {
+			break
+		}
+	}
+	return after, tried, nil
 }
 
 // refuse keeps what the server has against the document; any other error ends the plan.
