@@ -15,7 +15,11 @@ import (
 	"testing"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"tako.dev/tako/api/v1alpha1"
 	"tako.dev/tako/declare"
+	"tako.dev/tako/declare/workload"
 	"tako.dev/tako/e2e/host"
 	"tako.dev/tako/internal/agent/core"
 	"tako.dev/tako/internal/catalog"
@@ -255,6 +259,37 @@ func TestReference(t *testing.T) {
 	for _, w := range slices.Compact(words) {
 		if !regexp.MustCompile("`(?:[a-z]+\\.)?" + regexp.QuoteMeta(w) + "`").Match(text) {
 			t.Errorf("the reference says nothing of `%s`", w)
+		}
+	}
+}
+
+// TestReferenceOfWorkloads wants every field of workloads and instances in the reference, and examples there without a mistake.
+func TestReferenceOfWorkloads(t *testing.T) {
+	for page, types := range map[string][]reflect.Type{
+		"workload": {reflect.TypeFor[workload.Spec](), reflect.TypeFor[v1alpha1.WorkloadStatus]()},
+		"instance": {reflect.TypeFor[v1alpha1.InstanceSpec](), reflect.TypeFor[v1alpha1.InstanceStatus]()},
+	} {
+		text, err := os.ReadFile("../docs/spec/" + page + ".md")
+		if err != nil {
+			t.Fatal(err)
+		}
+		seen := map[reflect.Type]bool{reflect.TypeFor[metav1.Condition](): true, reflect.TypeFor[metav1.Time](): true, reflect.TypeFor[metav1.MicroTime](): true,
+			reflect.TypeFor[declare.Selector](): true, reflect.TypeFor[declare.Window](): true} // told of elsewhere
+		var words []string
+		for _, of := range types {
+			words = append(words, fieldNames(of, seen)...)
+		}
+		code := bytes.Join(regexp.MustCompile("`[^`\n]+`").FindAll(text, -1), []byte(" "))
+		slices.Sort(words)
+		for _, w := range slices.Compact(words) {
+			if !regexp.MustCompile("\\b" + regexp.QuoteMeta(w) + "\\b").Match(code) {
+				t.Errorf("the reference of %s says nothing of `%s`", page, w)
+			}
+		}
+		for _, b := range yamlBlock.FindAllSubmatch(text, -1) {
+			if _, _, faults := workload.Read(page, b[1]); len(faults) > 0 {
+				t.Errorf("%s: %v", page, declare.Faults(faults))
+			}
 		}
 	}
 }

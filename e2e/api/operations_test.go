@@ -18,6 +18,7 @@ func operationGroups() []group {
 		{"change", changeOperations()},
 		{"status", statusOperations()},
 		{"revisions", revisionOperations()},
+		{"workloads", workloadOperations()},
 		{"rights", rightsOperations()},
 		{"more rights", escalationOperations()},
 		{"kinds of others", customOperations()},
@@ -223,6 +224,27 @@ func revisionOperations() []operation {
 		{name: "the first again for the change back", run: "kubectl replace -n revised -f web.yaml && kubectl wait -n revised --for=jsonpath='{.status.observedGeneration}'=3 nc/web && kubectl get revisions -n revised -o name", out: `(revision.tako.dev/web-[0-9a-f]{10}\n){2}$`},
 		{name: "none for a label", run: "kubectl label -n revised nc web a=b && kubectl get nc web -n revised -o jsonpath='{.metadata.generation}'", out: "3$"},
 		{name: "gone with the config", run: "kubectl delete -n revised nc web && kubectl wait -n revised --for=delete revisions --all --timeout=30s && kubectl get revisions -n revised -o name", none: "revision.tako"},
+	}
+}
+
+func workloadOperations() []operation {
+	return []operation{
+		{name: "create", run: "kubectl create -f workload.yaml", out: "workload.tako.dev/shop created"},
+		{name: "table", run: "kubectl get wl", out: `^NAME +MODE +READY +UP-TO-DATE +AVAILABLE +PHASE +AGE\nshop +Replicated +0/`},
+		{name: "wide", run: "kubectl get workload shop -o wide", out: `PHASE +REVISION +COMPLETIONS +MESSAGE +AGE`},
+		{name: "instances", run: "kubectl get inst --field-selector=spec.workload=shop", err: "No resources found"},
+		{name: "explain", run: "kubectl explain workload.spec.rollout.strategy", out: "strategy <string>.*Rolling"},
+		{name: "scale", run: "kubectl scale workload/shop --replicas=3 && kubectl get wl shop -o jsonpath={.spec.replicas}", out: "scaled\n3$"},
+		{name: "scale on a condition", run: "kubectl scale wl shop --current-replicas=2 --replicas=4", exit: 1, err: "Expected replicas to be 2, was 3"},
+		{name: "scale to less than none", run: `kubectl patch workload shop --subresource=scale --type=merge -p '{"spec":{"replicas":-1}}'`, exit: 1, err: "less than none"},
+		{name: "scale as it is", run: "kubectl get workload shop --subresource=scale -o yaml", out: "^apiVersion: autoscaling/v1\nkind: Scale\n.*replicas: 3.*selector: tako.dev/workload=shop"},
+		{name: "the scaler owns the number", run: "kubectl get wl shop -o yaml --show-managed-fields", out: `f:replicas: \{\}\n +manager: kubectl\n +operation: Update\n +subresource: scale`},
+		{name: "applied over that", run: "kubectl apply --server-side --field-manager=me -f workload.yaml", exit: 1, err: `conflict with "kubectl" .*subresource "scale".*\.spec\.replicas`},
+		{name: "applied without the number", run: "sed /replicas/d workload.yaml | kubectl apply --server-side --field-manager=me -f - && kubectl get wl shop -o jsonpath={.spec.replicas}", out: "serverside-applied\n3$"},
+		{name: "a mistake", run: "sed 's/port: http}/port: htpp}/' workload.yaml | kubectl replace -f -", exit: 1, err: `TK0422: it names "htpp", which is no port of the task; did you mean "http"\?`},
+		{name: "another mode", run: `kubectl patch workload shop --type=merge -p '{"spec":{"mode":"PerNode","replicas":null}}'`, exit: 1, err: "TK0415: the mode is Replicated and cannot become PerNode"},
+		{name: "an instance of one's own", run: `printf '{"apiVersion":"tako.dev/v1alpha1","kind":"Instance","metadata":{"name":"shop-0"},"spec":{"workload":"shop","revision":"r","slot":0,"node":"n","nodeUID":"u"}}' | kubectl create -f -`, exit: 1, err: "change the Workload"},
+		{name: "delete", run: "kubectl delete workload shop --timeout=30s", out: `"shop" deleted`},
 	}
 }
 

@@ -198,7 +198,7 @@ func linesFor(faults []declare.Fault) []string {
 	return lines
 }
 
-var invalid = regexp.MustCompile(`^The (?:Cluster)?NodeConfig "[^"]*" is invalid: `)
+var invalid = regexp.MustCompile(`^The (?:(?:Cluster)?NodeConfig|Workload) "[^"]*" is invalid: `)
 
 // linesOf are the mistakes that kubectl shows, sorted: one on the first line, or each on its own.
 func linesOf(text string) []string {

@@ -1,0 +1,75 @@
+// Command greeter is a web server that tells who it is: what tests of workloads run.
+//
+//	PORT_HTTP   where it listens
+//	VERSION     what it answers, with the name of its instance (INSTANCE)
+//	READY       never: /ready is 503 always
+//	DRAIN       how long it goes on serving after SIGTERM, when /ready is 503
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"os/signal"
+	"sync/atomic"
+	"syscall"
+	"time"
+)
+
+func main() {
+	if err := run(); err != nil {
+		fmt.Fprintln(os.Stderr, "greeter:", err)
+		os.Exit(1)
+	}
+}
+
+func run() error {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
+	defer stop()
+	drain := time.Duration(0)
+	if text := os.Getenv("DRAIN"); text != "" {
+		var err error
+		if drain, err = time.ParseDuration(text); err != nil {
+			return err
+		}
+	}
+	var ready atomic.Bool
+	ready.Store(os.Getenv("READY") != "never")
+	mux := http.NewServeMux()
+	mux.HandleFunc("/ready", func(w http.ResponseWriter, _ *http.Request) {
+		if !ready.Load() {
+			http.Error(w, "the database has not answered", http.StatusServiceUnavailable)
+		}
+	})
+	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
+		fmt.Fprintf(w, "%s %s %d\n", os.Getenv("VERSION"), os.Getenv("INSTANCE"), os.Getpid())
+	})
+	server := http.Server{Addr: net.JoinHostPort("", os.Getenv("PORT_HTTP")), Handler: mux, ReadHeaderTimeout: time.Minute}
+	ended := make(chan error, 1)
+	go func() { ended <- server.ListenAndServe() }()
+	fmt.Println("greeter", os.Getenv("VERSION"), "listens on", server.Addr)
+	select {
+	case err := <-ended:
+		return err
+	case <-ctx.Done():
+	}
+	ready.Store(false)
+	fmt.Println("greeter ends in", drain)
+	select { // who balances by readiness still sends some
+	case err := <-ended:
+		return err
+	case <-time.After(drain):
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	if err := server.Shutdown(ctx); err != nil {
+		return err
+	}
+	if err := <-ended; !errors.Is(err, http.ErrServerClosed) {
+		return err
+	}
+	return nil
+}
