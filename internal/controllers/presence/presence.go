@@ -62,6 +62,7 @@ type Register struct {
 	mu      sync.Mutex // guards what follows, and all entries; nothing outside of this package is called with it, but pure functions
 	nodes   map[types.UID]*entry
 	names   map[string]*entry   // of those that have an object
+	herd    node.Herd           // those that are away and may come back, all together
 	noted   []*entry            // to be decided about
 	wakes   wakes               // when to decide again
 	changes map[string]struct{} // names of nodes
@@ -97,6 +98,7 @@ type entry struct {
 	name string
 	speaker
 	known    bool // its object was seen
+	away     bool // it is one of the herd
 	created  time.Time
 	life     node.Life
 	said     node.Decision // the last one; before the first, what is stored
@@ -208,8 +210,25 @@ func (r *Register) note(who server.Identity, change func(*entry, time.Time)) {
 		r.wakeLocked(e, now.Add(unknownMax))
 		signal(r.nudge) // for the time to forget it
 	}
+	was := e.life.Away()
 	change(e, now)
+	switch is := e.life.Away(); {
+	case is && !was:
+		e.away = true
+		r.herd.Left()
+	case !is && e.away:
+		e.away = false
+		r.herd.Returned(now)
+	}
 	r.noteLocked(e)
+}
+
+// dropLocked has a node not be waited for with the herd any more.
+func (r *Register) dropLocked(e *entry) {
+	if e.away {
+		e.away = false
+		r.herd.Dropped()
+	}
 }
 
 func (r *Register) noteLocked(e *entry) {

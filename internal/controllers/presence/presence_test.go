@@ -695,6 +695,50 @@ func TestOvertakenReport(t *testing.T) {
 
 // TestManyAreAskedToBeSilent: few hosts answer each heartbeat; of many each is told for how long it need not, other times each time, and that it
 // says nothing meanwhile is no silence. A hang is found all the same.
+// TestManyAwayTogether: hosts whose connections have all ended come back one after the other, for longer than one alone is waited for. None of
+// them is told to be gone, which would be two writes each, but those that stay away are.
+func TestManyAwayTogether(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		const all, back = 200, 150
+		var hosts []server.Identity
+		for i := range all {
+			host := r.make(fmt.Sprint("n-", i), fmt.Sprint("n", i))
+			r.Opened(host, 1)
+			r.Heard(host, 1, report("x", 1, 1, 7))
+			hosts = append(hosts, host)
+		}
+		after(time.Minute)
+		written := r.store.written()
+		for _, host := range hosts {
+			r.Closed(host, 1, false)
+		}
+		for i := range back {
+			after(200 * time.Millisecond)
+			r.Opened(hosts[i], 2)
+			r.Heard(hosts[i], 2, report("x", 1, 2, 7))
+		}
+		after(2 * time.Second)
+		if more := r.store.written() - written; more != 0 {
+			t.Errorf("%d writes while they come back", more)
+		}
+		r.wantReady("n-0", metav1.ConditionTrue, node.ReasonAnswering)
+		r.wantReady(fmt.Sprint("n-", all-1), metav1.ConditionTrue, node.ReasonAnswering)
+		after(10 * time.Second)
+		r.wantReady("n-0", metav1.ConditionTrue, node.ReasonAnswering)
+		r.wantReady(fmt.Sprint("n-", back), metav1.ConditionUnknown, node.ReasonHostGone)
+		r.wantReady(fmt.Sprint("n-", all-1), metav1.ConditionUnknown, node.ReasonHostGone)
+
+		// Those that stayed away are no herd that others are waited for with.
+		r.Closed(hosts[0], 2, false)
+		r.Closed(hosts[1], 2, false)
+		after(5 * time.Second)
+		r.Opened(hosts[1], 3)
+		after(6 * time.Second)
+		r.wantReady("n-0", metav1.ConditionUnknown, node.ReasonHostGone)
+		r.wantReady("n-1", metav1.ConditionTrue, node.ReasonAnswering)
+	})
+}
+
 func TestManyAreAskedToBeSilent(t *testing.T) {
 	inBubble(t, func(r *rig) {
 		a := r.make("a", "1")

@@ -118,11 +118,15 @@ func (r *Register) decide(now time.Time) (events []event, next time.Time) {
 
 func (r *Register) decideOneLocked(e *entry, now time.Time) []event {
 	was := e.said
-	view := node.View{Began: r.began, Created: e.created, High: was.High, Was: was.Conditions, Judged: e.doubts.judged, Suspected: e.doubts.suspect}
+	view := node.View{Began: r.began, Created: e.created, High: was.High, Was: was.Conditions, Judged: e.doubts.judged, Suspected: e.doubts.suspect,
+		Herd: r.herd.Until(len(r.names))}
 	if e.report != nil {
 		view.Expired, view.Ahead = e.report.Stale, e.doubts.ahead
 	}
 	e.life, e.said = node.Decide(e.life, view, now)
+	if e.said.Presence == node.Gone {
+		r.dropLocked(e)
+	}
 	e.others.is = e.others.is || e.said.Presence != was.Presence || e.said.Believed != was.Believed
 	wake := e.said.WakeAt
 	if e.others.due(changing(), now, &wake) {
@@ -172,6 +176,7 @@ func tellsOther(old, report *wire.Report) bool {
 
 // forgetLocked lets a node go.
 func (r *Register) forgetLocked(e *entry) {
+	r.dropLocked(e)
 	r.wakeLocked(e, time.Time{})
 	delete(r.nodes, e.uid)
 	e.saving.due = time.Time{}

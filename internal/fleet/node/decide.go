@@ -85,6 +85,8 @@ type View struct {
 	// Expired is what the host says of the highest state that it has accepted, and Ahead how far its clock was before ours when it did.
 	Expired bool
 	Ahead   time.Duration
+	// Herd is until when a node whose connection was closed is expected, with many others that come back; zero: it is not.
+	Herd time.Time
 }
 
 // Decision is what is to be said of a node.
@@ -106,7 +108,8 @@ const (
 	// UnheardMax is how long after a leader began a node may not have been heard: an agent finds a server again within its longest
 	// back-off, 60 s, and half as much for the herd.
 	UnheardMax = 90 * time.Second
-	// closeGrace is how long a node may be away whose connection was closed: so that, like one whose host is lost, it is told within 15 s.
+	// closeGrace is how long a node may be away whose connection was closed, unless it is one of a herd: so that, like one whose host is lost,
+	// it is told within 15 s.
 	closeGrace = 10 * time.Second
 	// unansweredMax is how many heartbeats may be unanswered.
 	unansweredMax = 2
@@ -166,12 +169,24 @@ func (l *Life) presence(v *View, alarm *alarms) Presence {
 			return Gone
 		}
 		return Unheard
-	case !l.closed.IsZero() && (l.dead || alarm.passed(l.closed.Add(closeGrace))):
+	case !l.closed.IsZero() && (l.dead || alarm.passed(l.expected(v))):
 		return Gone
 	case l.closed.IsZero() && l.unanswered >= unansweredMax && alarm.passed(l.asked.Add(answerMax)):
 		return Silent
 	}
 	return Here
+}
+
+// expected is until when a node is waited for whose connection was closed.
+func (l *Life) expected(v *View) time.Time {
+	until, most := l.closed.Add(closeGrace), l.closed.Add(UnheardMax)
+	switch {
+	case v.Herd.After(most):
+		return most
+	case v.Herd.After(until):
+		return v.Herd
+	}
+	return until
 }
 
 func conditionOf(all []Condition, kind string) Condition {

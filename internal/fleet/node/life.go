@@ -65,6 +65,9 @@ func (l *Life) Closed(conn uint64, dead bool, now time.Time) {
 	}
 }
 
+// Away says whether the newest connection has ended, and not by the loss of host or link.
+func (l *Life) Away() bool { return !l.closed.IsZero() && !l.dead }
+
 // Spared is told that the agent was asked not to report before a moment, unless something changes. An earlier moment does not end a later
 // one: which of two answers came to the agent last is not known.
 func (l *Life) Spared(until time.Time) {
