@@ -1,6 +1,7 @@
 // Package handshake is a listener whose connections have shaken hands. It is by itself because of what that costs: a handshake needs some
 // 16 KiB of stack, which the goroutine that serves a connection for as long as it lasts would keep until the collector has taken it back, half
-// by half. So each is made in a goroutine that ends then. Run owns them all, and one that accepts.
+// by half. So each is made in a goroutine that ends then. Run owns them all, and one that accepts. And when thousands come at once, they have to
+// take turns: the processors make a few hundred in a second, and if all were begun, none would be done before the other side has given up.
 package handshake
 
 import (
@@ -19,6 +20,7 @@ type Listener struct {
 	config *tls.Config
 	most   time.Duration
 	log    *slog.Logger
+	turns  *turns
 
 	done   chan accepted
 	closed chan struct{}
@@ -32,9 +34,28 @@ type accepted struct {
 }
 
 // New makes a Listener of one whose connections have not, and starts nothing. A handshake may take so long at most. Nobody else changes the
-// configuration from then on.
+// configuration from then on, whose GetConfigForClient is the listener's. A connection with a method Left that says true is one whose other end
+// has closed it: nothing is computed for it any more.
 func New(l net.Listener, config *tls.Config, most time.Duration, log *slog.Logger) *Listener {
-	return &Listener{Listener: l, config: config, most: most, log: log, done: make(chan accepted), closed: make(chan struct{})}
+	config.GetConfigForClient = takeTurn
+	return &Listener{Listener: l, config: config, most: most, log: log, turns: newTurns(), done: make(chan accepted), closed: make(chan struct{})}
+}
+
+// turnKey is where the context of a handshake has its turn.
+type turnKey struct{}
+
+// errLeft: the other end has not waited for its turn.
+var errLeft = errors.New("the other end has closed the connection before its turn")
+
+// takeTurn waits until a handshake may go on whose first message was read. That much is cheap, and who sends none takes nobody's turn.
+func takeTurn(hello *tls.ClientHelloInfo) (*tls.Config, error) {
+	if err := hello.Context().Value(turnKey{}).(*turn).take(hello.Context()); err != nil {
+		return nil, err
+	}
+	if c, is := hello.Conn.(interface{ Left() bool }); is && c.Left() {
+		return nil, errLeft
+	}
+	return nil, nil // what the configuration says holds
 }
 
 // Run accepts until the listener is closed, and waits for the handshakes that it has begun.
@@ -65,8 +86,10 @@ func (h *Listener) Run() {
 func (h *Listener) shake(ctx context.Context, raw net.Conn) {
 	ctx, cancel := context.WithTimeout(ctx, h.most)
 	defer cancel()
+	turn := h.turns.next()
 	secure := tls.Server(raw, h.config)
-	err := secure.HandshakeContext(ctx)
+	err := secure.HandshakeContext(context.WithValue(ctx, turnKey{}, turn))
+	turn.end()
 	if err == nil && h.hand(accepted{conn: secure}) {
 		return
 	}

@@ -46,3 +46,38 @@ func TestAcceptRate(t *testing.T) {
 		t.Errorf("%d connections are open", n)
 	}
 }
+
+// TestHasLeft: of a connection whose other end has closed it that is known before what it has sent is read.
+func TestHasLeft(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	far, err := net.Dial("tcp", l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	near, err := l.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer near.Close()
+	if _, err := far.Write([]byte("hello")); err != nil {
+		t.Fatal(err)
+	}
+	if hasLeft(near) {
+		t.Error("one that waits counts as having left")
+	}
+	if err := far.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for late := time.Now().Add(10 * time.Second); !hasLeft(near); time.Sleep(time.Millisecond) {
+		if time.Now().After(late) {
+			t.Fatal("the end is not known")
+		}
+	}
+	if n, err := near.Read(make([]byte, 9)); n != 5 || err != nil {
+		t.Errorf("%d bytes and %v are read", n, err)
+	}
+}

@@ -61,6 +61,11 @@ func (l *listener) Accept() (net.Conn, error) {
 		if err != nil {
 			return nil, err
 		}
+		if hasLeft(raw) { // it has waited in the kernel for too long
+			_ = raw.Close()
+			l.metrics.rejected.WithLabelValues("left").Inc()
+			continue
+		}
 		c, wait := l.admit(raw, time.Now())
 		if c == nil {
 			reset(raw)
@@ -226,6 +231,25 @@ func (c *conn) silent() (heard time.Duration) {
 		}
 	})
 	return heard
+}
+
+// Left says whether the other end has closed the connection already, though what it has sent is still to be read.
+func (c *conn) Left() bool { return hasLeft(c.Conn) }
+
+func hasLeft(c net.Conn) (left bool) {
+	tcp, is := c.(*net.TCPConn)
+	if !is {
+		return false
+	}
+	raw, err := tcp.SyscallConn()
+	if err != nil {
+		return false
+	}
+	_ = raw.Control(func(fd uintptr) {
+		info, err := unix.GetsockoptTCPInfo(int(fd), unix.IPPROTO_TCP, unix.TCP_INFO)
+		left = err == nil && info.State != unix.BPF_TCP_ESTABLISHED
+	})
+	return left
 }
 
 // reset closes a connection that is not wanted, without a trace of it staying in the kernel.
