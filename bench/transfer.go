@@ -125,6 +125,9 @@ func (b *bench) idleShare(ctx context.Context, s *load.Server, hosts *swarm.Proc
 	return after - before, stands.Heads, err
 }
 
+// steadyAfter is how long hosts have to be connected until they have forgotten how often they have failed to be, and some.
+const steadyAfter = 70 * time.Second
+
 // measureAgain measures hosts that all lose their connections and come back at once, with nothing changed meanwhile.
 func measureAgain(ctx context.Context, b *bench) error {
 	what := fmt.Sprintf("transfer: %d hosts reconnect at once, nothing changed: ", b.hosts)
@@ -133,6 +136,9 @@ func measureAgain(ctx context.Context, b *bench) error {
 		return nil
 	}
 	return b.crowd(ctx, b.hosts, func(s *load.Server, hosts *swarm.Process) error {
+		if err := pause(ctx, steadyAfter); err != nil {
+			return err
+		}
 		before, beforeThere, err := pair(s.PID, hosts.PID)
 		if err != nil {
 			return err
