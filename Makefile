@@ -82,7 +82,7 @@ e2e: ## the real thing: hosts with systemd, built binaries
 	@$(testsum) -stage e2e $(gotest) $(E2E) -count=1 -timeout 20m -skip '^$(CASE)' ./e2e/path ./e2e/... ./examples/... $(ON_HOSTS)
 
 fuzz: ## every decoder of the transfer for FUZZ=10s, two at a time
-	@$(testsum) -stage fuzz nice tools/fuzz.sh -json $(FUZZ) $(DECODERS)
+	@$(testsum) -stage fuzz chrt -i 0 tools/fuzz.sh -json $(FUZZ) $(DECODERS)
 
 bench: ## the table of bars, with peers
 	@go run ./bench
