@@ -11,8 +11,8 @@ import (
 
 const (
 	// faultEvery is the mean pause between two things that go wrong, and actEvery between two that people do.
-	faultEvery = 4 * time.Second
-	actEvery   = 10 * time.Second
+	faultEvery = 3 * time.Second
+	actEvery   = 8 * time.Second
 	// downMax is how long a host is down or cut off: longer than any of them is waited for.
 	downMax = 6 * time.Minute
 	// steadyTime is how long after all is well a rollout may have failed still: a node that came and went is not trusted for five minutes.

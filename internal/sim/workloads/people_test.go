@@ -26,10 +26,10 @@ var names = []struct {
 
 // spec is what a workload is when it is declared first.
 func (w *world) spec(name string, replicas int32) declared.Spec {
-	second := &declared.Probe{Period: "2s"}
+	probe := &declared.Probe{}
 	s := declared.Spec{Replicas: &replicas, Template: declared.Template{
 		Runtime: declared.Process, TerminationGrace: "5s", Restart: declared.Restart{BackoffMax: "30s"},
-		Tasks: []declared.Task{{Name: "main", Command: []string{"/bin/main"}, Readiness: second, Resources: declared.Resources{Requests: declared.Amounts{CPU: "900m", Memory: "512Mi"}}}},
+		Tasks: []declared.Task{{Name: "main", Command: []string{"/bin/main"}, Readiness: probe, Resources: declared.Resources{Requests: declared.Amounts{CPU: "900m", Memory: "512Mi"}}}},
 	}}
 	s.Rollout.ProgressDeadline = "3m"
 	switch name {
@@ -47,7 +47,7 @@ func (w *world) spec(name string, replicas int32) declared.Spec {
 		s.OnUnreachable = &declared.OnUnreachable{Action: declared.FenceUnreachable, After: "40s"}
 		s.Priority = 10
 	case "queue":
-		s.OnUnreachable = &declared.OnUnreachable{Action: declared.FenceUnreachable, After: "15s"}
+		s.OnUnreachable = &declared.OnUnreachable{Action: declared.FenceUnreachable, After: "3m"}
 		s.Template.Tasks[0].Ports = []declared.Port{{Name: "amqp"}}
 	case "probe":
 		s.Mode, s.Replicas = declared.PerNode, nil

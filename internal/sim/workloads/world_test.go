@@ -15,14 +15,14 @@ const (
 	// nodesDefault is the fleet of `make test`.
 	nodesDefault = 50
 	// badTime is how long things go wrong: several times what it takes to give a node up, and to put an instance in the place of another one.
-	badTime = 20 * time.Minute
+	badTime = 16 * time.Minute
 	// healTime is until when everything has to be as declared, once nothing goes wrong any more: a node that has come and gone often counts as there after
 	// five minutes, a task that has ended often is begun again after as many, and a rollout that gets nowhere is given up after three.
-	healTime = 40 * time.Minute
+	healTime = 30 * time.Minute
 	// restTime is how long nobody may write anything then.
-	restTime = 20 * time.Minute
-	// stepsMax is many times what a run takes: who does not come to rest is in a loop.
-	stepsMax = 20_000_000
+	restTime = 10 * time.Minute
+	// stepsMax is ten times what a run takes for each node: who does not come to rest is in a loop.
+	stepsMax = 40_000
 )
 
 // epochOfWorld is when every world begins.
@@ -157,7 +157,7 @@ func (w *world) until(end time.Time) {
 	for len(w.queue) > 0 && w.queue[0].at.Before(end) {
 		next := heap.Pop(&w.queue).(delivery)
 		w.now = next.at
-		if w.steps++; w.steps > stepsMax {
+		if w.steps++; w.steps > stepsMax*(len(w.hosts)+nodesDefault) {
 			w.broken("I9", "the world does not come to rest")
 		}
 		next.run()
