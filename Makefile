@@ -9,6 +9,8 @@ ON_HOSTS := ./internal/host/packages/apt ./internal/host/service ./internal/host
 # The targets of the transfer are fuzzed in each run, for so long each; make fuzz DECODERS=./... takes all others too.
 FUZZ     := 10s
 DECODERS := ./internal/agent/held ./internal/bundle ./internal/catalog ./internal/layerstore ./internal/transfer/... ./internal/trust
+# The simulation of which SEED replays a world.
+WORLD    := internal/sim
 RESULTS := .scratch/results
 
 # Without it kustomize's library links package plugin, for which the linker keeps 37 MB that nothing calls. It is here and nowhere else, so
@@ -71,11 +73,11 @@ cases: ## the cases, in full; writes cases.json
 	exit $$status
 
 # Without -race: a world has one thread.
-sim: ## fifty fleets of fifty hosts on a virtual clock; SEED=n replays one, with its trace
+sim: ## fifty fleets of fifty hosts on a virtual clock, and fifty that run workloads; SEED=n replays one of WORLD=internal/sim[/workloads], with its trace
 ifdef SEED
-	@TAKO_SEED=$(SEED) go test -count=1 -v -run '^TestSeeds$$' ./internal/sim
+	@TAKO_SEED=$(SEED) go test -count=1 -v -run '^TestSeeds$$' ./$(WORLD)
 else
-	@$(testsum) -stage sim $(gotest) -count=1 -timeout 15m ./internal/sim
+	@$(testsum) -stage sim $(gotest) -count=1 -timeout 15m ./internal/sim/...
 endif
 
 e2e: ## the real thing: hosts with systemd, built binaries

@@ -53,7 +53,8 @@ type host struct {
 	hostSpec
 	seen      presence.Seen
 	known     bool                        // the presence knows it
-	goneAt    time.Time                   // since when it is
+	goneAt    time.Time                   // since when it is gone
+	missedAt  time.Time                   // since when this server has seen that
 	taintedAt map[declare.Taint]time.Time // since when this server has seen them
 	drainAt   time.Time                   // since when it has seen the drain
 	offers    *wire.Offers                // as they were told last
@@ -127,7 +128,7 @@ func (w *world) sight(h *host, now time.Time) {
 	p := h.seen.Presence
 	switch {
 	case p != node.Gone:
-		h.goneAt = time.Time{}
+		h.goneAt, h.missedAt = time.Time{}, time.Time{}
 	case !h.goneAt.IsZero():
 	case !h.gone.IsZero() && h.gone.Before(w.began):
 		h.goneAt = h.gone // it was, before this server began to lead
@@ -137,7 +138,10 @@ func (w *world) sight(h *host, now time.Time) {
 	if h.seen.Report != nil && h.seen.Report.Offers != nil {
 		h.offers = h.seen.Report.Offers
 	}
-	w.sights[h.name] = fleet.Node{Presence: p, Gone: h.goneAt}
+	if p == node.Gone && h.missedAt.IsZero() {
+		h.missedAt = now
+	}
+	w.sights[h.name] = fleet.Node{Presence: p, Gone: h.goneAt, Missed: h.missedAt}
 	if h.joined {
 		w.snapshot.SetNode(h.offered())
 	} else {

@@ -269,25 +269,13 @@ func (m *memory) feed(c *Workloads, most int) {
 	m.log = m.log[len(told):]
 	m.mu.Unlock()
 	for _, e := range told {
-		box := boxOf(c, e.kind)
+		box := c.Inbox(e.kind)
 		if e.gone {
 			_ = box.Delete(e.o)
 		} else {
 			_ = box.Update(e.o)
 		}
 	}
-}
-
-func boxOf(c *Workloads, kind string) cache.ReflectorStore {
-	switch kind {
-	case v1alpha1.KindNode:
-		return c.nodes
-	case v1alpha1.KindWorkload:
-		return c.workloads
-	case v1alpha1.KindRevision:
-		return c.revisions
-	}
-	return c.instances
 }
 
 // relist has watchers see all that there is, as after a gap.
@@ -301,7 +289,7 @@ func (m *memory) relist(c *Workloads) {
 	m.log = nil
 	m.mu.Unlock()
 	for kind, list := range lists {
-		_ = boxOf(c, kind).Replace(list, "")
+		_ = c.Inbox(kind).Replace(list, "")
 	}
 }
 

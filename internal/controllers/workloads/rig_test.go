@@ -75,9 +75,8 @@ func newRig(t testing.TB) *rig {
 // lead is a server that begins to lead: it knows what is stored, and has heard nobody.
 func (r *rig) lead() {
 	r.Helper()
-	c, err := New(Options{Objects: r.store, Presence: r, Recorder: r.recorder, Log: slog.New(slog.NewTextHandler(r.Output(), &slog.HandlerOptions{Level: slog.LevelInfo}))})
+	c, err := New(Options{Objects: r.store, Presence: r, Recorder: r.recorder, Writers: 1, Log: slog.New(slog.NewTextHandler(r.Output(), &slog.HandlerOptions{Level: slog.LevelInfo}))})
 	r.must(err)
-	c.writers = 1
 	r.store.killed, r.store.budget = false, -1
 	r.c, r.w = c, newWorld(r.now)
 	r.store.relist(c)

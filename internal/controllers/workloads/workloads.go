@@ -56,6 +56,8 @@ type Options struct {
 	Objects  Objects
 	Presence Presence
 	Recorder Recorder
+	// Writers is how many objects are written at once. Default 32, and at least 1: then they are written in one order, which is always the same.
+	Writers int
 	// Log takes what is worth knowing. Default nothing is logged.
 	Log *slog.Logger
 	// Metrics is where the metrics tako_workloads_* are registered, while Run runs. Default nowhere.
@@ -68,7 +70,7 @@ const (
 	// thinkingPause is how many times as long as a decision took is between it and the next one, in which its writes are done: as in package
 	// assignments, so that hosts are heard meanwhile.
 	thinkingPause = 3
-	// writesMax is how many objects are written at once: they wait for the disk of the store, which writes them together.
+	// writesMax is how many objects are written at once, where Options say nothing: they wait for the disk of the store, which writes them together.
 	writesMax = 32
 	// callMax bounds one call of the store.
 	callMax = 60 * time.Second
@@ -81,7 +83,6 @@ const (
 // Workloads keeps instances. Use New.
 type Workloads struct {
 	options   Options
-	writers   int           // how many write at once
 	nudge     chan struct{} // holds one: an inbox has something, or the presence
 	nodes     *inbox.Inbox[hostSpec]
 	workloads *inbox.Inbox[v1alpha1.Workload]
@@ -99,9 +100,12 @@ func New(options Options) (*Workloads, error) {
 	if options.Log == nil {
 		options.Log = slog.New(slog.DiscardHandler)
 	}
+	if options.Writers < 1 {
+		options.Writers = writesMax
+	}
 	nudge := make(chan struct{}, 1)
 	return &Workloads{
-		options: options, writers: writesMax, nudge: nudge, nodes: inbox.New(nudge, shapeNode), workloads: inbox.New(nudge, shape[v1alpha1.Workload]), revisions: inbox.New(nudge, shapeRevision),
+		options: options, nudge: nudge, nodes: inbox.New(nudge, shapeNode), workloads: inbox.New(nudge, shape[v1alpha1.Workload]), revisions: inbox.New(nudge, shapeRevision),
 		instances: inbox.New(nudge, shape[v1alpha1.Instance]), metrics: newMetrics(),
 	}, nil
 }
@@ -129,9 +133,9 @@ func (c *Workloads) Run(ctx context.Context) error {
 			return nil
 		}
 	}
-	w := newWorld(time.Now())
+	lead := c.Lead(time.Now())
 	for {
-		next, pause := c.round(ctx, w, time.Now())
+		next, pause := lead.Round(ctx, time.Now())
 		var timer <-chan time.Time
 		if !next.IsZero() {
 			timer = time.After(time.Until(next))
@@ -150,23 +154,52 @@ func (c *Workloads) Run(ctx context.Context) error {
 	}
 }
 
+// Lead is one time of leading: the memory that rounds have in common. Use Workloads.Lead.
+type Lead struct {
+	c *Workloads
+	w *world
+}
+
+// Lead begins to lead. It starts nothing: Run steps it, or whoever has a clock and a store of his own, and fills the Inboxes.
+func (c *Workloads) Lead(now time.Time) *Lead { return &Lead{c, newWorld(now)} }
+
+// Round takes in what was told, decides and writes. It returns when to do so again though nothing has happened (zero: not by itself), and before
+// when not. Rounds of one Workloads follow one another, and what is written is by the time given.
+func (l *Lead) Round(ctx context.Context, now time.Time) (next, pause time.Time) {
+	return l.c.round(ctx, l.w, now)
+}
+
+// Inbox is where the objects of a kind are told of: Node, Workload, Revision or Instance; nil for any other.
+func (c *Workloads) Inbox(kind string) cache.ReflectorStore {
+	switch kind {
+	case v1alpha1.KindNode:
+		return c.nodes
+	case v1alpha1.KindWorkload:
+		return c.workloads
+	case v1alpha1.KindRevision:
+		return c.revisions
+	case v1alpha1.KindInstance:
+		return c.instances
+	}
+	return nil
+}
+
 // watch starts to follow what instances follow from.
 func (c *Workloads) watch(ctx context.Context, all *sync.WaitGroup) error {
 	for _, kind := range []struct {
-		name  string
-		o     runtime.Object
-		store cache.ReflectorStore
+		name string
+		o    runtime.Object
 	}{
-		{v1alpha1.KindNode, &v1alpha1.Node{}, c.nodes},
-		{v1alpha1.KindWorkload, &v1alpha1.Workload{}, c.workloads},
-		{v1alpha1.KindRevision, &v1alpha1.Revision{}, c.revisions},
-		{v1alpha1.KindInstance, &v1alpha1.Instance{}, c.instances},
+		{v1alpha1.KindNode, &v1alpha1.Node{}},
+		{v1alpha1.KindWorkload, &v1alpha1.Workload{}},
+		{v1alpha1.KindRevision, &v1alpha1.Revision{}},
+		{v1alpha1.KindInstance, &v1alpha1.Instance{}},
 	} {
 		lw := c.options.Objects.ListerWatcher(v1alpha1.SchemeGroupVersion.WithKind(kind.name), false)
 		if lw == nil {
 			return &reason.Error{Code: reason.InternalFault, Doing: "watch objects of kind " + kind.name, Cause: errors.New("there is no way to them")}
 		}
-		r := cache.NewReflectorWithOptions(lw, kind.o, kind.store, cache.ReflectorOptions{Name: "workloads " + kind.name})
+		r := cache.NewReflectorWithOptions(lw, kind.o, c.Inbox(kind.name), cache.ReflectorOptions{Name: "workloads " + kind.name})
 		all.Go(func() { r.RunWithContext(ctx) })
 	}
 	return nil

@@ -28,7 +28,7 @@ type job struct {
 func (c *Workloads) write(ctx context.Context, jobs []job) {
 	errs := make([]error, len(jobs))
 	var group errgroup.Group
-	group.SetLimit(c.writers)
+	group.SetLimit(c.options.Writers)
 	for i, j := range jobs {
 		group.Go(func() error {
 			call, cancel := context.WithTimeout(ctx, callMax)

@@ -332,3 +332,21 @@ func TestCountBound(t *testing.T) {
 		t.Errorf("%d have succeeded", v.Was.Succeeded)
 	}
 }
+
+// A pause after a failure that a leader has written whose clock was ahead is no longer under the next one than it is long.
+func TestFailureOfAClockAhead(t *testing.T) {
+	now := time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
+	v := RunView{Job: &workload.Job{}, Began: now.Add(-time.Hour), Was: RunStatus{Failed: 1, InARow: 1, LastFailure: now.Add(time.Hour)}}
+	d := Decide(v, now)
+	if d.Wanted != 0 || d.WakeAt.Sub(now) != v.Restart.BackoffOrDefault() {
+		t.Errorf("%d are wanted, and it wakes after %s", d.Wanted, d.WakeAt.Sub(now))
+	}
+	v.Was = d.Status
+	if d = Decide(v, d.WakeAt); d.Wanted != 1 {
+		t.Errorf("after its pause: %+v", d)
+	}
+	over := RunStatus{Succeeded: 1, Result: Complete, Over: now.Add(time.Hour)}
+	if d = Decide(RunView{Job: &workload.Job{}, Began: now, Was: over}, now); d.Status.Over.After(now) {
+		t.Errorf("it was over at %s, and it is %s", d.Status.Over, now)
+	}
+}

@@ -161,6 +161,12 @@ func (r *runner) count() {
 	}
 	slices.Sort(kept)
 	s.Counted = kept
+	// The clock of the leader that has written a time may have been ahead, and the pause after it would be longer by as much.
+	for _, at := range []*time.Time{&s.LastFailure, &s.Over} {
+		if at.After(r.now) {
+			*at = r.now
+		}
+	}
 }
 
 // judge finds the result. One that there is stays, whatever comes after it.

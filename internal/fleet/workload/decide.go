@@ -50,11 +50,16 @@ func (w *work) sweep() {
 // next is the pause after something more has ended badly. The first is replaced at once.
 func (b Backoff) next(now time.Time) Backoff {
 	b.Failed++
-	b.Until = now
-	if b.Failed > 1 {
-		b.Until = now.Add(min(backoffMin<<min(b.Failed-2, 16), backoffMax))
-	}
+	b.Until = now.Add(b.pause())
 	return b
+}
+
+// pause is how long it is after so many failures.
+func (b Backoff) pause() time.Duration {
+	if b.Failed <= 1 {
+		return 0
+	}
+	return min(backoffMin<<min(b.Failed-2, 16), backoffMax)
 }
 
 // stopAll is the end of the workload. What was abandoned is stopped like the others, when its node is back.

@@ -16,6 +16,9 @@ func (w *work) unreachable() {
 	}
 	for _, m := range w.members {
 		gone := w.Nodes[m.Node].Gone
+		if w.exclusive {
+			gone = w.Nodes[m.Node].Missed // an earlier leader's clock may have been behind, and another copy would be begun too soon by that
+		}
 		if m.standing > leaving || m.presence != node.Gone || gone.IsZero() || !w.alarm.Passed(w.replacedAt(gone, m.Losses)) {
 			continue // since when a node is gone must be known: nobody is given up before
 		}

@@ -49,7 +49,9 @@ type Approval struct {
 // Node is what matters of a node here.
 type Node struct {
 	Presence node.Presence
-	Gone     time.Time // since when, where it is Gone; kept over changes of the leader
+	Gone     time.Time // since when, where it is Gone; kept over changes of the leader, so that it may be by the clock of an earlier one
+	// Missed is since when this leader has itself seen that it is Gone, by its own clock: a fence is counted from that.
+	Missed time.Time
 	// Lost: people say that it is gone for good, or its Node was deleted. What ran there does not any more.
 	Lost bool
 }

@@ -60,6 +60,7 @@ func newWork(v *View, now time.Time) *work {
 	w.d.Status = v.Was
 	w.d.Status.Leaving = nil
 	w.s, w.r = &w.d.Status, &w.d.Status.Rollout
+	w.present()
 	for _, t := range v.Was.Taken {
 		w.taken[t.UID] = t.Why
 	}
@@ -80,6 +81,25 @@ func newWork(v *View, now time.Time) *work {
 		return strings.Compare(a.Name, b.Name)
 	})
 	return w
+}
+
+// present brings the times of the stored status into the clock of this leader. That of the one before may have been ahead, and what is waited for would
+// be waited for longer by as much: nothing was after now, and no wait lasts longer from now than it is long.
+func (w *work) present() {
+	longest := max(w.keepOld, w.monitor)
+	for i := range w.Spec.Rollout.Steps {
+		longest = max(longest, span(w.Spec.Rollout.Steps[i].Pause, 0))
+	}
+	for _, t := range []struct {
+		at    *time.Time
+		after time.Duration
+	}{
+		{&w.s.Backoff.Until, w.s.Backoff.pause()}, {&w.r.Clock, longest}, {&w.r.Held, 0}, {&w.r.Passed, 0}, {&w.r.Ended, 0}, {&w.r.Scaled, 0},
+	} {
+		if most := w.now.Add(t.after); t.at.After(most) {
+			*t.at = most
+		}
+	}
 }
 
 func (w *work) memberOf(in *Instance) member {

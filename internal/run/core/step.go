@@ -132,7 +132,7 @@ func (st *stepper) found(attempts []run.Status) {
 		there = there || status.ID.Attempt == st.Attempt
 	}
 	switch {
-	case st.Phase == Starting && st.may():
+	case st.Phase == Starting && st.may() && !st.Stopped:
 		st.do(Effect{Action: StartIt, Attempt: st.Attempt}) // it may have been cut short
 	case there:
 	case st.Phase == Starting || st.Phase == Running || st.Phase == Stopping:

@@ -23,6 +23,7 @@ func (m *Machine) advance(i *instance, happened func()) {
 		happened()
 	}
 	if !i.Over {
+		m.fence(i)
 		m.admit(i)
 		m.begin(i)
 		m.live(i)
@@ -142,7 +143,7 @@ func (m *Machine) begin(i *instance) {
 	if i.Held == nil || i.begun || !m.listed[i.Runtime] {
 		return
 	}
-	switch ending := i.Stop || i.Failure != nil || i.leaseOver(m.now); {
+	switch ending := i.Stop || i.Failure != nil; {
 	case i.template == nil && !ending:
 		return
 	case !i.Bound && !ending:
@@ -152,6 +153,8 @@ func (m *Machine) begin(i *instance) {
 	i.begun = true
 	for k := range i.tasks {
 		t := &i.tasks[k]
+		// What is to end knows that before it knows what its runtime has lost, or it would be begun once more and only then be ended.
+		t.state.Stopped = t.state.Stopped || i.Stop || i.Failure != nil
 		had := m.statusesOf(i.Instance.UID, t.name)
 		m.stepTask(i, t, life.Found{Attempts: had})
 		for _, s := range had {
@@ -162,11 +165,6 @@ func (m *Machine) begin(i *instance) {
 		}
 	}
 	i.restored = true
-}
-
-// leaseOver reports whether an instance may not run now.
-func (i *instance) leaseOver(now Now) bool {
-	return i.Instance.Lease > 0 && slices.ContainsFunc(i.tasks, func(t task) bool { return t.state.Boot == now.Boot && t.state.Lease > 0 && now.At >= t.state.Lease })
 }
 
 // dynamic reports whether a template has a port whose number is found on the host.
@@ -249,22 +247,6 @@ func (m *Machine) live(i *instance) {
 			m.stepTask(i, t, nil)
 		}
 	}
-}
-
-// lease puts off the end of what a task may run for. It is kept on disk, so it is put off when half of it is over, not with each word of a
-// server.
-func (m *Machine) lease(i *instance, t *task) {
-	length := time.Duration(i.Instance.Lease) * time.Second
-	until := m.now.Heard.Add(length)
-	var e life.Event
-	before := t.state.Lease
-	if t.state.Boot != m.now.Boot {
-		before = 0
-	}
-	if until > before && before.Sub(m.now.At) <= length/2 {
-		e = life.Leased{Until: until}
-	}
-	m.stepTask(i, t, e)
 }
 
 // stepTask is one step of one task.

@@ -155,10 +155,12 @@ func wanted(uid string, lease int) Wanted {
 func TestWorkloadCase50_FencedByTheHostsOwnClock(t *testing.T) {
 	c := casetest.Start(t)
 	h := newHost(t)
-	h.want(wanted("u1", 60))
-	c.Equal(len(h.starts), 0, "starts before a server was heard")
-	c.Equal(h.one("u1").Code, reason.LeaseOver, "why it waits")
+	h.want(wanted("u0", 60))
+	c.Equal(len(h.starts), 0, "starts of what came while no server was heard")
 	h.heard()
+	c.Equal(len(h.starts), 0, "starts of it when one was heard: it may have been replaced meanwhile")
+	c.Equal(h.one("u0").Code, reason.LeaseOver, "why it does not run")
+	h.want(wanted("u1", 60))
 	c.Equal(h.running("u1"), 1, "processes when a server was heard")
 	for range 30 { // it is heard as long as the network is there
 		h.pass(10 * time.Second)
@@ -187,7 +189,11 @@ func TestWorkloadCase50_FencedByTheHostsOwnClock(t *testing.T) {
 	h.pass(time.Hour)
 	c.Equal(h.running("u1"), 0, "processes after a restart of the agent")
 	h.heard()
-	c.Equal(h.running("u1"), 1, "processes when a server is heard again, and it is still wanted")
+	h.step(h.wants)
+	c.Equal(h.running("u1"), 0, "processes when a server is heard again: another copy may run by now")
+	c.Equal(h.one("u1"), wire.Instance{UID: "u1", Phase: wire.InstanceFailed, Attempt: 1, Code: reason.LeaseOver, Message: h.one("u1").Message, Since: h.one("u1").Since, OfNode: true}, "what servers are told of it")
+	h.want(wanted("u2", 60))
+	c.Equal(h.running("u2"), 1, "processes of what a server sends then")
 }
 
 func TestWorkloadCase54_ClocksThatAreWrong(t *testing.T) {
@@ -197,8 +203,8 @@ func TestWorkloadCase54_ClocksThatAreWrong(t *testing.T) {
 		h.deaf = true
 		probed := wanted("u1", 60)
 		probed.Template.Tasks[0].Liveness = &workload.Probe{Period: "5s"}
-		h.want(probed, wanted("u2", 0))
 		h.heard()
+		h.want(probed, wanted("u2", 0))
 		for step := range 40 {
 			h.now.Wall = h.now.Wall.Add(skew(step))
 			h.pass(4 * time.Second)
@@ -238,8 +244,8 @@ func TestWorkloadCase58_LateWordOfAServer(t *testing.T) {
 	h := newHost(t)
 	probed := wanted("u1", 60)
 	probed.Template.Tasks[0].Readiness = &workload.Probe{Period: "10s"}
-	h.want(probed)
 	h.heard()
+	h.want(probed)
 	for range 20 { // a loaded network: a word every 50 s, and the lease is 60
 		h.pass(50 * time.Second)
 		c.Equal(h.running("u1"), 1, "processes just before the word comes")

@@ -142,3 +142,85 @@ func FuzzRecord(f *testing.F) {
 		m.Step(now, nil)
 	})
 }
+
+// What is to end, or has failed, is not begun once more when its host has been restarted, or its agent in the moment of a start.
+func TestEndingOverABoot(t *testing.T) {
+	for name, restart := range map[string]func(*host){
+		"the host": func(h *host) {
+			h.now.Boot, h.now.At = "another", run.Moment(time.Minute)
+			clear(h.procs)
+		},
+		"the agent": func(h *host) {},
+	} {
+		h := newHost(t)
+		h.deaf = true
+		h.want(wanted("u1", 0))
+		stop := wanted("u1", 0)
+		stop.Stop = true
+		h.want(stop)
+		restart(h)
+		h.agent()
+		h.pass(time.Minute)
+		if len(h.starts) != 1 || h.running("u1") != 0 || h.one("u1").Phase != wire.InstanceDone {
+			t.Errorf("%s was restarted while it was to end: starts %v, %+v", name, h.starts, h.one("u1"))
+		}
+	}
+}
+
+// What has a lease is over when its host has been restarted: in the meantime another copy may have been begun.
+func TestLeaseOverABoot(t *testing.T) {
+	h := newHost(t)
+	h.heard()
+	h.want(wanted("u1", 60))
+	h.now.Boot, h.now.At = "another", run.Moment(time.Minute)
+	clear(h.procs)
+	h.agent()
+	h.heard()
+	h.step(h.wants)
+	h.pass(time.Minute)
+	if one := h.one("u1"); len(h.starts) != 1 || one.Phase != wire.InstanceFailed || one.Code != reason.LeaseOver || !one.OfNode {
+		t.Errorf("starts %v, %+v", h.starts, one)
+	}
+}
+
+// What an agent finds on its disk and has no record of may have been replaced since it was sent, whatever a server says before it sends what is newer.
+func TestLeaseOfAnOldState(t *testing.T) {
+	h := newHost(t)
+	h.wants = Desired{[]Wanted{wanted("u1", 60), wanted("u2", 0)}}
+	h.machine = New()
+	h.step(simNode)
+	h.list()
+	h.heard()
+	h.step(h.wants)
+	h.heard()
+	h.pass(time.Minute)
+	if h.running("u1") != 0 || h.one("u1").Code != reason.LeaseOver || h.running("u2") != 1 {
+		t.Errorf("%+v", h.machine.Told())
+	}
+}
+
+// A lease that is declared later begins with the word of a server that was heard last, and one that is renewed while a task waits for its next start
+// is renewed.
+func TestLeaseDeclaredLater(t *testing.T) {
+	h := newHost(t)
+	h.want(wanted("u1", 0))
+	h.heard()
+	h.want(wanted("u1", 60))
+	if h.running("u1") != 1 {
+		t.Errorf("%+v", h.one("u1"))
+	}
+	for range 10 {
+		for id := range h.procs {
+			if h.procs[id].Phase == run.Running {
+				h.step(h.over(id, run.Ending{Cause: run.Exited, Code: 1, At: h.now.At}))
+			}
+		}
+		for range 10 {
+			h.pass(40 * time.Second)
+			h.heard()
+		}
+	}
+	if h.running("u1") != 1 || len(h.starts) != 11 {
+		t.Errorf("starts %v, %+v", h.starts, h.one("u1"))
+	}
+}

@@ -42,11 +42,12 @@ type instance struct {
 	Record
 	wanted   bool // it is among what is desired
 	template *workload.Template
-	unread   *Failure // why there is no template, or not the one of the revision that is wanted
-	restored bool     // it has a record from before this run
-	binding  bool     // Bind was asked for
-	begun    bool     // its tasks know what their runtime has
-	tasks    []task   // as Record.Tasks
+	unread   *Failure   // why there is no template, or not the one of the revision that is wanted
+	leased   run.Moment // until when it may run that came with a lease, before it has tasks that know; 0: it may not
+	restored bool       // it has a record from before this run
+	binding  bool       // Bind was asked for
+	begun    bool       // its tasks know what their runtime has
+	tasks    []task     // as Record.Tasks
 	saved    [sha256.Size]byte
 	told     told
 }
@@ -135,6 +136,8 @@ func bare(t *TaskRecord, leased bool) life.Config {
 
 // desire compares what is wanted with what is here.
 func (m *Machine) desire(list []Wanted) {
+	// What an agent begins with is as old as its disk: that it was sent an instance then says nothing about now.
+	old := !m.known
 	m.known = true
 	wanted := map[string]*Wanted{}
 	for k := range list {
@@ -154,6 +157,9 @@ func (m *Machine) desire(list []Wanted) {
 		if i == nil {
 			i = &instance{Record: Record{Instance: w.Instance}, wanted: true}
 			m.instances[uid] = i
+		}
+		if !old && (i.Instance.Lease == 0 || i.tasks == nil && i.leased == 0) {
+			m.grant(i, w.Lease)
 		}
 		m.want(i, w)
 		m.advance(i, nil)
@@ -197,7 +203,11 @@ func (m *Machine) configure(i *instance) {
 	}
 	if i.tasks == nil {
 		for k := range i.template.Tasks {
-			i.tasks = append(i.tasks, task{name: i.template.Tasks[k].Name})
+			t := task{name: i.template.Tasks[k].Name}
+			if i.leased > 0 {
+				t.state.Boot, t.state.Lease = m.now.Boot, i.leased
+			}
+			i.tasks = append(i.tasks, t)
 		}
 		i.Runtime = i.template.RuntimeOrDefault()
 	}

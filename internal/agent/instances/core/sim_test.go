@@ -47,7 +47,7 @@ func TestSimulation(t *testing.T) {
 // simulate runs one seed: chaos, and then healing.
 func simulate(t *testing.T, seed uint64) {
 	w := &world{t: t, seed: seed, rng: rand.New(rand.NewPCG(seed, 7)), disk: map[string][]byte{}, procs: map[run.ID]*proc{}, wanted: map[string]*Wanted{},
-		told: map[string]wire.Instance{}, ports: map[string]map[string]int32{}, tainted: map[string]bool{}, over: map[string]bool{}}
+		told: map[string]wire.Instance{}, ports: map[string]map[string]int32{}, tainted: map[string]bool{}, over: map[string]bool{}, begun: map[string]string{}}
 	w.now = Now{Boot: "boot-0", At: run.Moment(time.Hour), Wall: time.Unix(1_700_000_000, 0)}
 	w.start()
 	for range simSteps {
@@ -90,6 +90,7 @@ type world struct {
 	ports   map[string]map[string]int32
 	tainted map[string]bool // its record was damaged, or its host restarted: what was told may begin anew
 	over    map[string]bool
+	begun   map[string]string // in which boot what has a lease was begun first
 }
 
 const simRuntime = workload.Process
@@ -402,11 +403,20 @@ func (w *world) begin(f Start) {
 			w.fatalf("%v is started while %v runs", f.ID, id)
 		}
 	}
+	if r, err := DecodeRecord(f.ID.Instance, w.disk[f.ID.Instance]); err != nil || r.Stop || r.Failure != nil {
+		w.fatalf("%v is started, and is to end: %+v %v", f.ID, r, err)
+	}
 	if w.over[f.ID.Instance] && !w.tainted[f.ID.Instance] {
 		w.fatalf("%v is started, and its instance is over", f.ID)
 	}
-	if one := w.wanted[f.ID.Instance]; one != nil && one.Lease > 0 && (w.now.Heard == 0 && w.machine.instances[one.UID].tasks[0].state.Lease == 0) {
-		w.fatalf("%v is started without a lease", f.ID)
+	if one := w.wanted[f.ID.Instance]; one != nil && one.Lease > 0 {
+		if s := &w.machine.instances[one.UID].tasks[0].state; s.Boot != w.now.Boot || s.Lease <= w.now.At {
+			w.fatalf("%v is started without a lease", f.ID)
+		}
+		if boot := w.begun[one.UID]; boot != "" && boot != w.now.Boot {
+			w.fatalf("%v is started again, and its host was: another copy may run by now", f.ID)
+		}
+		w.begun[one.UID] = w.now.Boot
 	}
 	if w.oneIn(20) && !w.healing {
 		w.coming = append(w.coming, func() Event { return NotStarted{f.ID, f.Number, failed} })

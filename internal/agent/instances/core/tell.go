@@ -58,12 +58,8 @@ func (m *Machine) tell(i *instance) {
 
 // wakeOf is when an instance has to be looked at though nothing happens.
 func (m *Machine) wakeOf(i *instance) (at run.Moment, some bool) {
+	at, some = m.leaseAt(i)
 	if i.Over || !i.begun {
-		for k := range i.tasks { // what cannot be begun with must not outlive its lease all the same
-			if s := &i.tasks[k].state; !i.Over && i.Held != nil && m.listed[i.Runtime] && i.Instance.Lease > 0 && s.Boot == m.now.Boot && s.Lease > m.now.At && (!some || s.Lease < at) {
-				at, some = s.Lease, true
-			}
-		}
 		return at, some
 	}
 	for k := range i.tasks {
@@ -71,14 +67,7 @@ func (m *Machine) wakeOf(i *instance) (at run.Moment, some bool) {
 		if i.template == nil && t.state.Phase == life.Waiting && !i.Stop {
 			continue
 		}
-		next, wakes := life.WakeAt(&t.config, &t.state, m.now.At)
-		if !wakes {
-			continue
-		}
-		if half := t.state.Lease.Add(-duration(int64(i.Instance.Lease) * 1e9 / 2)); t.config.Leased && half > m.now.At {
-			next = min(next, half)
-		}
-		if !some || next < at {
+		if next, wakes := life.WakeAt(&t.config, &t.state, m.now.At); wakes && (!some || next < at) {
 			at, some = next, true
 		}
 	}
@@ -103,15 +92,6 @@ func (m *Machine) Hungry() bool {
 		}
 	}
 	return false
-}
-
-// hungry reports whether the lease of an instance is half over, or there is none.
-func (m *Machine) hungry(i *instance) bool {
-	if i.Instance.Lease == 0 || !i.begun || i.Over || i.Stop || i.Failure != nil {
-		return false
-	}
-	half := duration(int64(i.Instance.Lease) * 1e9 / 2)
-	return slices.ContainsFunc(i.tasks, func(t task) bool { return t.state.Lease.Sub(m.now.At) <= half })
 }
 
 // News reports whether something that is told has changed since it was called last.
@@ -181,7 +161,7 @@ func (i *instance) failure() *Failure {
 		return nil
 	}
 	for k := range i.tasks {
-		if f := i.tasks[k].failure(i); f != nil {
+		if f := i.tasks[k].failure(); f != nil {
 			return f
 		}
 	}
@@ -189,13 +169,11 @@ func (i *instance) failure() *Failure {
 }
 
 // failure is why a task does not work.
-func (t *task) failure(i *instance) *Failure {
+func (t *task) failure() *Failure {
 	s := &t.state
 	switch {
 	case s.Phase == life.Running && s.Ready, s.Phase == life.Finished:
 		return nil
-	case t.config.Leased && (s.Phase == life.Waiting && s.Lease == 0 || s.Phase == life.Stopping && s.Why == life.LeaseOver || s.Phase == life.Waiting && len(s.Log) > 0 && s.Log[len(s.Log)-1].Why == life.LeaseOver):
-		return &Failure{Code: reason.LeaseOver, OfNode: true, Message: fmt.Sprintf("no server was heard for %d s: it must not run here while another copy may have been begun elsewhere", i.Instance.Lease)}
 	}
 	for _, probe := range []life.ProbeKind{life.Startup, life.Readiness, life.Liveness} {
 		if a := &t.answers[probe]; s.Phase == life.Running && a.Number > 0 && !a.Yes && s.StartUp == (probe != life.Startup) {

@@ -1,0 +1,35 @@
+// Package workloads is a fleet that runs workloads, in one process: three servers, fifty hosts, and the people who declare. The clock, the network, the
+// store and the disks are virtual, and a seed says everything that happens. The package has nothing but tests.
+//
+// It drives what decides: the loop of controllers/workloads, with fleet/workload, fleet/jobs and the scheduler in it; fleet/node, by which a server
+// knows who is there; and agent/instances/core with run/core on each host. What stands around them in the product does I/O, and is modelled here, each
+// in a file:
+//
+//	store          etcd with its rules, and watches that are late, for each server and kind differently
+//	server         who leads, by what clock; who is there; what each host is to have
+//	host, process  records on a disk, a runtime that outlives the agent, boots; the way of a state and of a word of a server to the host
+//	people, faults what people declare, and what goes wrong
+//	check, truth   the invariants, and what they are measured by
+//
+// A world lives so:
+//
+//	for some minutes: draw what goes wrong, and what people do; check each write of a server and each start of a process
+//	heal: nothing goes wrong any more, and what is declared works
+//	within healTime: everything is as declared (I9)
+//	after that: nothing is written
+//
+// What is checked (names are those of architecture.md, and of the cases of workloads):
+//
+//	W1  what may run, with what is created, is within replicas and surge, and one more for each that is wanted away; nothing that works is taken
+//	    away on purpose where fewer would be left than rollout and budget allow (I1, I2, I10)
+//	W2  no instance is placed where less is free than it asks for, and no host takes more than it has (I6)
+//	I3  nothing is created for what is being deleted, or is not there
+//	I4  of an exclusive slot never two processes run, whatever hosts, agents, networks and clocks do; no two live instances have one slot
+//	I5  what was told to end, or is not wanted any more, is not begun
+//	I7  nothing new is created of what is paused
+//	I9  see above
+//	I11 no status is of a generation that there is not
+//
+// A process of an exclusive slot ends by its host's clock while its agent runs, so an agent that has died is begun again within seconds, as systemd
+// does it. What is not here: hosts that lose their disk, schedules, several environments.
+package workloads
