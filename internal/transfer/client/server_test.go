@@ -48,6 +48,7 @@ type content struct {
 
 // behaviour is how the server treats the host.
 type behaviour struct {
+	usageEvery uint32 // of its answers to reports
 	again  bool              // watches end with a hint when there is a new head
 	hasty  bool              // watches end with a hint at once
 	cut    bool              // watches end without one
@@ -401,12 +402,14 @@ func (s *server) status(w http.ResponseWriter, r *http.Request) error {
 	if err := wire.ReadAll(r.Body, wire.RequestMax, &q); err != nil {
 		return err
 	}
+	var usageEvery uint32
 	s.set(func() {
 		if !s.deaf {
 			s.reports = append(s.reports, q)
 		}
+		usageEvery = s.usageEvery
 	})
-	return send(w, wire.StatusReply{})
+	return send(w, wire.StatusReply{UsageEvery: usageEvery})
 }
 
 func (s *server) answer(r *http.Request) error {
