@@ -10675,7 +10675,14 @@ func schema_takodev_tako_api_v1alpha1_ScaleStatus(ref common.ReferenceCallback) 
 					},
 					"message": {
 						SchemaProps: spec.SchemaProps{
-							Description: "Message says why it is that number, for people.",
+							Description: "Message says why it is that number, for people, as it was found at most a minute before the status was written.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"code": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Code is why that may not be the number that the load needs: TK0780 where something is not measured, TK0781 where the bounds allow no more. Left out where nothing speaks against it.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
@@ -16812,10 +16819,9 @@ func schema_takodev_tako_declare_workload_PrometheusTarget(ref common.ReferenceC
 				Description: "PrometheusTarget is the answer to a query.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
-					"url": {
+					"server": {
 						SchemaProps: spec.SchemaProps{
-							Description: "URL is where the Prometheus is asked: https://prometheus.example:9090.",
-							Default:     "",
+							Description: "Server is the name of the Prometheus that is asked, as tako's server was started with it (--prometheus NAME=URL). Default \"default\".",
 							Type:        []string{"string"},
 							Format:      "",
 						},
@@ -16837,7 +16843,7 @@ func schema_takodev_tako_declare_workload_PrometheusTarget(ref common.ReferenceC
 						},
 					},
 				},
-				Required: []string{"url", "query", "perInstance"},
+				Required: []string{"query", "perInstance"},
 			},
 		},
 	}

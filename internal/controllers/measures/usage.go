@@ -140,4 +140,3 @@ func (u *Usage) Want(nodes map[types.UID]bool) {
 	defer u.mu.Unlock()
 	u.wanted = nodes
 }
-

@@ -56,6 +56,8 @@ type Options struct {
 	Objects  Objects
 	Presence Presence
 	Recorder Recorder
+	// Measures is what the scale of workloads follows. Default nothing is measured, and only bounds and edits change a number.
+	Measures Measures
 	// Log takes what is worth knowing. Default nothing is logged.
 	Log *slog.Logger
 	// Metrics is where the metrics tako_workloads_* are registered, while Run runs. Default nowhere.

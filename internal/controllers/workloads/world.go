@@ -22,6 +22,7 @@ type world struct {
 	now   time.Time // of the round
 	land
 	placing
+	scaled
 	workloads map[types.NamespacedName]*workload
 	byUID     map[types.UID]*workload
 	instances map[types.NamespacedName]*instance
@@ -66,6 +67,7 @@ func newWorld(now time.Time) *world {
 			hosts: map[string]*host{}, sights: map[string]fleet.Node{absent: {Presence: node.Gone, Lost: true}}, on: map[string]map[*instance]bool{}, brakes: map[string]string{}, deaf: true,
 			unsettled: map[string]bool{},
 		},
+		scaled:    scaled{measured: map[*workload]bool{}},
 		placing:   placing{snapshot: scheduler.New(seedOfTies), queue: scheduler.NewQueue(), groups: map[string]*group{}},
 		workloads: map[types.NamespacedName]*workload{}, byUID: map[types.UID]*workload{}, instances: map[types.NamespacedName]*instance{}, uids: map[types.UID]*instance{},
 		owners: map[types.NamespacedName]types.NamespacedName{}, dirty: map[*workload]bool{}, stale: map[*workload]bool{}, wakes: map[*workload]time.Time{}, fresh: map[*instance]bool{},
@@ -269,6 +271,7 @@ func (w *world) forget(of *workload) {
 	delete(w.dirty, of)
 	delete(w.stale, of)
 	delete(w.wakes, of)
+	delete(w.measured, of)
 	of.o, of.was, of.parent, of.replaced, of.known, of.letter = nil, fleet.Status{}, nil, nil, known{}, letter{}
 	clear(of.classes)
 }

@@ -1,0 +1,232 @@
+package workloads
+
+import (
+	"fmt"
+	"time"
+
+	core "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"tako.dev/tako/api/v1alpha1"
+	declared "tako.dev/tako/declare/workload"
+	"tako.dev/tako/internal/controllers/measures"
+	"tako.dev/tako/internal/fleet/rollout/pace"
+	"tako.dev/tako/internal/fleet/scale"
+	fleet "tako.dev/tako/internal/fleet/workload"
+	"tako.dev/tako/internal/reason"
+	"tako.dev/tako/internal/scheduler/fit"
+)
+
+// Measures is what is measured for the scale of workloads. *measures.Measures is one.
+type Measures interface {
+	// Of is what an instance takes on a node; false where that is not known.
+	Of(node, instance types.UID) (scale.Sample, bool)
+	// Answer is the newest to a query; empty until one that is wanted was asked.
+	Answer(q measures.Query) scale.Answer
+	// Want says what is to be measured: the instances on nodes, and queries. The maps are the callee's from then on.
+	Want(nodes map[types.UID]bool, queries map[measures.Query]bool)
+}
+
+const (
+	// wantEvery is how often it is found out what is to be measured: less than what measures are apart, and seldom enough that it may look at all.
+	wantEvery = time.Second
+	// measuredEvery is how often the status of a workload is written for what was measured alone: less than the two minutes for which a decision
+	// counts what was asked for before without a break, so that another leader goes on with it.
+	measuredEvery = time.Minute
+)
+
+// scaled is what the loop knows of workloads whose number follows what is measured.
+type scaled struct {
+	measured map[*workload]bool
+	wantAt   time.Time // when it is found out again what is to be measured
+}
+
+// scaleOf decides how many instances of a workload are wanted by what is measured, where that is declared.
+func (c *Workloads) scaleOf(w *world, of *workload, d *decision, now time.Time) (wanted int) {
+	spec := &of.o.Spec
+	wanted, d.status.Scale = spec.ReplicasOrDefault(), nil
+	if spec.Scale == nil || of.o.DeletionTimestamp != nil {
+		delete(w.measured, of)
+		return wanted
+	}
+	w.measured[of] = true
+	v := scale.View{
+		Spec: spec.Scale, Declared: wanted, Workload: string(of.o.UID), Stable: of.was.Stable.Of, Rollout: stands(of.was.Phase), Was: decodeScale(of.o.Status.Scale), Zone: time.LoadLocation,
+		Answers: map[string]scale.Answer{}, Instances: make([]scale.Instance, 0, len(of.instances)),
+	}
+	for i := range spec.Scale.Targets {
+		if t := &spec.Scale.Targets[i]; t.Prometheus != nil && c.options.Measures != nil {
+			v.Answers[t.Name] = c.options.Measures.Answer(queryOf(t.Prometheus))
+		}
+	}
+	requests := map[string]fit.Amounts{}
+	for _, in := range of.sorted() {
+		v.Instances = append(v.Instances, c.measuredOf(in, requests))
+	}
+	s := scale.Decide(v, now)
+	d.status.Scale = encodeScale(&s)
+	d.measureAt = s.WakeAt.Truncate(time.Second).Add(time.Second) // those of many workloads in one round
+	return s.Replicas
+}
+
+// measuredOf is an instance as the scale sees it. requests are what instances of a revision request, as far as it was worked out.
+func (c *Workloads) measuredOf(in *instance, requests map[string]fit.Amounts) scale.Instance {
+	s := &in.seen
+	wants, known := requests[s.Revision]
+	if !known {
+		wants = in.of.requests(s.Revision)
+		requests[s.Revision] = wants
+	}
+	i := scale.Instance{
+		Workload: s.Owner, Revision: s.Revision, Terminating: in.o.Spec.Stop != nil || s.Phase >= fleet.Terminating || s.Abandoned, CPU: wants.CPU, Memory: wants.Memory,
+	}
+	if s.Phase == fleet.Running {
+		i.Ready = s.ReadySince
+	}
+	if c.options.Measures != nil && in.here {
+		i.Sample, _ = c.options.Measures.Of(in.o.Spec.NodeUID, in.o.UID)
+	}
+	return i
+}
+
+// requests are what the tasks of a revision request together; nothing where nobody has it any more.
+func (of *workload) requests(revision string) fit.Amounts {
+	r := of.revisions[revision]
+	if r == nil {
+		return fit.Amounts{}
+	}
+	request, err := fit.Compile(&declared.Spec{Template: *r.Spec.Template})
+	if err != nil {
+		return fit.Amounts{} // validation lets nothing like that through
+	}
+	return request.Amounts
+}
+
+func queryOf(p *declared.PrometheusTarget) measures.Query {
+	return measures.Query{Server: p.ServerOrDefault(), Text: p.Query}
+}
+
+// stands is how a rollout does that was in a phase at the last decision.
+func stands(p pace.Phase) scale.Rollout {
+	switch p {
+	case "", pace.Empty, pace.Complete:
+		return scale.Settled
+	case pace.Halted, fleet.RollingBack, fleet.RolledBack:
+		return scale.Broken
+	}
+	return scale.Rolling
+}
+
+// want has measured what the scales of workloads are about, and nothing else.
+func (c *Workloads) want(w *world, now time.Time) {
+	if c.options.Measures == nil || now.Before(w.wantAt) {
+		return
+	}
+	w.wantAt = now.Add(wantEvery)
+	nodes, queries := map[types.UID]bool{}, map[measures.Query]bool{}
+	for of := range w.measured {
+		if of.o == nil || of.o.Spec.Scale == nil {
+			delete(w.measured, of)
+			continue
+		}
+		usage := false
+		for i := range of.o.Spec.Scale.Targets {
+			if t := &of.o.Spec.Scale.Targets[i]; t.Prometheus != nil {
+				queries[queryOf(t.Prometheus)] = true
+			} else {
+				usage = true
+			}
+		}
+		for _, in := range of.instances {
+			if usage && in.here {
+				nodes[in.o.Spec.NodeUID] = true
+			}
+		}
+	}
+	c.options.Measures.Want(nodes, queries)
+}
+
+// encodeScale writes a decision as it is stored.
+func encodeScale(d *scale.Decision) *v1alpha1.ScaleStatus {
+	s := &d.Status
+	to := &v1alpha1.ScaleStatus{
+		Decided: micro(s.Decided), Replicas: int32(s.Replicas), Declared: int32(s.Declared), Up: encodeScalePhase(&s.Up), Down: encodeScalePhase(&s.Down), Message: clip(d.Why),
+		Code: codeText(d.Code),
+	}
+	for _, x := range []struct {
+		from []scale.Step
+		to   *[]v1alpha1.ScaleStep
+	}{{s.Grown, &to.Grown}, {s.Shrunk, &to.Shrunk}} {
+		for _, step := range x.from {
+			*x.to = append(*x.to, v1alpha1.ScaleStep{At: metav1.NewMicroTime(step.At), By: int32(step.By)})
+		}
+	}
+	return to
+}
+
+func encodeScalePhase(p *scale.Phase) v1alpha1.ScalePhase {
+	to := v1alpha1.ScalePhase{Since: micro(p.Since)}
+	for _, a := range p.Asked {
+		to.Asked = append(to.Asked, v1alpha1.ScaleAsked{At: metav1.NewMicroTime(a.At), Replicas: int32(a.Replicas)})
+	}
+	return to
+}
+
+// decodeScale reads what a decision must remember.
+func decodeScale(s *v1alpha1.ScaleStatus) scale.Status {
+	if s == nil {
+		return scale.Status{}
+	}
+	was := scale.Status{Decided: fromMicro(s.Decided), Replicas: int(s.Replicas), Declared: int(s.Declared), Up: decodeScalePhase(&s.Up), Down: decodeScalePhase(&s.Down)}
+	for _, step := range s.Grown {
+		was.Grown = append(was.Grown, scale.Step{At: step.At.Time, By: int(step.By)})
+	}
+	for _, step := range s.Shrunk {
+		was.Shrunk = append(was.Shrunk, scale.Step{At: step.At.Time, By: int(step.By)})
+	}
+	return was
+}
+
+func decodeScalePhase(p *v1alpha1.ScalePhase) scale.Phase {
+	was := scale.Phase{Since: fromMicro(p.Since)}
+	for _, a := range p.Asked {
+		was.Asked = append(was.Asked, scale.Asked{At: a.At.Time, Replicas: int(a.Replicas)})
+	}
+	return was
+}
+
+// differsByMeasures reports whether two statuses differ in nothing but what was measured, and what was asked for because of it.
+func differsByMeasures(a, b *v1alpha1.WorkloadStatus) bool {
+	if a.Scale == nil || b.Scale == nil || a.Scale.Replicas != b.Scale.Replicas || a.Scale.Declared != b.Scale.Declared || a.Scale.Code != b.Scale.Code {
+		return false
+	}
+	plainA, plainB := *a, *b
+	plainA.Scale, plainB.Scale = nil, nil
+	return sameStatus(&plainA, &plainB)
+}
+
+// tellScale makes the Events about another number, and about one that is not what the load needs.
+func (c *Workloads) tellScale(of *workload, was *v1alpha1.ScaleStatus) {
+	is := of.o.Status.Scale
+	if is == nil || was == nil {
+		return
+	}
+	say := func(kind, why, words string) { c.options.Recorder.Tell(of.reference(), kind, why, words) }
+	change := fmt.Sprintf("from %d to %d: %s", was.Replicas, is.Replicas, is.Message)
+	switch {
+	case is.Replicas > was.Replicas:
+		say(core.EventTypeNormal, "ScaledUp", change)
+	case is.Replicas < was.Replicas:
+		say(core.EventTypeNormal, "ScaledDown", change)
+	}
+	if is.Code == was.Code {
+		return
+	}
+	switch is.Code {
+	case reason.NoSamples.String():
+		say(core.EventTypeWarning, "MeasuresMissing", is.Message)
+	case reason.ScaleBounded.String():
+		say(core.EventTypeWarning, "ScaleBounded", is.Message)
+	}
+}
