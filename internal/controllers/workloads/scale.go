@@ -5,6 +5,7 @@ import (
 	"time"
 
 	core "k8s.io/api/core/v1"
+	quantity "k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -60,9 +61,8 @@ func (c *Workloads) scaleOf(w *world, of *workload, d *decision, now time.Time) 
 			v.Answers[t.Name] = c.options.Measures.Answer(queryOf(t.Prometheus))
 		}
 	}
-	requests := map[string]fit.Amounts{}
 	for _, in := range of.sorted() {
-		v.Instances = append(v.Instances, c.measuredOf(in, requests))
+		v.Instances = append(v.Instances, c.measuredOf(in))
 	}
 	s := scale.Decide(v, now)
 	d.status.Scale = encodeScale(&s)
@@ -70,14 +70,10 @@ func (c *Workloads) scaleOf(w *world, of *workload, d *decision, now time.Time) 
 	return s.Replicas
 }
 
-// measuredOf is an instance as the scale sees it. requests are what instances of a revision request, as far as it was worked out.
-func (c *Workloads) measuredOf(in *instance, requests map[string]fit.Amounts) scale.Instance {
+// measuredOf is an instance as the scale sees it.
+func (c *Workloads) measuredOf(in *instance) scale.Instance {
 	s := &in.seen
-	wants, known := requests[s.Revision]
-	if !known {
-		wants = in.of.requests(s.Revision)
-		requests[s.Revision] = wants
-	}
+	wants := in.of.requestsOf(s.Revision).amounts
 	i := scale.Instance{
 		Workload: s.Owner, Revision: s.Revision, Terminating: in.o.Spec.Stop != nil || s.Phase >= fleet.Terminating || s.Abandoned, CPU: wants.CPU, Memory: wants.Memory,
 	}
@@ -90,17 +86,51 @@ func (c *Workloads) measuredOf(in *instance, requests map[string]fit.Amounts) sc
 	return i
 }
 
-// requests are what the tasks of a revision request together; nothing where nobody has it any more.
-func (of *workload) requests(revision string) fit.Amounts {
+// requested is what the tasks of a revision request together, for decisions and for people.
+type requested struct {
+	uid     types.UID // of the revision, whose template never changes
+	amounts fit.Amounts
+	told    map[v1alpha1.CapacityName]quantity.Quantity // shared, and never changed
+}
+
+// requestsOf are what the tasks of a revision request together; nothing where nobody has it any more.
+func (of *workload) requestsOf(revision string) requested {
 	r := of.revisions[revision]
 	if r == nil {
-		return fit.Amounts{}
+		return requested{}
 	}
-	request, err := fit.Compile(&declared.Spec{Template: *r.Spec.Template})
-	if err != nil {
-		return fit.Amounts{} // validation lets nothing like that through
+	if known := of.requests[revision]; known.uid == r.UID {
+		return known
 	}
-	return request.Amounts
+	is := requested{uid: r.UID}
+	if request, err := fit.Compile(&declared.Spec{Template: *r.Spec.Template}); err == nil { // validation lets nothing else through
+		a := request.Amounts
+		is.amounts, is.told = a, map[v1alpha1.CapacityName]quantity.Quantity{
+			v1alpha1.CapacityCPU: *quantity.NewMilliQuantity(a.CPU, quantity.DecimalSI), v1alpha1.CapacityMemory: *quantity.NewQuantity(a.Memory, quantity.BinarySI),
+			v1alpha1.CapacityDisk: *quantity.NewQuantity(a.Disk, quantity.BinarySI),
+		}
+	}
+	if of.requests == nil {
+		of.requests = map[string]requested{}
+	}
+	of.requests[revision] = is
+	return is
+}
+
+// usageOf is what an instance takes, for people; nil where its host has not said. It may be called by any goroutine.
+func (c *Workloads) usageOf(in *v1alpha1.Instance) *v1alpha1.InstanceUsage {
+	if c.options.Measures == nil {
+		return nil
+	}
+	s, known := c.options.Measures.Of(in.Spec.NodeUID, in.UID)
+	if !known {
+		return nil
+	}
+	u := &v1alpha1.InstanceUsage{At: seconds(s.At), Memory: *quantity.NewQuantity(s.Memory, quantity.BinarySI)}
+	if s.CPU >= 0 {
+		u.CPU = quantity.NewMilliQuantity(s.CPU, quantity.DecimalSI)
+	}
+	return u
 }
 
 func queryOf(p *declared.PrometheusTarget) measures.Query {

@@ -77,6 +77,12 @@ func TestScaleFollowsLoad(t *testing.T) {
 	if len(l.nodes) != 1 || len(l.queries) != 0 {
 		t.Errorf("measured are %v and %v", l.nodes, l.queries)
 	}
+	shown := r.instances("web")[0].DeepCopy()
+	r.c.Describe(shown)
+	asked := shown.Status.Requests[v1alpha1.CapacityCPU]
+	if u := shown.Status.Usage; u == nil || u.CPU == nil || u.CPU.MilliValue() != 500 || u.Memory.Value() != 100<<20 || u.At.IsZero() || asked.MilliValue() != 1000 {
+		t.Errorf("shown is %+v of %+v", shown.Status.Usage, shown.Status.Requests)
+	}
 	l.total = 1700 // of 500 each: 4
 	r.until("four", func() string { return unless(r.running("web") == 4, r.dump()) })
 	if o = r.workload("web"); o.Spec.Replicas == nil || *o.Spec.Replicas != 1 || o.Status.Scale.Declared != 1 || !r.recorder.has("web: ScaledUp") {

@@ -89,6 +89,7 @@ type workload struct {
 	runs      map[*workload]bool   // of a schedule
 	parent    *workload            // of a run
 	replaced  map[int64]bool       // runs that a later one replaces, by their times
+	requests  map[string]requested // by revision, as far as it was worked out
 	known     known
 	letter
 }
@@ -291,6 +292,7 @@ func (w *world) absorbRevision(told told[v1alpha1.Revision]) {
 func (w *world) loseRevision(key types.NamespacedName) {
 	of := w.entry(w.owners[key])
 	delete(of.revisions, key.Name)
+	delete(of.requests, key.Name)
 	delete(w.owners, key)
 	w.touch(of)
 	w.leave(of)
