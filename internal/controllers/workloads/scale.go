@@ -1,21 +1,18 @@
 package workloads
 
 import (
-	"fmt"
 	"time"
 
-	core "k8s.io/api/core/v1"
 	quantity "k8s.io/apimachinery/pkg/api/resource"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"tako.dev/tako/api/v1alpha1"
 	declared "tako.dev/tako/declare/workload"
 	"tako.dev/tako/internal/controllers/measures"
+	"tako.dev/tako/internal/controllers/scales"
 	"tako.dev/tako/internal/fleet/rollout/pace"
 	"tako.dev/tako/internal/fleet/scale"
 	fleet "tako.dev/tako/internal/fleet/workload"
-	"tako.dev/tako/internal/reason"
 	"tako.dev/tako/internal/scheduler/fit"
 )
 
@@ -53,7 +50,7 @@ func (c *Workloads) scaleOf(w *world, of *workload, d *decision, now time.Time) 
 	}
 	w.measured[of] = true
 	v := scale.View{
-		Spec: spec.Scale, Declared: wanted, Workload: string(of.o.UID), Stable: of.was.Stable.Of, Rollout: stands(of.was.Phase), Was: decodeScale(of.o.Status.Scale), Zone: time.LoadLocation,
+		Spec: spec.Scale, Declared: wanted, Workload: string(of.o.UID), Stable: of.was.Stable.Of, Rollout: stands(of.was.Phase), Was: scales.Decode(of.o.Status.Scale), Zone: time.LoadLocation,
 		Answers: map[string]scale.Answer{}, Instances: make([]scale.Instance, 0, len(of.instances)),
 	}
 	for i := range spec.Scale.Targets {
@@ -65,7 +62,8 @@ func (c *Workloads) scaleOf(w *world, of *workload, d *decision, now time.Time) 
 		v.Instances = append(v.Instances, c.measuredOf(in))
 	}
 	s := scale.Decide(v, now)
-	d.status.Scale = encodeScale(&s)
+	d.status.Scale = scales.Encode(&s)
+	d.status.Scale.Message = clip(s.Why)
 	d.measureAt = s.WakeAt.Truncate(time.Second).Add(time.Second) // those of many workloads in one round
 	return s.Replicas
 }
@@ -177,55 +175,6 @@ func (c *Workloads) want(w *world, now time.Time) {
 	c.options.Measures.Want(nodes, queries)
 }
 
-// encodeScale writes a decision as it is stored.
-func encodeScale(d *scale.Decision) *v1alpha1.ScaleStatus {
-	s := &d.Status
-	to := &v1alpha1.ScaleStatus{
-		Decided: micro(s.Decided), Replicas: int32(s.Replicas), Declared: int32(s.Declared), Up: encodeScalePhase(&s.Up), Down: encodeScalePhase(&s.Down), Message: clip(d.Why),
-		Code: codeText(d.Code),
-	}
-	for _, x := range []struct {
-		from []scale.Step
-		to   *[]v1alpha1.ScaleStep
-	}{{s.Grown, &to.Grown}, {s.Shrunk, &to.Shrunk}} {
-		for _, step := range x.from {
-			*x.to = append(*x.to, v1alpha1.ScaleStep{At: metav1.NewMicroTime(step.At), By: int32(step.By)})
-		}
-	}
-	return to
-}
-
-func encodeScalePhase(p *scale.Phase) v1alpha1.ScalePhase {
-	to := v1alpha1.ScalePhase{Since: micro(p.Since)}
-	for _, a := range p.Asked {
-		to.Asked = append(to.Asked, v1alpha1.ScaleAsked{At: metav1.NewMicroTime(a.At), Replicas: int32(a.Replicas)})
-	}
-	return to
-}
-
-// decodeScale reads what a decision must remember.
-func decodeScale(s *v1alpha1.ScaleStatus) scale.Status {
-	if s == nil {
-		return scale.Status{}
-	}
-	was := scale.Status{Decided: fromMicro(s.Decided), Replicas: int(s.Replicas), Declared: int(s.Declared), Up: decodeScalePhase(&s.Up), Down: decodeScalePhase(&s.Down)}
-	for _, step := range s.Grown {
-		was.Grown = append(was.Grown, scale.Step{At: step.At.Time, By: int(step.By)})
-	}
-	for _, step := range s.Shrunk {
-		was.Shrunk = append(was.Shrunk, scale.Step{At: step.At.Time, By: int(step.By)})
-	}
-	return was
-}
-
-func decodeScalePhase(p *v1alpha1.ScalePhase) scale.Phase {
-	was := scale.Phase{Since: fromMicro(p.Since)}
-	for _, a := range p.Asked {
-		was.Asked = append(was.Asked, scale.Asked{At: a.At.Time, Replicas: int(a.Replicas)})
-	}
-	return was
-}
-
 // differsByMeasures reports whether two statuses differ in nothing but what was measured, and what was asked for because of it.
 func differsByMeasures(a, b *v1alpha1.WorkloadStatus) bool {
 	if a.Scale == nil || b.Scale == nil || a.Scale.Replicas != b.Scale.Replicas || a.Scale.Declared != b.Scale.Declared || a.Scale.Code != b.Scale.Code {
@@ -238,25 +187,7 @@ func differsByMeasures(a, b *v1alpha1.WorkloadStatus) bool {
 
 // tellScale makes the Events about another number, and about one that is not what the load needs.
 func (c *Workloads) tellScale(of *workload, was *v1alpha1.ScaleStatus) {
-	is := of.o.Status.Scale
-	if is == nil || was == nil {
-		return
-	}
-	say := func(kind, why, words string) { c.options.Recorder.Tell(of.reference(), kind, why, words) }
-	change := fmt.Sprintf("from %d to %d: %s", was.Replicas, is.Replicas, is.Message)
-	switch {
-	case is.Replicas > was.Replicas:
-		say(core.EventTypeNormal, "ScaledUp", change)
-	case is.Replicas < was.Replicas:
-		say(core.EventTypeNormal, "ScaledDown", change)
-	}
-	if is.Code == was.Code {
-		return
-	}
-	switch is.Code {
-	case reason.NoSamples.String():
-		say(core.EventTypeWarning, "MeasuresMissing", is.Message)
-	case reason.ScaleBounded.String():
-		say(core.EventTypeWarning, "ScaleBounded", is.Message)
+	for _, e := range scales.Events(was, of.o.Status.Scale) {
+		c.options.Recorder.Tell(of.reference(), e.Type, e.Reason, e.Message)
 	}
 }

@@ -1,8 +1,6 @@
 package workloads
 
 import (
-	"math/rand/v2"
-	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -224,29 +222,6 @@ func TestScaleDuringRollout(t *testing.T) {
 		r.pass(15 * time.Second)
 		if o := r.workload("web"); o.Status.Scale.Replicas > 2 {
 			t.Fatalf("it has grown: %+v", o.Status.Scale)
-		}
-	}
-}
-
-// TestScaleStatusIsLossless: what a decision remembers comes back from the store as it was.
-func TestScaleStatusIsLossless(t *testing.T) {
-	d := draws{rand.New(rand.NewPCG(3, 4))}
-	phase := func() (p scale.Phase) {
-		p.Since = d.at(time.Microsecond)
-		for range d.IntN(3) {
-			p.Asked = append(p.Asked, scale.Asked{At: start.Add(time.Duration(d.IntN(1e9)) * time.Microsecond), Replicas: d.IntN(9)})
-		}
-		return p
-	}
-	for range 1000 {
-		is := scale.Status{Decided: d.at(time.Microsecond), Replicas: d.IntN(9), Declared: d.IntN(9), Up: phase(), Down: phase()}
-		for range d.IntN(3) {
-			is.Grown = append(is.Grown, scale.Step{At: start.Add(time.Duration(d.IntN(1e9)) * time.Microsecond), By: d.IntN(9)})
-			is.Shrunk = append(is.Shrunk, scale.Step{At: start.Add(time.Duration(d.IntN(1e9)) * time.Microsecond), By: d.IntN(9)})
-		}
-		back := decodeScale(through(t, encodeScale(&scale.Decision{Status: is, Why: d.text(), Code: d.code()})))
-		if !reflect.DeepEqual(utc(is), utc(back)) {
-			t.Fatalf("%+v\ncomes back as\n%+v", is, back)
 		}
 	}
 }
