@@ -1,6 +1,7 @@
 package v1alpha1
 
 import (
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 )
@@ -103,6 +104,20 @@ type InstanceStatus struct {
 	Losses int32 `json:"losses,omitempty"`
 	// Leave is who wants it away from its node. Left out where nobody does.
 	Leave *InstanceLeave `json:"leave,omitempty"`
+	// Requests are what its tasks request together, by resource: cpu in processors, memory and disk in bytes.
+	Requests map[CapacityName]resource.Quantity `json:"requests,omitempty"`
+	// Usage is what it takes, as its host has said last. Left out where that is not known.
+	Usage *InstanceUsage `json:"usage,omitempty"`
+}
+
+// InstanceUsage is what an instance takes of its host.
+type InstanceUsage struct {
+	// At is when it was looked at.
+	At metav1.Time `json:"at"`
+	// CPU is how many processors it has used on average since it was looked at before. Left out where it was not.
+	CPU *resource.Quantity `json:"cpu,omitempty"`
+	// Memory is what it holds, in bytes.
+	Memory resource.Quantity `json:"memory"`
 }
 
 // InstanceFailure is why an instance does not work.

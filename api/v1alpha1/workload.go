@@ -284,8 +284,11 @@ type ScaleStatus struct {
 	// Shrunk are those downwards.
 	// +listType=atomic
 	Shrunk []ScaleStep `json:"shrunk,omitempty"`
-	// Message says why it is that number, for people.
+	// Message says why it is that number, for people, as it was found at most a minute before the status was written.
 	Message string `json:"message,omitempty"`
+	// Code is why that may not be the number that the load needs: TK0780 where something is not measured, TK0781 where the bounds allow no more. Left out
+	// where nothing speaks against it.
+	Code string `json:"code,omitempty"`
 }
 
 // ScalePhase is a while in which all numbers asked for were on one side of the current one.

@@ -121,6 +121,11 @@ func (in InstanceStop) OpenAPIModelName() string {
 }
 
 // OpenAPIModelName returns the OpenAPI model name for this type.
+func (in InstanceUsage) OpenAPIModelName() string {
+	return "dev.tako.v1alpha1.InstanceUsage"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
 func (in JobStatus) OpenAPIModelName() string {
 	return "dev.tako.v1alpha1.JobStatus"
 }

@@ -57,6 +57,7 @@ needs a data directory of its own with a copy of the first one's machine-secret 
 	f.StringVar(&o.TransferListen, "transfer-listen", "", "where hosts are served, HOST:PORT; default: the port after that of --listen; port 0 takes a free one")
 	f.StringSliceVar(&o.Names, "name", nil, "further name or address that clients and hosts know the server by; hosts are told the first")
 	f.StringSliceVar(&o.SourceDirs, "source-dir", nil, "directory of this machine below which Sources may take repositories (file://); default: none")
+	f.StringToStringVar(&o.Prometheus, "prometheus", nil, "NAME=URL of a Prometheus that workloads may be scaled by; may be repeated; those who declare workloads may ask it anything; default: none")
 	f.StringSliceVar(&o.Etcd.Endpoints, "etcd-servers", nil, "an etcd cluster that others run; which several servers may share; default: one in the data directory")
 	f.StringVar(&o.Etcd.CAFile, "etcd-ca", "", "file with the CA of that cluster, PEM")
 	f.StringVar(&o.Etcd.CertFile, "etcd-cert", "", "file with this server's certificate for that cluster, PEM")

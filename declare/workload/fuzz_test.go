@@ -54,7 +54,7 @@ func FuzzRead(f *testing.F) {
 // FuzzValidate: what JSON makes of a spec can be looked at, whatever it is.
 func FuzzValidate(f *testing.F) {
 	f.Add([]byte(`{"template": {"tasks": [{"name": "a", "command": [""], "ports": [{"name": "p", "text": {"": ""}}], "readiness": {"http": {"port": "p", "path": "%"}}}]}}`))
-	f.Add([]byte(`{"mode": "Job", "job": {}, "rollout": {"strategy": "Canary", "steps": [{"replicas": "%"}]}, "scale": {"targets": [{"prometheus": {"url": "://"}}]}}`))
+	f.Add([]byte(`{"mode": "Job", "job": {}, "rollout": {"strategy": "Canary", "steps": [{"replicas": "%"}]}, "scale": {"targets": [{"prometheus": {"server": "://"}}]}}`))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		var s Spec
 		if len(data) > 1<<15 || json.Unmarshal(data, &s) != nil {

@@ -40,8 +40,8 @@ type ScaleTarget struct {
 
 // PrometheusTarget is the answer to a query.
 type PrometheusTarget struct {
-	// URL is where the Prometheus is asked: https://prometheus.example:9090.
-	URL string `json:"url"`
+	// Server is the name of the Prometheus that is asked, as tako's server was started with it (--prometheus NAME=URL). Default "default".
+	Server string `json:"server,omitempty"`
 	// Query is PromQL; its answer is one number.
 	Query string `json:"query"`
 	// PerInstance is what each instance should have of that number: "100", "0.5".

@@ -2,7 +2,6 @@ package workload
 
 import (
 	"fmt"
-	"net/url"
 	"slices"
 	"time"
 	"unicode/utf8"
@@ -98,15 +97,9 @@ func (v *validator) measured(at string, t *ScaleTarget) {
 }
 
 func (v *validator) prometheus(at string, p *PrometheusTarget) {
-	const urlBytesMax, queryBytesMax = 2048, 4096
-	u, err := url.Parse(p.URL)
-	switch {
-	case p.URL == "":
-		v.missing(at, "url", "write for example https://prometheus.example:9090")
-	case err != nil || len(p.URL) > urlBytesMax || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.RawQuery != "" || u.Fragment != "":
-		v.invalid(at+".url", "it is not the address of a Prometheus", "write for example https://prometheus.example:9090") // and may hold a password
-	case u.User != nil:
-		v.invalid(at+".url", "it holds credentials, and everybody who may read the workload would see them", "leave them out")
+	const queryBytesMax = 4096
+	if p.Server != "" && !declare.IsDomainLabel(p.Server) {
+		v.invalid(at+".server", fmt.Sprintf("%q is not a name", declare.ClipText(p.Server)), "write the NAME that tako's server was started with: --prometheus NAME=URL")
 	}
 	switch {
 	case p.Query == "":

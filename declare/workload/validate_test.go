@@ -78,7 +78,7 @@ spec:
     max: 40
     targets:
     - {name: cpu, cpu: 60}
-    - {name: requests, prometheus: {url: "http://prometheus.example:9090", query: "sum(rate(requests[1m]))", perInstance: 0.5}}
+    - {name: requests, prometheus: {server: main, query: "sum(rate(requests[1m]))", perInstance: 0.5}}
     up: {maxChange: 400%}
     scheduled: [{name: night, window: {opens: "22:00 Europe/Berlin", duration: 8h}, min: 1, max: 4}]
   onUnreachable: {action: Replace, after: 2m, reconnect: LongestReady}
@@ -191,9 +191,9 @@ func TestValidateRefuses(t *testing.T) {
 		{"scale: {min: 0, max: 3, targets: [{name: a, cpu: 50}]}, " + tasks("resources: {requests: {cpu: 1}}"), "spec.scale.min", reason.InvalidValue},
 		{"scale: {max: 3, scheduled: [{name: a, window: {opens: daily, duration: 1h}, min: 5}]}, " + task, "spec.scale.scheduled[0]", reason.InvalidValue},
 		{"scale: {max: 3, scheduled: [{name: a, window: {opens: never, duration: 1h}, min: 2}]}, " + task, "spec.scale.scheduled[0].window.opens", reason.InvalidValue},
-		{"scale: {max: 3, targets: [{name: a, prometheus: {url: \"http://u:p@h\", query: up, perInstance: 1}}]}, " + task, "spec.scale.targets[0].prometheus.url", reason.InvalidValue},
-		{"scale: {max: 3, targets: [{name: a, prometheus: {url: \"http://h\", query: up, perInstance: 0}}]}, " + task, "spec.scale.targets[0].prometheus.perInstance", reason.InvalidValue},
-		{"scale: {max: 3, down: {maxChange: 200%}, targets: [{name: a, prometheus: {url: \"http://h\", query: up, perInstance: 1}}]}, " + task, "spec.scale.down.maxChange", reason.InvalidValue},
+		{"scale: {max: 3, targets: [{name: a, prometheus: {server: \"http://h\", query: up, perInstance: 1}}]}, " + task, "spec.scale.targets[0].prometheus.server", reason.InvalidValue},
+		{"scale: {max: 3, targets: [{name: a, prometheus: {query: up, perInstance: 0}}]}, " + task, "spec.scale.targets[0].prometheus.perInstance", reason.InvalidValue},
+		{"scale: {max: 3, down: {maxChange: 200%}, targets: [{name: a, prometheus: {query: up, perInstance: 1}}]}, " + task, "spec.scale.down.maxChange", reason.InvalidValue},
 		// Placement.
 		{"placement: {affinity: [{selector: {matchLabels: {a: b}}, topologyKey: zone}], antiAffinity: [{selector: {matchLabels: {a: b}}, topologyKey: zone}]}, " + task, "spec.placement.antiAffinity[0]", reason.InvalidValue},
 		{"placement: {preferred: [{selector: {}, weight: 0}]}, " + task, "spec.placement.preferred[0].weight", reason.InvalidValue},

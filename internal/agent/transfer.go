@@ -127,7 +127,13 @@ func (h *hosted) Report() wire.Report {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), askTime)
 	defer cancel()
-	h.last.Instances = h.loop.joined.instances.Report(ctx)
+	instances, sampled, ago := h.loop.joined.instances.Report(ctx)
+	h.last.Instances = instances
+	if u := h.last.Usage; u != nil {
+		is := *u // reports that are under way have the one before
+		is.Sampled, is.SampledAgo = uint64(time.Duration(sampled).Milliseconds()), uint64(ago.Milliseconds())
+		h.last.Usage = &is
+	}
 	return h.last
 }
 

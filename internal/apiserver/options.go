@@ -9,6 +9,7 @@ import (
 	"strconv"
 
 	"tako.dev/tako/internal/apiserver/etcd"
+	"tako.dev/tako/internal/controllers/measures"
 	"tako.dev/tako/internal/reason"
 )
 
@@ -33,6 +34,8 @@ type Options struct {
 	QuotaBytes int64
 	// SourceDirs are directories of this machine below which Sources may take repositories (file://); default none.
 	SourceDirs []string
+	// Prometheus are those that workloads may be scaled by: their addresses by the names that workloads know them by; default none.
+	Prometheus map[string]string
 	// Kustomize is the program with its arguments that builds kustomizations, as package kustomize says; default none: they are refused.
 	Kustomize []string
 	Log       *slog.Logger // default: nowhere
@@ -69,6 +72,9 @@ func (o Options) validate() error {
 	}
 	if o.QuotaBytes != 0 && o.QuotaBytes < quotaMin {
 		return &reason.Error{Code: reason.InvalidValue, Doing: doing, Cause: fmt.Errorf("--quota-bytes %d: at least %d", o.QuotaBytes, quotaMin), Hint: "2147483648 (2 GiB) is the default"}
+	}
+	if _, err := measures.NewPrometheus(o.Prometheus); err != nil {
+		return err
 	}
 	return o.Etcd.Validate()
 }

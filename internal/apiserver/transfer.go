@@ -29,6 +29,7 @@ import (
 	"tako.dev/tako/internal/controllers/assignments"
 	"tako.dev/tako/internal/controllers/heads"
 	"tako.dev/tako/internal/controllers/layers"
+	"tako.dev/tako/internal/controllers/measures"
 	"tako.dev/tako/internal/controllers/presence"
 	"tako.dev/tako/internal/controllers/recorder"
 	"tako.dev/tako/internal/controllers/workloads"
@@ -64,6 +65,7 @@ type term struct {
 	presence    *presence.Register
 	assignments *assignments.Assignments
 	workloads   *workloads.Workloads
+	measures    *measures.Measures
 }
 
 // newTransfer puts it together. It reads and writes objects without the way through the API.
@@ -134,9 +136,10 @@ func (s *Server) newTransfer(p parts, objects *registry.Registry, local *registr
 // newTerm makes what a server has as the leader.
 func (s *Server) newTerm(t *transfer, p parts, local *registry.Local) (*term, error) {
 	n, leading := &term{}, p.several.objects(local)
-	var err1, err2, err3 error
+	var err1, err2, err3, err4 error
+	n.measures, err4 = measures.New(s.opts.Prometheus)
 	n.presence, err1 = presence.New(presence.Options{
-		Objects: leading, Recorder: t.recorder, Log: s.partsLog, Metrics: takoMetrics{},
+		Objects: leading, Recorder: t.recorder, Measures: n.measures, Log: s.partsLog, Metrics: takoMetrics{},
 		// Each of the two knows the other. Nothing is asked before both run.
 		Assigned: func(uid types.UID) (v1alpha1.AppliedHead, bool) { return n.assignments.AssignedHead(uid) },
 	})
@@ -144,8 +147,8 @@ func (s *Server) newTerm(t *transfer, p parts, local *registry.Local) (*term, er
 		Objects: leading, Layers: t.layers, Changes: t.changes, Presence: n.presence, Recorder: t.recorder,
 		Epoch: func() uint64 { return p.documents.Newest().Current().Epoch }, Log: s.partsLog,
 	})
-	n.workloads, err3 = workloads.New(workloads.Options{Objects: leading, Presence: n.presence, Recorder: t.recorder, Log: s.partsLog, Metrics: takoMetrics{}})
-	return n, errors.Join(err1, err2, err3)
+	n.workloads, err3 = workloads.New(workloads.Options{Objects: leading, Presence: n.presence, Recorder: t.recorder, Measures: n.measures, Log: s.partsLog, Metrics: takoMetrics{}})
+	return n, errors.Join(err1, err2, err3, err4)
 }
 
 // background is what runs while the server does.
@@ -197,6 +200,7 @@ func (s *Server) lead(ctx context.Context, p parts, a *assembly) {
 	defer all.Wait()
 	for _, run := range []func(context.Context){
 		s.reported("presence", now.presence.Run), s.reported("assignments", now.assignments.Run), s.reported("workloads", now.workloads.Run),
+		s.reported("measures", now.measures.Run),
 		func(ctx context.Context) { s.control(ctx, a) }, s.runSources(p, a.local, a.controllersConfig, t, now),
 	} {
 		all.Go(func() { run(ctx) })

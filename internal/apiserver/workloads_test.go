@@ -110,6 +110,18 @@ func TestScale(t *testing.T) {
 	if code, b = call(t, theSite.admin, http.MethodPatch, workloadsAt+"/nowhere/scale", mergePatch, `{"spec":{"replicas":1}}`); code != http.StatusNotFound {
 		t.Errorf("of none: %d, %s", code, b)
 	}
+	for what, replicas := range map[string]int{"another number": 2, "off": 0} {
+		measured := strings.Replace(webOf("measured", -1), `"template"`, `"scale":{"max":3,"targets":[{"name":"q","prometheus":{"query":"up","perInstance":"1"}}]},"template"`, 1)
+		if code, b = call(t, theSite.admin, http.MethodPatch, workloadsAt+"/measured?fieldManager=author", applyYAML, measured); code != http.StatusOK && code != http.StatusCreated {
+			t.Fatalf("%d, %s", code, b)
+		}
+		if warned := warnedOf(t, workloadsAt+"/measured/scale", replicas); strings.Contains(warned, "follows what is measured") != (replicas > 0) {
+			t.Errorf("of one that follows what is measured, %s: warned is %q", what, warned)
+		}
+	}
+	if warned := warnedOf(t, one+"/scale", 4); warned != "" {
+		t.Errorf("of one that does not: warned is %q", warned)
+	}
 	perNode := strings.Replace(webOf("everywhere", -1), `"template"`, `"mode":"PerNode","template"`, 1)
 	if code, b = call(t, theSite.admin, http.MethodPost, workloadsAt, plainJSON, perNode); code != http.StatusCreated {
 		t.Fatalf("%d, %s", code, b)
@@ -135,6 +147,29 @@ func TestScale(t *testing.T) {
 	if kind != "autoscaling/v1 Scale" {
 		t.Errorf("clients are told that the scale is a %q", kind)
 	}
+}
+
+// warnedOf is what whoever changes a number is warned of.
+func warnedOf(t *testing.T, path string, replicas int) string {
+	t.Helper()
+	c, err := rest.HTTPClientFor(theSite.admin)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPatch, theSite.admin.Host+path, strings.NewReader(fmt.Sprintf(`{"spec":{"replicas":%d}}`, replicas)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("Content-Type", mergePatch)
+	resp, err := c.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		t.Fatalf("%s: %s", path, resp.Status)
+	}
+	return resp.Header.Get("Warning")
 }
 
 // ownedBy is what somebody owns, with the subresource by which he does.

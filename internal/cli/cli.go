@@ -75,7 +75,7 @@ func New(streams Streams, further ...*cobra.Command) *cobra.Command {
 	root.SetOut(streams.Out)
 	root.SetErr(streams.Err)
 	root.AddCommand(p.newApply(), p.newDiff(), p.newGet(), p.newDescribe(), p.newDelete(), p.newEdit(), p.newWait(), p.newEvents(),
-		p.newStatus(), p.newWhy(), p.newHistory(), p.newLogs(), p.newHold(), p.newResume(), p.newAdopt(), p.newRollout(), p.newNode(),
+		p.newStatus(), p.newTop(), p.newWhy(), p.newHistory(), p.newLogs(), p.newHold(), p.newResume(), p.newAdopt(), p.newRollout(), p.newNode(),
 		p.newExplain(), p.newSource(), p.newTrace(), p.newToken(), p.newContent(), p.newBundle(), p.newSign(), p.newExport(), p.newVersion(), p.newMan())
 	for _, c := range further {
 		checkArguments(c)

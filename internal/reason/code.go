@@ -205,6 +205,9 @@ const (
 	InstanceNameTaken Code = 771
 	NamesUnserved     Code = 772
 
+	NoSamples    Code = 780
+	ScaleBounded Code = 781
+
 	AnotherAgent     Code = 801
 	StateCorrupt     Code = 802
 	StateNewer       Code = 803
@@ -504,6 +507,9 @@ var table = []Entry{
 	{NameUnservable, "cannot be a name of DNS", Failed, Invalid, Never, ExitFailed, 422},
 	{InstanceNameTaken, "an instance of another workload has the name", Failed, Invalid, Never, ExitConflict, 409},
 	{NamesUnserved, "names are not served at an address", Failed, DetailError, BackOff, ExitFailed, 500},
+
+	{NoSamples, "what is to be measured has no samples", Unknown, "", BackOff, ExitStalled, 503},
+	{ScaleBounded, "more instances are needed than there may be", Deferred, Held, WaitThen, ExitStalled, 409},
 
 	{AnotherAgent, "another agent is running on this state", Unknown, "", Never, ExitConflict, 409},
 	{StateCorrupt, "state file is corrupt", Failed, DetailError, BackOff, ExitFailed, 500},

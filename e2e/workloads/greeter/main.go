@@ -4,6 +4,8 @@
 //	VERSION     what it answers, with the name of its instance (INSTANCE)
 //	READY       never: /ready is 503 always
 //	DRAIN       how long it goes on serving after SIGTERM, when /ready is 503
+//
+// GET /work takes 5 ms of a processor.
 package main
 
 import (
@@ -14,9 +16,12 @@ import (
 	"net/http"
 	"os"
 	"os/signal"
+	"runtime"
 	"sync/atomic"
 	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 func main() {
@@ -24,6 +29,23 @@ func main() {
 		fmt.Fprintln(os.Stderr, "greeter:", err)
 		os.Exit(1)
 	}
+}
+
+// work takes so much of a processor, however long that takes.
+func work(d time.Duration) {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	for begun := used(); used()-begun < d; {
+	}
+}
+
+// used is what this thread has taken of processors.
+func used() time.Duration {
+	var r unix.Rusage
+	if err := unix.Getrusage(unix.RUSAGE_THREAD, &r); err != nil {
+		panic("getrusage(RUSAGE_THREAD): " + err.Error()) // cannot fail with a valid argument
+	}
+	return time.Duration(r.Utime.Nano() + r.Stime.Nano())
 }
 
 func run() error {
@@ -44,6 +66,7 @@ func run() error {
 			http.Error(w, "the database has not answered", http.StatusServiceUnavailable)
 		}
 	})
+	mux.HandleFunc("/work", func(http.ResponseWriter, *http.Request) { work(5 * time.Millisecond) })
 	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
 		fmt.Fprintf(w, "%s %s %d\n", os.Getenv("VERSION"), os.Getenv("INSTANCE"), os.Getpid())
 	})

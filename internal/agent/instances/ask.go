@@ -16,8 +16,9 @@ import (
 )
 
 const (
-	// sampleEvery is how old what instances take may be in a report: looking at a thousand of them costs a tenth of a second.
-	sampleEvery = 15 * time.Second
+	// sampleEvery is how old what instances take may be in a report: looking at a thousand of them costs a tenth of a second. It is less than the
+	// 15 s after which a server that waits for it has a host report again.
+	sampleEvery = 10 * time.Second
 	// askTime bounds how long a question waits for the loop.
 	askTime = 10 * time.Second
 	// tailBytes is how much of what a task has printed is shown: above it an answer would be too long for the way to a person.
@@ -34,7 +35,8 @@ func Claim(name string) string { return "instance:" + name }
 // usage is what instances take, as it was looked at last.
 type usage struct {
 	takes map[string]taken // by UID
-	since time.Time
+	since time.Time        // when somebody has begun to look
+	at    run.Moment       // when what is in takes was looked at; zero: never
 }
 
 type taken struct{ cpu, memory uint64 }
@@ -54,31 +56,35 @@ func ask[T any](ctx context.Context, k *Keeper, question func() T) (T, error) {
 	}
 }
 
-// Report is what is told of the instances with what they take, by UID.
-func (k *Keeper) Report(ctx context.Context) []wire.Instance {
-	told := k.Told()
+// Report is what is told of the instances with what they take, by UID; when that was looked at, and how long ago that is: zero where nothing
+// was.
+func (k *Keeper) Report(ctx context.Context) (told []wire.Instance, sampled run.Moment, ago time.Duration) {
+	told = k.Told()
 	if len(told) == 0 {
-		return nil
+		return nil, 0, 0
 	}
-	takes := k.sample(ctx)
+	takes, sampled := k.sample(ctx)
 	for i := range told {
 		n := &told[i]
 		n.CPU, n.Memory = takes[n.UID].cpu, takes[n.UID].memory
 		n.Message = strings.ToValidUTF8(n.Message[:min(len(n.Message), wordsBytes/len(told))], "")
 	}
-	return told
+	if sampled == 0 {
+		return told, 0, 0
+	}
+	return told, sampled, max(now().Sub(sampled), 0)
 }
 
 // sample looks at what instances take, unless that was done a moment ago.
-func (k *Keeper) sample(ctx context.Context) map[string]taken {
+func (k *Keeper) sample(ctx context.Context) (map[string]taken, run.Moment) {
 	k.mu.Lock()
-	takes, fresh := k.takes, time.Since(k.since) < sampleEvery
+	takes, at, fresh := k.takes, k.at, time.Since(k.since) < sampleEvery
 	if !fresh {
 		k.since = time.Now() // whoever comes meanwhile has the one before
 	}
 	k.mu.Unlock()
 	if fresh {
-		return takes
+		return takes, at
 	}
 	type running struct {
 		runtime *runtime
@@ -93,9 +99,9 @@ func (k *Keeper) sample(ctx context.Context) map[string]taken {
 		return list
 	})
 	if err != nil {
-		return takes
+		return takes, at
 	}
-	takes = map[string]taken{}
+	takes, at = map[string]taken{}, now()
 	for _, one := range list {
 		u, err := one.runtime.Usage(ctx, one.id)
 		if err != nil {
@@ -105,9 +111,9 @@ func (k *Keeper) sample(ctx context.Context) map[string]taken {
 		takes[one.id.Instance] = taken{sum.cpu + uint64(max(u.CPU.Milliseconds(), 0)), sum.memory + uint64(max(u.Memory, 0))}
 	}
 	k.mu.Lock()
-	k.takes = takes
+	k.takes, k.at = takes, at
 	k.mu.Unlock()
-	return takes
+	return takes, at
 }
 
 // Accounts are all instances with all that is known of them.

@@ -283,8 +283,12 @@ func TestLifeOfAnInstance(t *testing.T) {
 			t.Errorf("the environment has no %q: %q", want, env)
 		}
 	}
-	if full := r.keeper.Report(t.Context()); len(full) != 1 || full[0].Memory == 0 {
-		t.Errorf("the report is %+v", full)
+	full, sampled, ago := r.keeper.Report(t.Context())
+	if len(full) != 1 || full[0].Memory == 0 || sampled == 0 || sampled.Add(ago) > now() {
+		t.Errorf("the report is %+v, of %d, %s ago", full, sampled, ago)
+	}
+	if _, again, later := r.keeper.Report(t.Context()); again != sampled || later < ago {
+		t.Errorf("at once after %d, %s ago, it is of %d, %s ago", sampled, ago, again, later)
 	}
 	r.end(uid)
 	r.is(uid, wire.InstanceDone, false)

@@ -183,6 +183,7 @@ func GetOpenAPIDefinitions(ref common.ReferenceCallback) map[string]common.OpenA
 		v1alpha1.InstanceSpec{}.OpenAPIModelName():                             schema_takodev_tako_api_v1alpha1_InstanceSpec(ref),
 		v1alpha1.InstanceStatus{}.OpenAPIModelName():                           schema_takodev_tako_api_v1alpha1_InstanceStatus(ref),
 		v1alpha1.InstanceStop{}.OpenAPIModelName():                             schema_takodev_tako_api_v1alpha1_InstanceStop(ref),
+		v1alpha1.InstanceUsage{}.OpenAPIModelName():                            schema_takodev_tako_api_v1alpha1_InstanceUsage(ref),
 		v1alpha1.JobStatus{}.OpenAPIModelName():                                schema_takodev_tako_api_v1alpha1_JobStatus(ref),
 		v1alpha1.JoinRequest{}.OpenAPIModelName():                              schema_takodev_tako_api_v1alpha1_JoinRequest(ref),
 		v1alpha1.JoinToken{}.OpenAPIModelName():                                schema_takodev_tako_api_v1alpha1_JoinToken(ref),
@@ -8380,11 +8381,31 @@ func schema_takodev_tako_api_v1alpha1_InstanceStatus(ref common.ReferenceCallbac
 							Ref:         ref(v1alpha1.InstanceLeave{}.OpenAPIModelName()),
 						},
 					},
+					"requests": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Requests are what its tasks request together, by resource: cpu in processors, memory and disk in bytes.",
+							Type:        []string{"object"},
+							AdditionalProperties: &spec.SchemaOrBool{
+								Allows: true,
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(resource.Quantity{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+					"usage": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Usage is what it takes, as its host has said last. Left out where that is not known.",
+							Ref:         ref(v1alpha1.InstanceUsage{}.OpenAPIModelName()),
+						},
+					},
 				},
 			},
 		},
 		Dependencies: []string{
-			metav1.Time{}.OpenAPIModelName(), v1alpha1.InstanceFailure{}.OpenAPIModelName(), v1alpha1.InstanceLeave{}.OpenAPIModelName()},
+			resource.Quantity{}.OpenAPIModelName(), metav1.Time{}.OpenAPIModelName(), v1alpha1.InstanceFailure{}.OpenAPIModelName(), v1alpha1.InstanceLeave{}.OpenAPIModelName(), v1alpha1.InstanceUsage{}.OpenAPIModelName()},
 	}
 }
 
@@ -8415,6 +8436,40 @@ func schema_takodev_tako_api_v1alpha1_InstanceStop(ref common.ReferenceCallback)
 		},
 		Dependencies: []string{
 			metav1.Time{}.OpenAPIModelName()},
+	}
+}
+
+func schema_takodev_tako_api_v1alpha1_InstanceUsage(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "InstanceUsage is what an instance takes of its host.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"at": {
+						SchemaProps: spec.SchemaProps{
+							Description: "At is when it was looked at.",
+							Ref:         ref(metav1.Time{}.OpenAPIModelName()),
+						},
+					},
+					"cpu": {
+						SchemaProps: spec.SchemaProps{
+							Description: "CPU is how many processors it has used on average since it was looked at before. Left out where it was not.",
+							Ref:         ref(resource.Quantity{}.OpenAPIModelName()),
+						},
+					},
+					"memory": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Memory is what it holds, in bytes.",
+							Ref:         ref(resource.Quantity{}.OpenAPIModelName()),
+						},
+					},
+				},
+				Required: []string{"at", "memory"},
+			},
+		},
+		Dependencies: []string{
+			resource.Quantity{}.OpenAPIModelName(), metav1.Time{}.OpenAPIModelName()},
 	}
 }
 
@@ -10675,7 +10730,14 @@ func schema_takodev_tako_api_v1alpha1_ScaleStatus(ref common.ReferenceCallback) 
 					},
 					"message": {
 						SchemaProps: spec.SchemaProps{
-							Description: "Message says why it is that number, for people.",
+							Description: "Message says why it is that number, for people, as it was found at most a minute before the status was written.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"code": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Code is why that may not be the number that the load needs: TK0780 where something is not measured, TK0781 where the bounds allow no more. Left out where nothing speaks against it.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
@@ -16812,10 +16874,9 @@ func schema_takodev_tako_declare_workload_PrometheusTarget(ref common.ReferenceC
 				Description: "PrometheusTarget is the answer to a query.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
-					"url": {
+					"server": {
 						SchemaProps: spec.SchemaProps{
-							Description: "URL is where the Prometheus is asked: https://prometheus.example:9090.",
-							Default:     "",
+							Description: "Server is the name of the Prometheus that is asked, as tako's server was started with it (--prometheus NAME=URL). Default \"default\".",
 							Type:        []string{"string"},
 							Format:      "",
 						},
@@ -16837,7 +16898,7 @@ func schema_takodev_tako_declare_workload_PrometheusTarget(ref common.ReferenceC
 						},
 					},
 				},
-				Required: []string{"url", "query", "perInstance"},
+				Required: []string{"query", "perInstance"},
 			},
 		},
 	}

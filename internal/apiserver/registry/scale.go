@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/managedfields"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/apiserver/pkg/registry/rest"
+	"k8s.io/apiserver/pkg/warning"
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 
 	"tako.dev/tako/api/v1alpha1"
@@ -56,7 +57,11 @@ func (s *scales) Update(ctx context.Context, name string, info rest.UpdatedObjec
 	if err != nil {
 		return nil, false, err
 	}
-	return scaleOf(o.(*v1alpha1.Workload)), false, nil
+	w := o.(*v1alpha1.Workload)
+	if c := w.Spec.Scale; c != nil && w.Spec.ReplicasOrDefault() > 0 {
+		warning.AddWarning(ctx, "", fmt.Sprintf("workload %s follows what is measured: there are %d now, within its bounds, until measures ask for another number; 0 is off", name, w.Spec.ReplicasOrDefault()))
+	}
+	return scaleOf(w), false, nil
 }
 
 // ConvertToTable shows it as the object that it is part of is shown.

@@ -20,6 +20,7 @@ import (
 	"tako.dev/tako/internal/fleet/node"
 	"tako.dev/tako/internal/fleet/rollout"
 	running "tako.dev/tako/internal/fleet/workload"
+	"tako.dev/tako/internal/reason"
 )
 
 // About finds what is to be said of a workload, of an instance, or of a revision of a workload; false for anything else.
@@ -341,9 +342,22 @@ func (w *Workload) counts(now time.Time) []fleet.Finding {
 		list = append(list, fleet.Finding{Weight: fleet.Note, What: "Paused", Text: "the next change waits until it is resumed", Next: "tako rollout resume " + w.Argument()})
 	}
 	if c := s.Scale; c != nil && c.Message != "" {
-		list = append(list, fleet.Finding{Weight: fleet.Note, What: "Scaled", Text: fmt.Sprintf("to %d: %s", c.Replicas, c.Message)})
+		list = append(list, w.scaled(c))
 	}
 	return append(list, w.job()...)
+}
+
+// scaled is why there are as many as there are, where that follows what is measured.
+func (w *Workload) scaled(s *v1alpha1.ScaleStatus) fleet.Finding {
+	x := fleet.Finding{Weight: fleet.Note, What: "Scaled", Text: fmt.Sprintf("to %d: %s", s.Replicas, s.Message), Code: s.Code}
+	switch s.Code {
+	case reason.NoSamples.String():
+		x.Weight, x.What, x.Next = fleet.Unclear, "Not measured", "tako top instances -n "+w.Namespace
+		x.Text = fmt.Sprintf("it stays at %d: %s", s.Replicas, s.Message)
+	case reason.ScaleBounded.String():
+		x.Weight, x.What, x.Next = fleet.Waiting, "At its bound", "tako edit "+w.Argument()
+	}
+	return x
 }
 
 // job is how a job, or the schedule of one, stands.

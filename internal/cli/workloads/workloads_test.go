@@ -108,6 +108,14 @@ func TestFindings(t *testing.T) {
 			w.Status.Leaving = []v1alpha1.WorkloadCulprit{{Instance: "web-0", Node: "n0", Code: "TK0759", Message: "not before another one is available"}}
 		}}, []string{"1 Leaving TK0759: it stays on node/n0 for now: not before another one is available >"}},
 		{"scaled", []func(*Workload){func(w *Workload) { w.Status.Scale = &v1alpha1.ScaleStatus{Replicas: 4, Message: "cpu is at 80%"} }}, []string{"0 Scaled: to 4: cpu is at 80% >"}},
+		{"not measured", []func(*Workload){func(w *Workload) {
+			w.Status.Scale = &v1alpha1.ScaleStatus{Replicas: 4, Code: "TK0780", Message: "queue: main does not answer"}
+		}},
+			[]string{"2 Not measured TK0780: it stays at 4: queue: main does not answer > tako top instances -n prod"}},
+		{"bounded", []func(*Workload){func(w *Workload) {
+			w.Status.Scale = &v1alpha1.ScaleStatus{Replicas: 4, Code: "TK0781", Message: "cpu needs 9"}
+		}},
+			[]string{"1 At its bound TK0781: to 4: cpu needs 9 > tako edit workload/web -n prod"}},
 		{"a job that runs", []func(*Workload){phase("Rolling"), job(nil)}, []string{"1 Running: 1 of 3 instances have ended well, 0 badly, 4 run >"}},
 		{"a job that has failed", []func(*Workload){job(func(w *Workload) { w.Status.Job.Result, w.Status.Job.Failed = "FailedTooOften", 7 })},
 			[]string{"3 FailedTooOften: 1 of 3 instances have ended well, 7 badly > tako get instances -n prod -l tako.dev/workload=web"}},

@@ -3,6 +3,7 @@ package presence
 import (
 	"fmt"
 	"runtime"
+	"slices"
 	"testing"
 	"time"
 	"unsafe"
@@ -175,4 +176,32 @@ func TestMemoryOfInstances(t *testing.T) {
 		t.Error("the same words are there twice")
 	}
 	runtime.KeepAlive(r)
+}
+
+// taker notes what it is told, and waits for some node.
+type taker struct {
+	node types.UID
+	took []uint64
+}
+
+func (x *taker) Take(node types.UID, r *wire.Report, _ time.Time) time.Duration {
+	x.took = append(x.took, r.Number)
+	if node == x.node {
+		return 15 * time.Second
+	}
+	return 0
+}
+
+// TestMeasures: what hosts say is handed on, and those are asked to say so again that somebody waits for.
+func TestMeasures(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		x := &taker{node: "1"}
+		r.options.Measures = x
+		a, b := r.make("a", "1"), r.make("b", "2")
+		r.Opened(a, 1)
+		r.Opened(b, 2)
+		if one, other := r.Heard(a, 1, running(7)), r.Heard(b, 2, running(8)); one.UsageEvery != 15 || other.UsageEvery != 0 || !slices.Equal(x.took, []uint64{7, 8}) {
+			t.Errorf("answered %+v and %+v, and told were %v", one, other, x.took)
+		}
+	})
 }

@@ -40,12 +40,21 @@ type Recorder interface {
 	Tell(about core.ObjectReference, kind, why, words string)
 }
 
+// Measures takes what hosts say that their instances take. *measures.Usage is one.
+type Measures interface {
+	// Take notes what a report says. The answer is after how long the host is to report again though nothing changes; 0: nobody waits for that. It
+	// must not block.
+	Take(node types.UID, r *wire.Report, now time.Time) time.Duration
+}
+
 // Options say what to work with. Objects and Recorder are required.
 type Options struct {
 	Objects  Objects
 	Recorder Recorder
 	// Assigned is the newest signed state of a node, or what will be; false when there is none. It must not block. Default: never one.
 	Assigned func(node types.UID) (v1alpha1.AppliedHead, bool)
+	// Measures takes what instances take. Default nobody does.
+	Measures Measures
 	// Log takes what is worth knowing. Default nothing is logged.
 	Log *slog.Logger
 	// Metrics is where the metrics tako_presence_* are registered, while Run runs. Default nowhere.
@@ -183,6 +192,9 @@ func (r *Register) Heard(who server.Identity, conn uint64, report *wire.Report) 
 		}
 		reply.Cloned = e.known && !e.said.Believed && len(e.said.Conditions) > 0
 	})
+	if m := r.options.Measures; m != nil {
+		reply.UsageEvery = uint32(m.Take(types.UID(who.UID), report, time.Now()) / time.Second)
+	}
 	return reply
 }
 

@@ -100,30 +100,31 @@ func TestStatusIsLossless(t *testing.T) {
 }
 
 // utc has equal times be one.
-func utc(s fleet.Status) fleet.Status {
-	var plain func(v reflect.Value)
-	plain = func(v reflect.Value) {
-		switch v.Kind() {
-		case reflect.Pointer:
-			if !v.IsNil() {
-				plain(v.Elem())
-			}
-		case reflect.Slice:
-			for i := range v.Len() {
-				plain(v.Index(i))
-			}
-		case reflect.Struct:
-			if at, is := v.Interface().(time.Time); is {
-				v.Set(reflect.ValueOf(at.UTC()))
-				return
-			}
-			for i := range v.NumField() {
-				plain(v.Field(i))
-			}
-		}
-	}
+func utc[T any](s T) T {
 	plain(reflect.ValueOf(&s))
 	return s
+}
+
+// plain has all times in a value be of UTC.
+func plain(v reflect.Value) {
+	switch v.Kind() {
+	case reflect.Pointer:
+		if !v.IsNil() {
+			plain(v.Elem())
+		}
+	case reflect.Slice:
+		for i := range v.Len() {
+			plain(v.Index(i))
+		}
+	case reflect.Struct:
+		if at, is := v.Interface().(time.Time); is {
+			v.Set(reflect.ValueOf(at.UTC()))
+			return
+		}
+		for i := range v.NumField() {
+			plain(v.Field(i))
+		}
+	}
 }
 
 func TestJobStatusIsLossless(t *testing.T) {

@@ -30,6 +30,8 @@ type decision struct {
 	start  time.Time         // of a schedule: the run that begins; zero: none
 	status v1alpha1.WorkloadStatus
 	first  bool // the status is to be stored before anything else is done
+	// measureAt is when what is measured is looked at again; zero: it decides nothing.
+	measureAt time.Time
 }
 
 // round takes in what was told, decides and writes. It returns when to do so again though nothing has happened (zero: not by itself), and before
@@ -45,6 +47,7 @@ func (c *Workloads) round(ctx context.Context, w *world, now time.Time) (next, p
 	c.place(ctx, w, now)
 	c.storeStale(ctx, w, now)
 	c.settle(ctx, w)
+	c.want(w, now)
 	c.show(w)
 	c.metrics.observe(w, time.Since(began))
 	return w.wakeAt(now), pause
@@ -87,7 +90,7 @@ func (c *Workloads) decideAll(w *world, now time.Time) []*decision {
 			if schedules {
 				w.schedule(of, d, now)
 			} else {
-				w.decide(of, d, now)
+				c.decide(w, of, d, now)
 			}
 			c.metrics.decisions.Inc()
 			all = append(all, d)
@@ -97,8 +100,8 @@ func (c *Workloads) decideAll(w *world, now time.Time) []*decision {
 }
 
 // decide decides about a workload that has instances.
-func (w *world) decide(of *workload, d *decision, now time.Time) {
-	wanted := of.o.Spec.ReplicasOrDefault()
+func (c *Workloads) decide(w *world, of *workload, d *decision, now time.Time) {
+	wanted := c.scaleOf(w, of, d, now)
 	if of.o.Spec.Mode == declared.RunToCompletion {
 		wanted = w.run(of, d, now)
 	}
@@ -111,7 +114,7 @@ func (w *world) decide(of *workload, d *decision, now time.Time) {
 	if d.job != nil {
 		wake = earlier(wake, d.job.WakeAt)
 	}
-	w.wake(of, earlier(earlier(wake, d.WakeAt), of.held))
+	w.wake(of, earlier(earlier(earlier(wake, d.WakeAt), of.held), d.measureAt))
 	of.explain(&d.status, w)
 	of.conclude(&d.status, now)
 	// What only tells how far it is waits; what another decision depends on does not, and neither does what goes with something that is done.
@@ -247,6 +250,9 @@ func significant(a, b *v1alpha1.WorkloadStatus) bool {
 		p.TerminatingReplicas, p.AbandonedReplicas, p.Message, p.Culprits, p.Leaving, p.Since = 0, 0, "", nil, nil, metav1.Time{}
 		if p.Pending != nil {
 			p.Pending = &v1alpha1.PendingExplanation{}
+		}
+		if s := p.Scale; s != nil {
+			p.Scale = &v1alpha1.ScaleStatus{Replicas: s.Replicas, Declared: s.Declared, Code: s.Code}
 		}
 		if r := p.Rollout; r != nil {
 			r.BestAvailable, r.BestOld = 0, 0

@@ -7,6 +7,7 @@
 //	for each instance that a report is about:    workload.Observe -> how far it is, and since when it is ready
 //	for each workload that something has touched:
 //	    of a job, jobs.Decide says how many are wanted; of a schedule, jobs.Schedule which run begins, and that is all
+//	    where scale is declared, scale.Decide says how many are wanted, by what is measured
 //	    workload.Decide  -> the status first, compared with the one that was decided on: who is refused does nothing else
 //	                     -> what has ended goes; revisions are made, numbered and forgotten; instances are told to end, given up, taken back
 //	                     -> what is missing is pending

@@ -28,6 +28,7 @@ func (c *Workloads) Describe(in *v1alpha1.Instance) {
 	}
 	stored := in.Status
 	in.Status = *s
+	in.Status.Usage = c.usageOf(in)
 	in.Status.Abandoned, in.Status.Losses = stored.Abandoned, stored.Losses
 	if phaseOf(stored.Phase).Ended() {
 		in.Status.Phase, in.Status.Failure, in.Status.Ended = stored.Phase, stored.Failure, stored.Ended
@@ -59,7 +60,7 @@ func (in *instance) status() *v1alpha1.InstanceStatus {
 	s := &in.seen
 	to := &v1alpha1.InstanceStatus{
 		Phase: phaseName(s.Phase), Ready: s.Phase == fleet.Running && !s.ReadySince.IsZero(), ReadySince: secondsOrNone(s.ReadySince), Attempt: int64(s.Attempt),
-		Failure: failureText(s.Failure),
+		Failure: failureText(s.Failure), Requests: in.of.requestsOf(s.Revision).told,
 	}
 	if s.Phase.Ended() {
 		to.Ended = secondsOrNone(in.over)

@@ -29,6 +29,7 @@ const statusesMax = 8 * writesMax
 // letter is what is to be told about a workload.
 type letter struct {
 	mayWrite time.Time                // before, only what is urgent is
+	written  time.Time                // when it was last
 	told     *v1alpha1.WorkloadStatus // as it was decided last; nil: as it is stored
 }
 
@@ -45,6 +46,10 @@ func (c *Workloads) storeStale(ctx context.Context, w *world, now time.Time) {
 		status := of.newest(w)
 		if sameStatus(&status, &of.o.Status) {
 			delete(w.stale, of)
+			continue
+		}
+		if differsByMeasures(&status, &of.o.Status) && now.Before(of.written.Add(measuredEvery)) {
+			delete(w.stale, of) // what is measured next has it told, in time
 			continue
 		}
 		all = append(all, c.statusJob(w, of, status, func(err error) {
@@ -209,6 +214,7 @@ func (c *Workloads) tell(of *workload, was *v1alpha1.WorkloadStatus) {
 	if is.AbandonedReplicas > was.AbandonedReplicas {
 		say(core.EventTypeWarning, "InstancesLost", fmt.Sprintf("%d instances are given up, because their nodes are not heard, and others stand in for them", is.AbandonedReplicas))
 	}
+	c.tellScale(of, was.Scale)
 	if is.Job != nil && is.Job.Result != "" && (was.Job == nil || was.Job.Result == "") {
 		kind, why := core.EventTypeWarning, "JobFailed"
 		if is.Job.Result == string(jobs.Complete) {

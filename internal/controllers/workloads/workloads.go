@@ -58,6 +58,8 @@ type Options struct {
 	Recorder Recorder
 	// Writers is how many objects are written at once. Default 32, and at least 1: then they are written in one order, which is always the same.
 	Writers int
+	// Measures is what the scale of workloads follows. Default nothing is measured, and only bounds and edits change a number.
+	Measures Measures
 	// Log takes what is worth knowing. Default nothing is logged.
 	Log *slog.Logger
 	// Metrics is where the metrics tako_workloads_* are registered, while Run runs. Default nowhere.

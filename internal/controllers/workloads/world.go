@@ -22,6 +22,7 @@ type world struct {
 	now   time.Time // of the round
 	land
 	placing
+	scaled
 	workloads map[types.NamespacedName]*workload
 	byUID     map[types.UID]*workload
 	instances map[types.NamespacedName]*instance
@@ -66,6 +67,7 @@ func newWorld(now time.Time) *world {
 			hosts: map[string]*host{}, sights: map[string]fleet.Node{absent: {Presence: node.Gone, Lost: true}}, on: map[string]map[*instance]bool{}, brakes: map[string]string{}, deaf: true,
 			unsettled: map[string]bool{},
 		},
+		scaled:    scaled{measured: map[*workload]bool{}},
 		placing:   placing{snapshot: scheduler.New(seedOfTies), queue: scheduler.NewQueue(), groups: map[string]*group{}},
 		workloads: map[types.NamespacedName]*workload{}, byUID: map[types.UID]*workload{}, instances: map[types.NamespacedName]*instance{}, uids: map[types.UID]*instance{},
 		owners: map[types.NamespacedName]types.NamespacedName{}, dirty: map[*workload]bool{}, stale: map[*workload]bool{}, wakes: map[*workload]time.Time{}, fresh: map[*instance]bool{},
@@ -87,6 +89,7 @@ type workload struct {
 	runs      map[*workload]bool   // of a schedule
 	parent    *workload            // of a run
 	replaced  map[int64]bool       // runs that a later one replaces, by their times
+	requests  map[string]requested // by revision, as far as it was worked out
 	known     known
 	letter
 }
@@ -269,6 +272,7 @@ func (w *world) forget(of *workload) {
 	delete(w.dirty, of)
 	delete(w.stale, of)
 	delete(w.wakes, of)
+	delete(w.measured, of)
 	of.o, of.was, of.parent, of.replaced, of.known, of.letter = nil, fleet.Status{}, nil, nil, known{}, letter{}
 	clear(of.classes)
 }
@@ -288,6 +292,7 @@ func (w *world) absorbRevision(told told[v1alpha1.Revision]) {
 func (w *world) loseRevision(key types.NamespacedName) {
 	of := w.entry(w.owners[key])
 	delete(of.revisions, key.Name)
+	delete(of.requests, key.Name)
 	delete(w.owners, key)
 	w.touch(of)
 	w.leave(of)

@@ -93,7 +93,7 @@ func (c *Workloads) statusJob(w *world, of *workload, status v1alpha1.WorkloadSt
 			if err == nil {
 				was := of.o.Status
 				w.renew(of, o)
-				of.mayWrite = w.now.Add(countsEvery)
+				of.mayWrite, of.written = w.now.Add(countsEvery), w.now
 				delete(w.stale, of)
 				c.tell(of, &was)
 			}

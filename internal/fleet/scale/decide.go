@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"tako.dev/tako/declare/calendar"
+	"tako.dev/tako/internal/reason"
 )
 
 // Times of the decision.
@@ -41,7 +42,7 @@ func Decide(v View, now time.Time) Decision {
 	if len(v.Spec.Targets) > 0 {
 		d.wake(now.Add(Period))
 	}
-	return Decision{Replicas: d.s.Replicas, Why: strings.Join(d.why, "; "), Status: d.s, WakeAt: d.wakeAt}
+	return Decision{Replicas: d.s.Replicas, Why: strings.Join(d.why, "; "), Code: d.code, Status: d.s, WakeAt: d.wakeAt}
 }
 
 type decider struct {
@@ -50,6 +51,7 @@ type decider struct {
 	s      Status
 	edited bool // by a person, since the last decision
 	why    []string
+	code   reason.Code
 	wakeAt time.Time
 }
 
@@ -158,6 +160,9 @@ func (d *decider) measured(low, high int) {
 	asked := min(max(needed, low), high)
 	if asked != needed {
 		d.say("the bounds are %d to %d", low, high)
+	}
+	if asked < needed {
+		d.code = reason.ScaleBounded
 	}
 	stable, to := true, current
 	switch {

@@ -12,6 +12,7 @@ import (
 	"tako.dev/tako/declare"
 	"tako.dev/tako/declare/workload"
 	"tako.dev/tako/internal/casetest"
+	"tako.dev/tako/internal/reason"
 )
 
 var start = time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
@@ -52,7 +53,7 @@ func after(v View, from time.Time, d time.Duration) Decision {
 			}
 		}
 		for name, a := range v.Answers {
-			v.Answers[name] = Answer{now, a.Value}
+			v.Answers[name] = Answer{At: now, Value: a.Value}
 		}
 		last = Decide(v, now)
 		v.Was = last.Status
@@ -92,25 +93,57 @@ func TestWords(t *testing.T) {
 }
 
 // TestTargets: the one that asks for most decides, and one without an answer lets nothing shrink.
+// TestCodes: what keeps the number from being the one that is needed has a code, and no change of the number leaves one for a moment.
+func TestCodes(t *testing.T) {
+	blind := settled(4, 0, start)
+	for i := range blind.Instances {
+		blind.Instances[i].Sample = Sample{}
+	}
+	fresh := blind
+	fresh.Was = Status{}
+	changed := blind
+	changed.Was.Grown = []Step{{start.Add(-time.Minute), 1}}
+	high := settled(4, 90, start)
+	high.Spec.Max = 5
+	asked := settled(4, 50, start)
+	asked.Spec.Targets = append(asked.Spec.Targets, workload.ScaleTarget{Name: "queue", Prometheus: &workload.PrometheusTarget{PerInstance: "1"}})
+	asked.Answers = map[string]Answer{"queue": {Missing: "main does not answer"}}
+	for name, c := range map[string]struct {
+		v    View
+		code reason.Code
+		want int
+	}{
+		"nothing is measured": {blind, reason.NoSamples, 4}, "just begun": {fresh, 0, 4}, "just changed": {changed, 0, 4}, "bounded": {high, reason.ScaleBounded, 5},
+		"one target has no answer": {asked, reason.NoSamples, 4}, "all is well": {settled(4, 50, start), 0, 4},
+	} {
+		if d := Decide(c.v, start); d.Code != c.code || d.Replicas != c.want {
+			t.Errorf("%s: %d, %v, %s; want %d, %v", name, d.Replicas, d.Code, d.Why, c.want, c.code)
+		}
+	}
+	if d := Decide(asked, start); !strings.Contains(d.Why, "queue: main does not answer") {
+		t.Errorf("it does not say why: %s", d.Why)
+	}
+}
+
 func TestTargets(t *testing.T) {
 	v := settled(4, 50, start)
 	v.Spec.Targets = append(v.Spec.Targets, workload.ScaleTarget{Name: "memory", Memory: ptr(int32(25))}, // half of it is used
 		workload.ScaleTarget{Name: "queue", Prometheus: &workload.PrometheusTarget{PerInstance: "0.5"}})
-	v.Answers = map[string]Answer{"queue": {start, 1}}
+	v.Answers = map[string]Answer{"queue": {At: start, Value: 1}}
 	if d := Decide(v, start); d.Replicas != 8 {
 		t.Errorf("%d: %s", d.Replicas, d.Why)
 	}
-	v.Answers["queue"] = Answer{start, 5}
+	v.Answers["queue"] = Answer{At: start, Value: 5}
 	v.Spec.Up.MaxChange = "100"
 	if d := Decide(v, start); d.Replicas != 10 {
 		t.Errorf("%d: %s", d.Replicas, d.Why)
 	}
 	v.Spec.Targets = v.Spec.Targets[2:]
-	v.Answers["queue"] = Answer{start, 0.7}
+	v.Answers["queue"] = Answer{At: start, Value: 0.7}
 	if d := after(v, start, 6*time.Minute); d.Replicas != 2 {
 		t.Errorf("%d: %s", d.Replicas, d.Why)
 	}
-	for name, a := range map[string]Answer{"none": {}, "old": {start.Add(-2 * time.Minute), 0}, "no number": {start, math.NaN()}, "endless": {start, math.Inf(1)}, "negative": {start, -1}} {
+	for name, a := range map[string]Answer{"none": {}, "old": {At: start.Add(-2 * time.Minute)}, "no number": {At: start, Value: math.NaN()}, "endless": {At: start, Value: math.Inf(1)}, "negative": {At: start, Value: -1}} {
 		v.Answers["queue"] = a
 		v.Was.Down = Phase{Since: start.Add(-time.Hour), Asked: []Asked{{start.Add(-Period), 1}}}
 		if d := Decide(v, start); d.Replicas != 4 || !strings.Contains(d.Why, "no") && !strings.Contains(d.Why, "old") {
@@ -118,7 +151,7 @@ func TestTargets(t *testing.T) {
 		}
 	}
 	v.Spec.Min, v.Declared, v.Was, v.Instances = ptr(int32(0)), 0, Status{}, nil
-	v.Answers["queue"] = Answer{start, 0.1}
+	v.Answers["queue"] = Answer{At: start, Value: 0.1}
 	if d := Decide(v, start); d.Replicas != 1 {
 		t.Errorf("from 0: %d: %s", d.Replicas, d.Why)
 	}
@@ -317,7 +350,7 @@ func boundsAndEdits(c *casetest.Case) {
 	c.Equal(Decide(v, at(7200)).Replicas, 1, "what the bounds have taken away they bring back")
 	v.Declared, v.Spec.Min = 0, ptr(int32(0))
 	v.Spec.Targets = []workload.ScaleTarget{{Name: "queue", Prometheus: &workload.PrometheusTarget{PerInstance: "1"}}}
-	v.Answers = map[string]Answer{"queue": {at(3000), 3}}
+	v.Answers = map[string]Answer{"queue": {At: at(3000), Value: 3}}
 	v.Was = Status{}
 	v.Was = Decide(v, at(3000)).Status
 	c.Equal(v.Was.Replicas, 3, "begun at 0, and grown")

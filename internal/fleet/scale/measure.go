@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"tako.dev/tako/declare/workload"
+	"tako.dev/tako/internal/reason"
 )
 
 // whole is one fully used instance: shares are counted in millionths, in integers, so that their sum does not depend on an order.
@@ -39,11 +40,19 @@ func (d *decider) asked() (highest int, known bool) {
 		highest = max(highest, wants)
 		known = known && e.answered
 	}
+	if !known && d.overdue() {
+		d.code = reason.NoSamples
+	}
 	if !known && highest <= d.s.Replicas {
 		d.say("it stays while a measure is missing")
 		return 0, false
 	}
 	return highest, true
+}
+
+// overdue reports whether measures should be there by now: the first ones, and those after a change, take a while.
+func (d *decider) overdue() bool {
+	return d.now.Sub(d.s.Decided) > freshFor && d.now.Sub(d.changed()) > freshFor
 }
 
 // wants turns an estimate into a number of instances; within the tolerance it is the current one.
@@ -126,6 +135,8 @@ func (d *decider) answer(t *workload.ScaleTarget) estimate {
 	a, ok := d.Answers[t.Name]
 	per, err := t.Prometheus.PerInstance.Milli()
 	switch {
+	case a.Missing != "":
+		return d.unanswered(a.Missing)
 	case !ok || a.At.IsZero():
 		return d.unanswered("the query has no answer")
 	case !a.At.After(d.changed()):

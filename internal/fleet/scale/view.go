@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"tako.dev/tako/declare/workload"
+	"tako.dev/tako/internal/reason"
 )
 
 // View is one workload with what is measured of it.
@@ -48,6 +49,8 @@ type Sample struct {
 type Answer struct {
 	At    time.Time
 	Value float64
+	// Missing is why there is none, for people; empty: there is one, or nobody has asked yet.
+	Missing string
 }
 
 // Rollout is how the rollout of the workload stands.
@@ -98,6 +101,8 @@ type Step struct {
 type Decision struct {
 	Replicas int
 	Why      string // for people
-	Status   Status // to be stored when it differs
-	WakeAt   time.Time
+	// Code is why it may not be the number that the load needs: NoSamples or ScaleBounded; 0: nothing speaks against it.
+	Code   reason.Code
+	Status Status // to be stored when it differs
+	WakeAt time.Time
 }

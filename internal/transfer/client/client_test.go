@@ -108,6 +108,30 @@ func TestReports(t *testing.T) {
 	})
 }
 
+// TestUsageIsReported: a host whose instances are measured reports as often as the server wants, but no more often than a bound, and no more when
+// nobody waits for it.
+func TestUsageIsReported(t *testing.T) {
+	play(t, func(t *testing.T, s *scene) {
+		s.publish(7, "one")
+		s.start()
+		pass(5 * time.Second)
+		in := func(every uint32, least, most int) {
+			t.Helper()
+			s.set(func() { s.usageEvery = every })
+			s.host.changed <- struct{}{}
+			pass(20 * time.Second) // until what was asked for before has passed
+			before := s.count(wire.PathStatus)
+			pass(5 * time.Minute)
+			if n := s.count(wire.PathStatus) - before; n < least || n > most {
+				t.Errorf("%d reports in five minutes, asked for every %d s; want %d to %d", n, every, least, most)
+			}
+		}
+		in(15, 19, 30)
+		in(1, 55, 70)
+		in(0, 5, 9)
+	})
+}
+
 // What a host has done does not wait because a report has just gone that nobody was waiting for.
 func TestReportAfterLazyOne(t *testing.T) {
 	play(t, func(t *testing.T, s *scene) {

@@ -19,6 +19,8 @@ const (
 	// lazyPause is how long a report waits that nobody on this host is waiting for: what it says is most often followed by more, such as that
 	// a state is there by that it is reached. When all hosts get one at once that takes a quarter of a second.
 	lazyPause = 250 * time.Millisecond
+	// usageEveryMin is the shortest that a server may have a host report by the clock alone: a sample of it costs both sides work.
+	usageEveryMin = 5 * time.Second
 	// replyMax is above a wire.StatusReply.
 	replyMax = 1 << 10
 )
@@ -135,13 +137,14 @@ func readable(r *wire.Report) {
 func (c *Client) report(ctx context.Context, random *rand.Rand) {
 	var backoff core.Backoff
 	var due, last, hasty, quiet time.Time // due is zero when nothing is to be sent; hasty is of the last report that the host wanted
+	var measured time.Time                // when what instances take is to be told; zero: nobody waits for it
 	wanted, cloned := false, false
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
 		timer.Stop()
-		if !due.IsZero() {
-			timer.Reset(time.Until(due))
+		if at := earliest(due, measured); !at.IsZero() {
+			timer.Reset(time.Until(at))
 		}
 		select {
 		case <-ctx.Done():
@@ -157,7 +160,7 @@ func (c *Client) report(ctx context.Context, random *rand.Rand) {
 			continue
 		case <-timer.C:
 		}
-		due = time.Time{}
+		due, measured = time.Time{}, time.Time{}
 		to := c.reports.to()
 		if to == nil {
 			continue
@@ -175,6 +178,9 @@ func (c *Client) report(ctx context.Context, random *rand.Rand) {
 		backoff.Reset()
 		c.opts.Heard()
 		quiet = last.Add(time.Duration(reply.RetryAfter) * time.Second)
+		if reply.UsageEvery > 0 {
+			measured = last.Add(max(time.Duration(reply.UsageEvery)*time.Second, usageEveryMin))
+		}
 		if reply.Cloned && !cloned {
 			c.opts.Log.Error("somebody else has the identity of this host", "hint", "one of two machines is a copy of the other: join one of them anew")
 		}
@@ -186,6 +192,14 @@ func (c *Client) sendReport(ctx context.Context, to *server) (wire.StatusReply, 
 	var reply wire.StatusReply
 	err := to.exchange(ctx, wire.PathStatus, c.reports.next(to), replyMax, &reply)
 	return reply, err
+}
+
+// earliest is the first of two times; the zero time is never.
+func earliest(a, b time.Time) time.Time {
+	if a.IsZero() || !b.IsZero() && b.Before(a) {
+		return b
+	}
+	return a
 }
 
 // latest is the last of some times.

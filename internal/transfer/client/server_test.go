@@ -48,17 +48,18 @@ type content struct {
 
 // behaviour is how the server treats the host.
 type behaviour struct {
-	again  bool              // watches end with a hint when there is a new head
-	hasty  bool              // watches end with a hint at once
-	cut    bool              // watches end without one
-	deaf   bool              // reports are lost
-	along  func() []byte     // the list that goes with a head; nil: none does
-	mute   bool              // watches that are opened now are silent for ever
-	frozen map[string][]byte // the head that is repeated, by the address that was called
-	refuse *reason.Error     // of watches
-	ask    *wire.Question    // to be asked with the next head
-	others []string          // servers that watches tell of
-	garble map[string][]byte // what is answered instead, by the path of the call
+	usageEvery uint32            // of its answers to reports
+	again      bool              // watches end with a hint when there is a new head
+	hasty      bool              // watches end with a hint at once
+	cut        bool              // watches end without one
+	deaf       bool              // reports are lost
+	along      func() []byte     // the list that goes with a head; nil: none does
+	mute       bool              // watches that are opened now are silent for ever
+	frozen     map[string][]byte // the head that is repeated, by the address that was called
+	refuse     *reason.Error     // of watches
+	ask        *wire.Question    // to be asked with the next head
+	others     []string          // servers that watches tell of
+	garble     map[string][]byte // what is answered instead, by the path of the call
 }
 
 // seen is what the host has done.
@@ -401,12 +402,14 @@ func (s *server) status(w http.ResponseWriter, r *http.Request) error {
 	if err := wire.ReadAll(r.Body, wire.RequestMax, &q); err != nil {
 		return err
 	}
+	var usageEvery uint32
 	s.set(func() {
 		if !s.deaf {
 			s.reports = append(s.reports, q)
 		}
+		usageEvery = s.usageEvery
 	})
-	return send(w, wire.StatusReply{})
+	return send(w, wire.StatusReply{UsageEvery: usageEvery})
 }
 
 func (s *server) answer(r *http.Request) error {

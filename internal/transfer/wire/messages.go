@@ -159,6 +159,8 @@ type StatusReply struct {
 	RetryAfter uint32 `cbor:"1,keyasint,omitempty"`
 	// Cloned says that somebody else has this identity too.
 	Cloned bool `cbor:"2,keyasint,omitempty"`
+	// UsageEvery is after how many seconds to report again though nothing changes, because what the instances take is waited for; 0: it is not.
+	UsageEvery uint32 `cbor:"3,keyasint,omitempty"`
 }
 
 // Problem is why a call was refused.
@@ -286,13 +288,17 @@ type Statement struct {
 	Message string         `cbor:"5,keyasint,omitempty"`
 }
 
-// Usage is what an agent takes of its host, and what the commands have taken that have ended since it started.
+// Usage is what an agent takes of its host, what the commands have taken that have ended since it started, and when the instances were looked at.
 type Usage struct {
 	CPU         uint64 `cbor:"1,keyasint,omitempty"` // milliseconds since the agent started
 	RSS         uint64 `cbor:"2,keyasint,omitempty"` // bytes
 	Anonymous   uint64 `cbor:"3,keyasint,omitempty"` // bytes of RSS that are not a file's
 	CommandsCPU uint64 `cbor:"4,keyasint,omitempty"` // milliseconds
 	CommandsRSS uint64 `cbor:"5,keyasint,omitempty"` // bytes, of the largest process
+	// Sampled is when what instances take was looked at, in milliseconds of the host's boot clock, which no correction moves, and SampledAgo how long
+	// before the report that was, in milliseconds; 0 where nothing runs, and from agents that do not tell.
+	Sampled    uint64 `cbor:"6,keyasint,omitempty"`
+	SampledAgo uint64 `cbor:"7,keyasint,omitempty"`
 }
 
 // VerdictType is what a host makes of a signed state.
