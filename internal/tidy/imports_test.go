@@ -74,6 +74,7 @@ func importTable() []row {
 		{pattern: "internal/names", may: plain()},
 		{pattern: "internal/names/server", may: plain("names", "transfer/bucket", "disk", "names/endpoints", "host")}, // the last three for tests: what the page about names shows, on a host of its own
 		{pattern: "internal/names/endpoints", may: plain("names", "disk", "disk/durable")},
+		{pattern: "internal/names/edition", may: plain("catalog", "names", "transfer/wire", "trust")},
 		{pattern: "internal/transfer/wire", may: plain("catalog")},
 		{pattern: "internal/transfer/core", may: plain("catalog", "trust", "transfer/wire")},
 		{pattern: "internal/transfer/place", may: plain("catalog", "command", "trust", "transfer/wire")},
