@@ -84,10 +84,10 @@ func importTable() []row {
 		{pattern: "internal/transfer/snapshots", may: plain("catalog")},
 		{pattern: "internal/transfer/server", may: plain("catalog", "content", "trust", "transfer/core", "transfer/bucket", "transfer/h2", "transfer/handshake", "transfer/snapshots", "transfer/wire")},
 		{pattern: "internal/transfer/export", may: plain("catalog", "transfer/server", "transfer/wire")},
-		{pattern: "internal/transfer/client", may: plain("catalog", "content", "trust", "disk", "transfer/core", "transfer/peer/core", "transfer/place", "transfer/wire")},
+		{pattern: "internal/transfer/client", may: plain("catalog", "names/edition", "content", "trust", "disk", "transfer/core", "transfer/peer/core", "transfer/place", "transfer/wire")},
 		{pattern: "internal/transfer/peer", may: plain("catalog", "trust", "transfer/core", "transfer/wire")},
 		{pattern: "internal/transfer/peer/core", may: plain("catalog")},
-		{pattern: "internal/transfer/relay", may: plain("catalog", "content", "trust", "transfer/client", "transfer/core", "transfer/relay/core", "transfer/server", "transfer/wire",
+		{pattern: "internal/transfer/relay", may: plain("catalog", "names/edition", "content", "trust", "transfer/client", "transfer/core", "transfer/relay/core", "transfer/server", "transfer/wire",
 			"transfer/peer", "transfer/peer/core", "transfer/place")}, // the last three for tests: hosts that have lost their relay ask each other
 		{pattern: "internal/transfer/relay/core", may: plain("catalog", "transfer/wire")},
 		{pattern: "internal/agent", may: slices.Concat(agent, []string{"internal/agent/*", "internal/agent/instances/core"})},
