@@ -11,5 +11,5 @@
 // Rows are kept as they came, so that what a later version says in them stays in the root. The root is over 256 buckets, by the first byte of
 // the hash of a row's key: a change costs those that it touches.
 //
-// The package starts no goroutine.
+// The package starts no goroutine of its own; Feed and Keep block until their context ends.
 package edition

@@ -1,6 +1,7 @@
 package edition
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"sync"
@@ -85,6 +86,33 @@ func (s *Store) Get(key string) (Row, bool) {
 	}
 	row, err := decodeRow(r.body)
 	return row, err == nil
+}
+
+// Saying is how the newest edition says something.
+type Saying uint8
+
+// The ways.
+const (
+	Unsaid    Saying = iota // not at all
+	Otherwise               // there is another row with the key
+	Same                    // byte for byte
+)
+
+// Says tells how the newest edition says a row, which may be nil, under a key.
+func (s *Store) Says(key string, as *Row) Saying {
+	s.mu.Lock()
+	r := s.rows.get(key)
+	s.mu.Unlock()
+	if r == nil {
+		return Unsaid
+	}
+	if as == nil {
+		return Otherwise
+	}
+	if body, err := wire.Encode(as); err != nil || !bytes.Equal(body, r.body) {
+		return Otherwise
+	}
+	return Same
 }
 
 // Keys are the keys of all rows, in no order that matters.

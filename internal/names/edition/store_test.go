@@ -2,10 +2,13 @@ package edition
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"maps"
 	"math/rand/v2"
 	"net/netip"
+	"os"
+	"path/filepath"
 	"reflect"
 	"slices"
 	"testing"
@@ -313,6 +316,40 @@ func TestFile(t *testing.T) {
 		if news, err := newStore(key).Read(bytes.NewReader(b.Bytes()[:i]), now); err == nil && news != nil {
 			t.Fatalf("cut at byte %d it is believed", i)
 		}
+	}
+}
+
+// TestKeep: whoever starts again has what was there before; what is damaged is told, and is as if it were not there.
+func TestKeep(t *testing.T) {
+	key, path := trust.NewSigningKey(), filepath.Join(t.TempDir(), "names")
+	s := newStore(key)
+	if news, err := s.Load(path, now); news != nil || err != nil {
+		t.Errorf("nothing was kept: %+v, %v", news, err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	kept := make(chan struct{})
+	go func() {
+		defer close(kept)
+		s.Keep(ctx, path, func(err error) { t.Error(err) })
+	}()
+	publish(t, s, key, 1, []Row{instance(1, 80)})
+	publish(t, s, key, 2, []Row{instance(2, 80)})
+	cancel()
+	<-kept
+	again := newStore(key)
+	if news, err := again.Load(path, now); err != nil || len(news.Put) != 2 || again.Mark() != s.Mark() {
+		t.Errorf("%+v, %v", news, err)
+	}
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	data[len(data)-1] ^= 1
+	if err := os.WriteFile(path, data, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if news, err := newStore(key).Load(path, now); news != nil || !reason.Is(err, reason.StateCorrupt) {
+		t.Errorf("damaged: %+v, %v", news, err)
 	}
 }
 
