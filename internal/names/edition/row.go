@@ -133,8 +133,8 @@ func (r *Row) put(e *names.Edit) error {
 	return nil
 }
 
-// drop has an index say nothing of what the row of a key said.
-func drop(e *names.Edit, key string) {
+// Drop has an index say nothing of what the row of a key said.
+func Drop(e *names.Edit, key string) {
 	switch kind, namespace, name := split(key); kind {
 	case kindNamespace:
 		e.DropNamespace(namespace)

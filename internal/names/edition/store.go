@@ -361,7 +361,7 @@ func (n *News) Index(x *names.Index) (*names.Index, []error) {
 	edit := x.Edit()
 	var errs []error
 	for _, key := range n.Gone {
-		drop(edit, key)
+		Drop(edit, key)
 	}
 	for i := range n.Put {
 		if err := n.Put[i].put(edit); err != nil && len(errs) < 10 {
