@@ -3,6 +3,7 @@
 //	PORT_HTTP   where it listens
 //	VERSION     what it answers, with the name of its instance (INSTANCE)
 //	READY       never: /ready is 503 always
+//	/lose       it is not ready from then on, and is again after /gain; /env is its environment
 //	DRAIN       how long it goes on serving after SIGTERM, when /ready is 503
 package main
 
@@ -14,6 +15,7 @@ import (
 	"net/http"
 	"os"
 	"os/signal"
+	"strings"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -44,6 +46,9 @@ func run() error {
 			http.Error(w, "the database has not answered", http.StatusServiceUnavailable)
 		}
 	})
+	mux.HandleFunc("/lose", func(http.ResponseWriter, *http.Request) { ready.Store(false) })
+	mux.HandleFunc("/gain", func(http.ResponseWriter, *http.Request) { ready.Store(true) })
+	mux.HandleFunc("/env", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, strings.Join(os.Environ(), "\n")) })
 	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
 		fmt.Fprintf(w, "%s %s %d\n", os.Getenv("VERSION"), os.Getenv("INSTANCE"), os.Getpid())
 	})
