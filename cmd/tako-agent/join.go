@@ -7,6 +7,7 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"strings"
@@ -18,6 +19,7 @@ import (
 	"tako.dev/tako/internal/agent"
 	"tako.dev/tako/internal/agent/fetch"
 	"tako.dev/tako/internal/agent/join"
+	"tako.dev/tako/internal/agent/naming"
 	"tako.dev/tako/internal/present"
 	"tako.dev/tako/internal/reason"
 )
@@ -158,7 +160,7 @@ func (c *common) readdress(ctx context.Context, servers []string) error {
 }
 
 func newRun(c *common) *cobra.Command {
-	var audit, peers string
+	var audit, peers, answers, endpoints string
 	var directories []string
 	cmd := &cobra.Command{
 		Use:   "run",
@@ -166,12 +168,44 @@ func newRun(c *common) *cobra.Command {
 		Long: `run keeps a host that has joined a cluster. It begins with what it was told last, from its own disk,
 and asks the servers for what is new. Without a network it goes on with what it has.`,
 		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return c.run(cmd.Context(), audit, peers, directories) },
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			names, err := c.names(answers, endpoints, cmd.Flags().Changed)
+			if err != nil {
+				return err
+			}
+			return c.run(cmd.Context(), audit, peers, names, directories)
+		},
 	}
 	cmd.Flags().StringVar(&audit, "audit", "1h", "how often everything is looked at to prove that no event was missed; never is allowed")
 	cmd.Flags().StringSliceVar(&directories, "directory", nil, "directory of this host that instances of workloads may mount, an absolute path; may be repeated")
 	cmd.Flags().StringVar(&peers, "peers", "", "where other hosts of the cluster ask this one while they reach no server, HOST:PORT, or off (default :6445; off in a sandbox)")
+	cmd.Flags().StringVar(&answers, "names", namesDefault, "where the names of workloads are answered by the DNS, ADDRESS:PORT, may be several with commas; empty for nowhere, which is the default in a sandbox")
+	cmd.Flags().StringVar(&endpoints, "endpoints", endpointsDefault, "directory where the endpoints of services are written down; empty for nowhere, which is the default in a sandbox")
 	return cmd
+}
+
+// Where names are answered, unless it is said otherwise.
+const namesDefault, endpointsDefault = "127.0.0.88:53", "/run/tako-names"
+
+// names is where names are answered. A sandbox answers where it is told to: there may be others on the machine.
+func (c *common) names(answers, endpoints string, changed func(flag string) bool) (w naming.Where, err error) {
+	wants := func(flag string) bool { return c.root == "/" || changed(flag) }
+	if answers != "" && wants("names") {
+		for text := range strings.SplitSeq(answers, ",") {
+			address, err := netip.ParseAddrPort(text)
+			if err != nil || address.Addr().IsUnspecified() {
+				return w, &reason.Error{Code: reason.Usage, Doing: "read --names " + answers, Cause: err, Hint: "write an address of this host and a port, as 127.0.0.88:53"}
+			}
+			w.Addresses = append(w.Addresses, address)
+		}
+	}
+	if endpoints != "" && wants("endpoints") {
+		if !filepath.IsAbs(endpoints) {
+			return w, &reason.Error{Code: reason.Usage, Doing: "read --endpoints " + endpoints, Hint: "write an absolute path"}
+		}
+		w.Endpoints = filepath.Clean(endpoints)
+	}
+	return w, nil
 }
 
 // peersOff is what --peers says of a host that neither asks others nor answers; peersDefault is where one is asked otherwise.
@@ -191,7 +225,7 @@ func (c *common) peersListen(flag string) (string, error) {
 	return flag, nil
 }
 
-func (c *common) run(ctx context.Context, audit, peers string, directories []string) error {
+func (c *common) run(ctx context.Context, audit, peers string, names naming.Where, directories []string) error {
 	if os.Getuid() != 0 && c.root == "/" && c.state == "" {
 		return &reason.Error{Code: reason.RootNeeded, Doing: "run", Hint: "run it as root, or try it in a directory: --root ./sandbox"}
 	}
@@ -203,6 +237,7 @@ func (c *common) run(ctx context.Context, audit, peers string, directories []str
 	if opts.Peers, err = c.peersListen(peers); err != nil {
 		return err
 	}
+	opts.Names = names
 	for _, d := range directories {
 		if !filepath.IsAbs(d) {
 			return &reason.Error{Code: reason.Usage, Doing: "read --directory " + d, Hint: "write an absolute path"}

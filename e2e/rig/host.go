@@ -20,6 +20,7 @@ type Host struct {
 	Name  string
 	Root  string
 	Log   string    // file of all that its agents say
+	Flags []string  // more of them, for agents that start from now on
 	Agent *exec.Cmd // nil before Start
 
 	ended chan struct{}
@@ -53,7 +54,7 @@ func (s *Host) Start() {
 		s.Rig.Fatal(err)
 	}
 	defer log.Close()
-	agent := exec.CommandContext(context.Background(), filepath.Join(s.Rig.Bin, "tako-agent"), "run", "--root", s.Root) // it is ended below
+	agent := exec.CommandContext(context.Background(), filepath.Join(s.Rig.Bin, "tako-agent"), append([]string{"run", "--root", s.Root}, s.Flags...)...) // it is ended below
 	agent.Stdout, agent.Stderr = log, log
 	ended := make(chan struct{})
 	if err := host.StartBound(agent, func() {

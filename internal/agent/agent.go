@@ -50,7 +50,7 @@ func New(opts Options) (*Agent, error) {
 	}
 	a := &Agent{opts: opts, store: st}
 	if opts.Joined {
-		if a.joined, err = openJoined(opts.StateDir, opts.Peers); err != nil {
+		if a.joined, err = openJoined(&opts); err != nil {
 			return nil, errors.Join(err, st.Close())
 		}
 		a.opts.NodeName, a.opts.Labels = a.joined.identity.Node().Name, nil
@@ -184,6 +184,7 @@ func (l *loop) start(ctx context.Context, sources *sync.WaitGroup) {
 	if l.joined != nil {
 		run("talk to the servers", l.transfer)
 		run("keep instances", l.joined.instances.Run)
+		run("answer for names", l.joined.naming.Run)
 	}
 }
 

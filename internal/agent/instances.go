@@ -21,7 +21,7 @@ func (l *loop) keepInstances(ctx context.Context) (err error) {
 	}
 	j.instances, err = instances.New(instances.Options{
 		StateDir: l.opts.StateDir, Boot: boot, Runtimes: l.opts.Runtimes, Open: j.vault.Open, Clean: j.vault.Scrub,
-		Changed: j.tell,
+		Changed: j.tell, Ready: j.naming.Ready, Services: j.naming.Environment,
 		Note:    func(h store.Happening) { l.keepNote(ctx, h) },
 		Trouble: func(doing string, err error) { l.post(ctx, func() { l.book.Trouble(doing, err) }) },
 	})

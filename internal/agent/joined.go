@@ -13,6 +13,7 @@ import (
 	"tako.dev/tako/internal/agent/held"
 	"tako.dev/tako/internal/agent/instances"
 	"tako.dev/tako/internal/agent/load"
+	"tako.dev/tako/internal/agent/naming"
 	"tako.dev/tako/internal/agent/peering"
 	"tako.dev/tako/internal/agent/store"
 	"tako.dev/tako/internal/catalog"
@@ -36,6 +37,7 @@ type joined struct {
 	own       catalog.Own                   // of the same
 	templates []catalog.Template            // of the same: what its instances run
 	instances *instances.Keeper             // shared
+	naming    *naming.Naming                // shared; nil where nothing is answered
 	verdict   wire.Verdict                  // on the state that is enforced
 	refused   wire.Verdict                  // on a newer one that is not; Pending where there is none
 	untold    bool                          // something has happened since news got something
@@ -47,7 +49,8 @@ type joined struct {
 }
 
 // openJoined opens what a host that has joined holds. The store's lock must be held.
-func openJoined(stateDir, peers string) (*joined, error) {
+func openJoined(opts *Options) (*joined, error) {
+	stateDir := opts.StateDir
 	identity, err := held.LoadIdentity(stateDir, trust.Built())
 	if err != nil {
 		return nil, err
@@ -57,9 +60,10 @@ func openJoined(stateDir, peers string) (*joined, error) {
 		return nil, err
 	}
 	j := &joined{held: h, identity: identity, vault: held.NewVault(identity), news: make(chan struct{}, 1), next: time.NewTimer(time.Hour),
-		peering: peering.New(peers, h, identity)}
+		peering: peering.New(opts.Peers, h, identity)}
 	j.next.Stop()
-	return j, nil
+	j.naming, err = naming.New(naming.Options{Where: opts.Names, Root: opts.Root, StateDir: stateDir, Identity: identity, Log: opts.Log})
+	return j, err
 }
 
 // due has something when appointment is to be called; never for a host that stands alone.

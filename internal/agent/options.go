@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"tako.dev/tako/declare"
+	"tako.dev/tako/internal/agent/naming"
 	"tako.dev/tako/internal/agent/subscribe"
 	"tako.dev/tako/internal/disk"
 	"tako.dev/tako/internal/host"
@@ -18,6 +19,7 @@ type Options struct {
 	Files    []string          // declaration files and directories; none of a host that has joined a cluster
 	Joined   bool              // what is desired comes from the servers of a cluster; NodeName and Labels do not count then
 	Peers    string            // where other hosts of the cluster ask this one, HOST:PORT; empty: it neither answers nor asks them
+	Names    naming.Where      // where names are answered on this host; of a host that has joined
 	StateDir string            // where its state lives, a path of the host
 	NodeName string            // $(node.name)
 	Labels   map[string]string // node.labels

@@ -61,7 +61,7 @@ func (j *joined) newest() wire.Verdict {
 // tell is the report to the servers.
 func (l *loop) tell() wire.Report {
 	j := l.joined
-	r := wire.Report{Delivered: uint64(l.delivered), Enforced: j.life.Enforced, Verdict: j.newest(), Host: report.HostOf(usage.Version(), l.lookup), Usage: taken(usage.Now())}
+	r := wire.Report{Delivered: uint64(l.delivered), Enforced: j.life.Enforced, Verdict: j.newest(), Host: report.HostOf(usage.Version(), l.lookup), Usage: report.UsageOf(usage.Now())}
 	r.Host.Peer = j.peering.Address()
 	offers := l.offers()
 	r.Offers = &offers
@@ -115,9 +115,4 @@ func (l *loop) inOrder() bool {
 		}
 	}
 	return true
-}
-
-// taken is what the agent takes, as the servers get to know it.
-func taken(u usage.Usage) *wire.Usage {
-	return &wire.Usage{CPU: uint64(u.CPU * 1000), RSS: u.RSS, Anonymous: u.Anonymous, CommandsCPU: uint64(u.Commands.CPU * 1000), CommandsRSS: u.Commands.RSS}
 }

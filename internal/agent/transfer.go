@@ -35,7 +35,7 @@ func (l *loop) transfer(ctx context.Context) error {
 		return ask(ctx, l, func() (wire.Report, error) { return l.tell(), nil })
 	}
 	store := j.held.Telling(func() { l.post(ctx, func() { l.outlive(ctx) }) })
-	opts := client.Options{Store: store, Host: h, Identity: j.identity, Log: log, Links: &j.links, Spool: l.opts.StateDir, Heard: j.instances.Heard,
+	opts := client.Options{Store: store, Host: h, Identity: j.identity, Log: log, Links: &j.links, Names: j.naming.Names(), Spool: l.opts.StateDir, Heard: j.instances.Heard,
 		Session: wire.Session{ID: string(trust.NewToken(trust.TokenJoin).ID()), Start: j.held.Life().Starts}}
 	j.peering.Open(ctx, log)
 	defer j.peering.Close()

@@ -233,14 +233,15 @@ func (v *several) background(t *transfer, s *Server, do func(context.Context)) [
 	if v == nil {
 		return []func(context.Context){do}
 	}
-	stream := follower.NewStream(follower.StreamOptions{
-		Reports: v.reports, Identity: v.identity, Ask: t.server.Ask, Log: s.partsLog,
-		Leader: func() (string, <-chan struct{}, <-chan struct{}) {
-			view, ended, changed := v.election.View()
-			return view.Leader.Transfer, ended, changed
-		},
-	})
-	return []func(context.Context){stream.Run, v.stranded.Run, t.supply.Run, func(ctx context.Context) {
+	leader := func() (string, <-chan struct{}, <-chan struct{}) {
+		view, ended, changed := v.election.View()
+		return view.Leader.Transfer, ended, changed
+	}
+	stream := follower.NewStream(follower.StreamOptions{Reports: v.reports, Identity: v.identity, Ask: t.server.Ask, Log: s.partsLog, Leader: leader})
+	names := func(ctx context.Context) {
+		follower.FollowNames(ctx, follower.NamesOptions{Store: t.names, Identity: v.identity, Leader: leader, Log: s.partsLog})
+	}
+	return []func(context.Context){stream.Run, names, v.stranded.Run, t.supply.Run, func(ctx context.Context) {
 		if err := v.election.Run(ctx, do); err != nil {
 			t.fail(err)
 		}

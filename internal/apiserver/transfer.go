@@ -30,10 +30,12 @@ import (
 	"tako.dev/tako/internal/controllers/heads"
 	"tako.dev/tako/internal/controllers/layers"
 	"tako.dev/tako/internal/controllers/measures"
+	"tako.dev/tako/internal/controllers/names"
 	"tako.dev/tako/internal/controllers/presence"
 	"tako.dev/tako/internal/controllers/recorder"
 	"tako.dev/tako/internal/controllers/workloads"
 	fleetnode "tako.dev/tako/internal/fleet/node"
+	"tako.dev/tako/internal/names/edition"
 	"tako.dev/tako/internal/reason"
 	"tako.dev/tako/internal/transfer/export"
 	transferserver "tako.dev/tako/internal/transfer/server"
@@ -54,7 +56,8 @@ type transfer struct {
 	recorder *recorder.Recorder
 	server   *transferserver.Server
 	supply   *supply.Supply // nil: there are no other servers
-	failed   chan error     // has room for one: hosts cannot be served any more
+	names    *edition.Store
+	failed   chan error // has room for one: hosts cannot be served any more
 	// begin makes what this server has as the leader; term is that, nil while it does not lead.
 	begin func() (*term, error)
 	term  atomic.Pointer[term]
@@ -66,6 +69,7 @@ type term struct {
 	assignments *assignments.Assignments
 	workloads   *workloads.Workloads
 	measures    *measures.Measures
+	names       *names.Names
 }
 
 // newTransfer puts it together. It reads and writes objects without the way through the API.
@@ -94,6 +98,7 @@ func (s *Server) newTransfer(p parts, objects *registry.Registry, local *registr
 		Objects: local, Layers: t.layers, Keys: p.keys, Chain: p.documents.Read, Revision: func(ctx context.Context) (uint64, error) { return revision(ctx, p.client.Client) },
 		Suspected: t.suspect, Log: s.partsLog, Metrics: takoMetrics{},
 	})
+	t.names = s.newNames(p)
 	t.begin = func() (*term, error) { return s.newTerm(t, p, local) }
 	own, err4 := t.begin()
 	if err := errors.Join(err3, err4); err != nil {
@@ -112,7 +117,7 @@ func (s *Server) newTransfer(p parts, objects *registry.Registry, local *registr
 			pool.AddCert(p.keys.CA().Certificate()) // it issues, whatever the documents say
 			return pool
 		},
-		Entrusted: t.entrusted, Metrics: takoMetrics{}, Log: s.partsLog,
+		Entrusted: t.entrusted, Names: t.names.Feed, Metrics: takoMetrics{}, Log: s.partsLog,
 	})
 	if err5 != nil {
 		return nil, err5
@@ -136,7 +141,7 @@ func (s *Server) newTransfer(p parts, objects *registry.Registry, local *registr
 // newTerm makes what a server has as the leader.
 func (s *Server) newTerm(t *transfer, p parts, local *registry.Local) (*term, error) {
 	n, leading := &term{}, p.several.objects(local)
-	var err1, err2, err3, err4 error
+	var err1, err2, err3, err4, err5 error
 	n.measures, err4 = measures.New(s.opts.Prometheus)
 	n.presence, err1 = presence.New(presence.Options{
 		Objects: leading, Recorder: t.recorder, Measures: n.measures, Log: s.partsLog, Metrics: takoMetrics{},
@@ -148,7 +153,10 @@ func (s *Server) newTerm(t *transfer, p parts, local *registry.Local) (*term, er
 		Epoch: func() uint64 { return p.documents.Newest().Current().Epoch }, Log: s.partsLog,
 	})
 	n.workloads, err3 = workloads.New(workloads.Options{Objects: leading, Presence: n.presence, Recorder: t.recorder, Measures: n.measures, Log: s.partsLog, Metrics: takoMetrics{}})
-	return n, errors.Join(err1, err2, err3, err4)
+	n.names, err5 = names.New(names.Options{
+		Objects: local, Presence: n.presence, Store: t.names, Key: p.keys.Heads(), Epoch: func() uint64 { return p.documents.Newest().Current().Epoch }, Term: p.term, Log: s.partsLog,
+	})
+	return n, errors.Join(err1, err2, err3, err4, err5)
 }
 
 // background is what runs while the server does.
@@ -159,6 +167,7 @@ func (t *transfer) background(s *Server, p parts) []func(context.Context) {
 		p.documents.Run,
 		reported("layers", t.layers.Run),
 		reported("heads", t.heads.Run),
+		func(ctx context.Context) { s.keepNames(ctx, p, t.names) },
 		reported("recorder", func(ctx context.Context) error {
 			if !waitReady(ctx, t.loopback) {
 				return nil
@@ -200,7 +209,7 @@ func (s *Server) lead(ctx context.Context, p parts, a *assembly) {
 	defer all.Wait()
 	for _, run := range []func(context.Context){
 		s.reported("presence", now.presence.Run), s.reported("assignments", now.assignments.Run), s.reported("workloads", now.workloads.Run),
-		s.reported("measures", now.measures.Run),
+		s.reported("measures", now.measures.Run), s.reported("names", now.names.Run),
 		func(ctx context.Context) { s.control(ctx, a) }, s.runSources(p, a.local, a.controllersConfig, t, now),
 	} {
 		all.Go(func() { run(ctx) })

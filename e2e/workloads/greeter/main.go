@@ -3,6 +3,7 @@
 //	PORT_HTTP   where it listens
 //	VERSION     what it answers, with the name of its instance (INSTANCE)
 //	READY       never: /ready is 503 always
+//	/lose       it is not ready from then on, and is again after /gain; /env is its environment
 //	DRAIN       how long it goes on serving after SIGTERM, when /ready is 503
 //
 // GET /work takes 5 ms of a processor.
@@ -17,6 +18,7 @@ import (
 	"os"
 	"os/signal"
 	"runtime"
+	"strings"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -67,6 +69,9 @@ func run() error {
 		}
 	})
 	mux.HandleFunc("/work", func(http.ResponseWriter, *http.Request) { work(5 * time.Millisecond) })
+	mux.HandleFunc("/lose", func(http.ResponseWriter, *http.Request) { ready.Store(false) })
+	mux.HandleFunc("/gain", func(http.ResponseWriter, *http.Request) { ready.Store(true) })
+	mux.HandleFunc("/env", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, strings.Join(os.Environ(), "\n")) })
 	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
 		fmt.Fprintf(w, "%s %s %d\n", os.Getenv("VERSION"), os.Getenv("INSTANCE"), os.Getpid())
 	})

@@ -91,6 +91,7 @@ func (k *Keeper) carryOn(ctx context.Context) {
 	k.mu.Lock()
 	k.told = told
 	k.mu.Unlock()
+	k.name()
 	k.opts.Changed()
 }
 

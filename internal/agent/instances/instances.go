@@ -16,6 +16,7 @@ import (
 	"tako.dev/tako/internal/agent/instances/core"
 	"tako.dev/tako/internal/agent/store"
 	"tako.dev/tako/internal/catalog"
+	"tako.dev/tako/internal/names"
 	"tako.dev/tako/internal/reason"
 	"tako.dev/tako/internal/run"
 	"tako.dev/tako/internal/scheduler/fit"
@@ -38,6 +39,10 @@ type Options struct {
 	Changed func()
 	Note    func(store.Happening)
 	Trouble func(doing string, err error)
+	// Ready is told which instances are ready whenever that may have changed, once it is known what is wanted. Services is what an instance of a namespace learns
+	// of others by its environment, as NAME=VALUE; another number tells it of others. Neither may block. Default: nobody is told, and nothing.
+	Ready    func([]*names.Instance)
+	Services func(namespace string, rotate uint64) []string
 }
 
 // Wanted is what a host is to have, and what it is.
@@ -216,6 +221,7 @@ func (k *Keeper) want(w Wanted) {
 		}
 	}
 	k.strange = nil
+	k.name()
 }
 
 // now is the time of the kernel's boot clock.

@@ -35,13 +35,14 @@ type builder struct {
 	state    string
 	node     string
 	address  string
+	others   func(namespace string, rotate uint64) []string // nil: nothing is known of others
 	labels   map[string]string
 }
 
 func (k *Keeper) builder(f core.Start) *builder {
 	in := &f.Record.Instance
 	b := &builder{start: f, template: f.Template, sealed: k.secrets[catalog.TemplateLayer(in.Namespace, in.Revision)], open: k.opts.Open, state: k.opts.StateDir,
-		node: k.wanted.Node, address: k.wanted.Offers.Address, labels: k.wanted.Labels}
+		node: k.wanted.Node, address: k.wanted.Offers.Address, labels: k.wanted.Labels, others: k.opts.Services}
 	if at := slices.IndexFunc(f.Template.Tasks, func(t workload.Task) bool { return t.Name == f.ID.Task }); at >= 0 {
 		b.task = &f.Template.Tasks[at]
 	}
@@ -95,7 +96,7 @@ func (b *builder) limits(can run.Capabilities) (l run.Limits, err error) {
 	return l, nil
 }
 
-// environment is what the task finds in its environment: the numbers of its ports, and what is declared, in order.
+// environment is what the task finds in its environment: where others are, the numbers of its ports, and what is declared, in order.
 func (b *builder) environment() ([]string, error) {
 	values := map[string]string{}
 	var list []string
@@ -133,7 +134,10 @@ func (b *builder) environment() ([]string, error) {
 		}
 		set(e.Name, value)
 	}
-	return list, nil
+	return append(b.services(func(name string) bool {
+		_, has := values[name]
+		return has
+	}), list...), nil
 }
 
 // secret opens the value of a variable or the content of a file.

@@ -10,7 +10,7 @@ import (
 // variablesMax bounds what a task is told by its environment: some 60 kB, of the quarter of the stack, 2 MB, that Linux takes (execve(2)).
 const variablesMax = 1000
 
-// Environment is what a task of a namespace learns of services by its environment, as NAME=VALUE: where the files are, the domain of its
+// Environment is what a task of a namespace learns of services by its environment, as NAME=VALUE: where the files are (document is the path of one, empty where there is none), the domain of its
 // namespace, and of each service of it that has a ready instance where one of them is. Rotate says which: each instance gives another
 // number, or all would go to the same one. Workload web with port http gives, as Kubernetes has it,
 //
@@ -18,7 +18,10 @@ const variablesMax = 1000
 //
 // of which the second is that of the port declared first. Where there are very many, the last workloads by name are left out.
 func Environment(x *names.Index, namespace, document string, rotate uint64) []string {
-	env := []string{"TAKO_DOMAIN=" + x.Zone(namespace), "TAKO_ENDPOINTS=" + document}
+	env := []string{"TAKO_DOMAIN=" + x.Zone(namespace)}
+	if document != "" {
+		env = append(env, "TAKO_ENDPOINTS="+document)
+	}
 	set := map[string]bool{}
 	add := func(name, value string) {
 		if !set[name] { // the name of one workload may go on as a port of another one does

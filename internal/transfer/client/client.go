@@ -78,6 +78,10 @@ func (c *Client) Run(ctx context.Context) error {
 	c.tasks.Go(func() { c.report(ctx, report) })
 	c.tasks.Go(func() { c.keepUp(ctx, upkeep) })
 	c.tasks.Go(func() { c.fallBack(ctx, fallback) })
+	if c.opts.Names != nil {
+		names := c.random()
+		c.tasks.Go(func() { c.names(ctx, names) })
+	}
 	if c.opts.Peers != nil {
 		c.tasks.Go(func() { c.askPeers(ctx, peers) })
 	}

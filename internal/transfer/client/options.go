@@ -32,6 +32,8 @@ type Options struct {
 	Peers func() []catalog.Peer
 	// Deposit is given what a server leaves here for another host. It must not block for long. The default is to pass over it.
 	Deposit func(wire.Deposit)
+	// Names is where what there is by name is kept. The default is not to ask for it.
+	Names *Names
 	// Heard is called when a server has said something on the watch, or has taken a report. It must not block. The default tells nobody.
 	Heard func()
 	// Random spreads pauses. The default is seeded at random.

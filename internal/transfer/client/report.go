@@ -35,11 +35,12 @@ type reports struct {
 	mu     sync.Mutex // guards what follows
 	status core.Status
 	number uint64
-	server *server // with which the watch is open; nil when none is
+	server *server       // with which the watch is open; nil when none is
+	moved  chan struct{} // closed when that is another one
 }
 
 func newReports(host Host, session wire.Session, links *Links) *reports {
-	return &reports{host: host, session: session, links: links, lazy: make(chan struct{}, 1)}
+	return &reports{host: host, session: session, links: links, lazy: make(chan struct{}, 1), moved: make(chan struct{})}
 }
 
 func (r *reports) set(s core.Status) {
@@ -59,7 +60,18 @@ func (r *reports) stale() bool {
 func (r *reports) watched(s *server) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.server = s
+	if r.server != s {
+		r.server = s
+		close(r.moved)
+		r.moved = make(chan struct{})
+	}
+}
+
+// where is with which server the watch is open, nil for none, and a channel that is closed when that is another one.
+func (r *reports) where() (*server, <-chan struct{}) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.server, r.moved
 }
 
 func (r *reports) to() *server {

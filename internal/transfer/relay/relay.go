@@ -9,6 +9,9 @@ import (
 	"sync"
 	"time"
 
+	"tako.dev/tako/internal/names/edition"
+	"tako.dev/tako/internal/reason"
+	"tako.dev/tako/internal/transfer/client"
 	"tako.dev/tako/internal/transfer/relay/core"
 	"tako.dev/tako/internal/transfer/server"
 	"tako.dev/tako/internal/transfer/wire"
@@ -28,6 +31,7 @@ type Relay struct {
 	trusted chan struct{}  // holds one: there may be later trust documents
 	drawing sync.Mutex     // guards opts.Random
 	packer  wire.Packer    // of what comes from servers, and is kept
+	names   *edition.Store
 }
 
 // New checks the options, and starts nothing. It reads what the cache directory has.
@@ -41,6 +45,7 @@ func New(opts Options) (*Relay, error) {
 		opts: opts, metrics: m, agents: newAgents(m), servers: newUpstreams(opts), flights: newFlights(),
 		asking: make(chan struct{}, questionsMax), trusted: make(chan struct{}, 1),
 	}
+	r.names = edition.New(edition.Options{Cluster: opts.Identity.Cluster(), Keys: heads{r}.HeadKeys})
 	var err error
 	if r.cache, err = openCache(opts.CacheDir, core.NewShelf(opts.CacheBytes), m, opts.Log); err != nil {
 		return nil, err
@@ -49,7 +54,7 @@ func New(opts Options) (*Relay, error) {
 		Cluster: opts.Identity.Cluster(), Heads: heads{r}, Content: contents{r}, Members: members{r}, Presence: r.agents, Audit: refusals{opts.Log},
 		Certificate: func() (*tls.Certificate, error) { return opts.Identity.Certificate() },
 		Authorities: func() *x509.CertPool { return opts.Identity.Trust().Pool() },
-		Limits:      opts.Limits, Times: opts.Times, Metrics: opts.Metrics, Log: opts.Log,
+		Names:       r.names.Feed, Limits: opts.Limits, Times: opts.Times, Metrics: opts.Metrics, Log: opts.Log,
 	})
 	if err != nil {
 		return nil, err
@@ -69,10 +74,18 @@ func (r *Relay) Run(ctx context.Context, l net.Listener) error {
 	defer r.tasks.Wait()
 	defer stop()
 	r.flights.begin(working, &r.tasks)
-	streams, upkeep := r.random(), r.random()
+	streams, upkeep, names := r.random(), r.random(), r.random()
+	r.tasks.Go(func() { r.follow(working, names) })
 	r.tasks.Go(func() { r.stream(working, streams) })
 	r.tasks.Go(func() { r.keepUp(working, upkeep) })
 	return r.server.Run(ctx, l)
+}
+
+// follow takes over what servers tell of names. Hosts verify it by themselves; here it is so that nothing is passed on that they would refuse.
+func (r *Relay) follow(ctx context.Context, random *rand.Rand) {
+	client.FollowNames(ctx, random, func(ctx context.Context, anew bool) error {
+		return r.servers.current().Names(ctx, client.NamesOf(r.names), anew)
+	}, func(err error) { r.opts.Log.Warn("take the names", "err", err, "hint", reason.Of(err).Hint) })
 }
 
 // random is another source for another goroutine.

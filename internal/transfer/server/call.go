@@ -12,6 +12,7 @@ import (
 
 	"tako.dev/tako/internal/reason"
 	"tako.dev/tako/internal/transfer/bucket"
+	"tako.dev/tako/internal/transfer/h2"
 	"tako.dev/tako/internal/transfer/wire"
 )
 
@@ -69,6 +70,7 @@ func (s *Server) routes() map[string]call {
 		wire.PathAnswer: {http.MethodPost, valid, ofEither, speaking, s.answer},
 		wire.PathObject: {http.MethodGet, valid, ofEither, fetching, s.object},
 		wire.PathBundle: {http.MethodGet, valid, ofServer, fetching, s.bundle},
+		wire.PathNames:  {http.MethodPost, valid, ofEither, speaking, s.tellNames},
 		wire.PathRelay:  {http.MethodPost, certificate, ofRelay, speaking, s.relay},
 	}
 }
@@ -103,7 +105,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		name = "other" // whoever makes paths up makes no metrics
 	}
 	s.metrics.calls.WithLabelValues(name).Inc()
-	q.w = counted{w, s.metrics.sent.WithLabelValues(name)}
+	q.w = h2.Counted(w, s.metrics.sent.WithLabelValues(name).Add)
 	err := s.admit(q, to, found)
 	if err == nil {
 		err = to.serve(q)

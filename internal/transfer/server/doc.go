@@ -11,6 +11,7 @@
 //	nodes    the same, then nodes of the trie and bodies by their hash
 //	object   shown head -> verified -> the entry at the key that is given names the digest -> the file, from where it was
 //	stored   the same without a head, and bundles, for another server: what is here, and nothing that is elsewhere
+//	names    whatever Options.Names sends, for as long as both are there
 //	answer   to whoever asked
 //
 // What hosts are to have, who they are and what becomes of their reports is elsewhere: Catalogs, Members, Presence.

@@ -1,9 +1,6 @@
 package server
 
 import (
-	"io"
-	"net/http"
-
 	"github.com/prometheus/client_golang/prometheus"
 
 	"tako.dev/tako/internal/reason"
@@ -55,21 +52,3 @@ func (m *metrics) register(r prometheus.Registerer) error {
 	}
 	return nil
 }
-
-// counted counts the bytes of an answer.
-type counted struct {
-	http.ResponseWriter
-	sent prometheus.Counter
-}
-
-// Write writes.
-func (c counted) Write(b []byte) (int, error) {
-	n, err := c.ResponseWriter.Write(b)
-	c.sent.Add(float64(n))
-	return n, err
-}
-
-// Unwrap is for http.ResponseController.
-func (c counted) Unwrap() http.ResponseWriter { return c.ResponseWriter }
-
-var _ io.Writer = counted{}

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
@@ -13,6 +14,7 @@ import (
 	"tako.dev/tako/internal/reason"
 	"tako.dev/tako/internal/transfer/bucket"
 	"tako.dev/tako/internal/transfer/snapshots"
+	"tako.dev/tako/internal/transfer/wire"
 	"tako.dev/tako/internal/trust"
 )
 
@@ -39,6 +41,8 @@ type Options struct {
 	// Entrusted are the nodes for whose hosts that of another node keeps what is signed while they are away: a few, of which it leaves
 	// out those that are known to be elsewhere. It does not block. Default: nobody keeps anything.
 	Entrusted func(holder Identity) []Identity
+	// Names sends what there is by name, from an edition on, until stop is closed or one of the others ends. Default: nobody is told of names.
+	Names func(ctx context.Context, have wire.NamesMark, stop <-chan struct{}, send func(wire.Names) error)
 	// Certificate is the server's own, the newest at each call.
 	Certificate func() (*tls.Certificate, error)
 	// Authorities are those that may have issued the certificates of hosts, at each call.

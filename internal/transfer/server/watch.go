@@ -96,7 +96,7 @@ func (f *feed) run() {
 	for {
 		var changed <-chan struct{}
 		ok := true
-		aside(func() {
+		h2.Aside(func() {
 			if repeat {
 				ok = f.deposit()
 			}
@@ -113,7 +113,7 @@ func (f *feed) run() {
 		case <-f.watch.asked:
 		case <-timer.C:
 			if !time.Now().Before(end) {
-				aside(func() { f.frame(f.server.again()) })
+				h2.Aside(func() { f.frame(f.server.again()) })
 				return
 			}
 			if f.server.opts.Serving() != nil {
@@ -122,7 +122,7 @@ func (f *feed) run() {
 			repeat = true
 			timer.Reset(due())
 		case <-f.server.stopping:
-			aside(func() { f.frame(f.server.again()) })
+			h2.Aside(func() { f.frame(f.server.again()) })
 			return
 		case <-f.q.Context().Done():
 			return
@@ -138,19 +138,6 @@ const beatGrain = 250 * time.Millisecond
 func (s *Server) together(wait time.Duration) time.Duration {
 	since := time.Since(s.began)
 	return (since + wait + beatGrain - 1).Truncate(beatGrain) - since
-}
-
-// aside does something in a goroutine that ends with it, and waits for that: the stack that it needs, some 8 KiB to write to a connection, goes
-// back when it has been done, and not when the collector next finds it unused.
-func aside(do func()) {
-	ended := make(chan any, 1)
-	go func() {
-		defer func() { ended <- recover() }()
-		do()
-	}()
-	if fault := <-ended; fault != nil {
-		panic(fault) // of the call, as it would be without
-	}
 }
 
 // news sends what the host does not have yet; with repeat also the head that it has. The channel is closed when there may be another head;

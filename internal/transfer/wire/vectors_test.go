@@ -114,6 +114,10 @@ func examples() []example {
 		{"a peer has a head, documents and a statement", NewsReply{Head: head, List: list, Trust: []byte(`{"documents":[]}`), Statements: [][]byte{[]byte("a signed statement")}}},
 		{"a peer has nothing new", NewsReply{}},
 		{"what is kept for another host", Deposit{Head: head, List: list}},
+		{"the names are asked for", NamesRequest{Protocol: Protocol, Have: NamesMark{Epoch: 1, Term: 4000, Number: 1_800_000_000_000}}},
+		{"the names are asked for by who has none", NamesRequest{Protocol: Protocol}},
+		{"rows of the names, and where they lead", Names{From: NamesMark{Epoch: 1, Term: 4000, Number: 1_800_000_000_000}, Rows: [][]byte{[]byte("a row")}, Gone: []string{"i/prod/web-0"}, Edition: []byte("a signed edition")}},
+		{"a sign of life among names", Names{}},
 		{"what a host is brought by hand", Export{Trust: []byte(`{"documents":[]}`), Head: head, List: []byte{0x80}}},
 	}
 }

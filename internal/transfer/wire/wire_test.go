@@ -39,6 +39,8 @@ func full() map[string]any {
 		"NewsRequest":  &NewsRequest{Protocol, []byte{1}, []byte{2}, 3, []StatementMark{{"NodeConfig/prod/web", 1, 2}}},
 		"NewsReply":    &NewsReply{[]byte{1}, []byte{2}, []byte{3}, [][]byte{{4}}},
 		"Deposit":      &Deposit{[]byte{1}, []byte{2}},
+		"NamesRequest": &NamesRequest{Protocol, NamesMark{1, 2, 3}},
+		"Names":        &Names{NamesMark{1, 2, 3}, [][]byte{{1}, {2}}, []string{"i/prod/web-0"}, []byte{3}},
 		"Report":       &report,
 		"StatusReply":  &StatusReply{1, true, 2},
 		"Problem":      &Problem{"TK1041", "words", "more", 3},
@@ -343,6 +345,8 @@ func FuzzReport(f *testing.F)       { fuzz[Report](f) }
 func FuzzNewsRequest(f *testing.F)  { fuzz[NewsRequest](f) }
 func FuzzNewsReply(f *testing.F)    { fuzz[NewsReply](f) }
 func FuzzDeposit(f *testing.F)      { fuzz[Deposit](f) }
+func FuzzNamesRequest(f *testing.F) { fuzz[NamesRequest](f) }
+func FuzzNames(f *testing.F)        { fuzz[Names](f) }
 func FuzzRelayUp(f *testing.F)      { fuzzLists[RelayUp](f, 200) }
 func FuzzRelayDown(f *testing.F)    { fuzzLists[RelayDown](f, 16) }
 
