@@ -270,6 +270,13 @@ func TestUnifiedCgroups(t *testing.T) {
 	if g, lacks := ownGroup(root); lacks[run.LimitMemory] == "" || lacks[run.LimitTasks] == "" || lacks[run.LimitCPU] != "" {
 		t.Errorf("%+v lacks %q", g, lacks)
 	}
+	root, own = unified(t, "cpu memory pids\n")
+	if err := os.WriteFile(filepath.Join(root, "proc/self/cgroup"), []byte("0::/system.slice/tako-agent.service/agent\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if g, lacks := ownGroup(root); len(lacks) != 0 || g.Dirs[memoryController] != own {
+		t.Errorf("from the subgroup of a unit: %+v lacks %q", g, lacks)
+	}
 	if _, lacks := ownGroup(t.TempDir()); len(lacks) != 3 {
 		t.Errorf("without files of the kernel it lacks %q", lacks)
 	}
