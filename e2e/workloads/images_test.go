@@ -246,12 +246,14 @@ func (b *booted) outOfMemory(archive string) {
 // deleted: nothing stays.
 func (b *booted) deleted() {
 	b.t.Helper()
+	groups := "find /sys/fs/cgroup -type d"
 	for _, name := range []string{"steady", "greedy"} {
+		groups += " -name 'tako-" + string(b.instance(name).UID) + ".*' -o" // controllers show what others run on this machine, too
 		b.tako("delete", "workload/"+name, "-n", environment)
 	}
 	host.Eventually(b.t, rig.InTime, "nothing is left of containers", func() (string, bool) {
 		r, err := b.box.Run(b.t.Context(), "sh", "-c", `ls -A /var/lib/tako/runtimes/oci/attempts /var/lib/tako/runtimes/images/uses /var/lib/tako/instances | grep -v ':$' | grep .
-			grep -l /attempts/ /proc/[0-9]*/mountinfo; find /sys/fs/cgroup -type d -name 'tako-*.*.[0-9]*'
+			grep -l /attempts/ /proc/[0-9]*/mountinfo; `+strings.TrimSuffix(groups, "-o")+`
 			cat /proc/[0-9]*/cmdline 2>/dev/null | tr '\0' ' ' | grep -o -E 'mind-containe[r]|bin/run[c]|sleep 424[2]|dev/zer[o]'; true`)
 		return r.Stdout + r.Stderr, err == nil && strings.TrimSpace(r.Stdout) == ""
 	})

@@ -155,6 +155,10 @@ func others(root string, paths map[string]string, mounts map[string]cgroupMount)
 		if !mounted || slices.Contains(used(), c) {
 			continue
 		}
+		if c == "" {
+			// Beside v1, runc makes those of v2 at the top, whatever its own is (GetOwnCgroupPath of its libcontainer).
+			mount = mounts[c].dir
+		}
 		if dir := filepath.Join(root, mount); unix.Access(dir, unix.W_OK) == nil {
 			dirs = append(dirs, dir)
 		} else {

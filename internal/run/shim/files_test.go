@@ -282,6 +282,30 @@ func TestUnifiedCgroups(t *testing.T) {
 	}
 }
 
+// TestHybridCgroups: with controllers in v1, and v2 beside them.
+func TestHybridCgroups(t *testing.T) {
+	root, _ := unified(t, "")
+	for name, text := range map[string]string{
+		"proc/self/cgroup": "2:memory:/system.slice/tako-agent.service\n1:freezer:/x\n0::/system.slice/tako-agent.service\n",
+		"proc/self/mountinfo": "24 23 0:22 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw\n25 23 0:23 / /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory\n" +
+			"26 23 0:24 / /sys/fs/cgroup/freezer rw - cgroup cgroup rw,freezer\n",
+	} {
+		if err := os.WriteFile(filepath.Join(root, name), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, dir := range []string{"memory/system.slice/tako-agent.service", "freezer/x", "unified/system.slice/tako-agent.service"} {
+		if err := os.MkdirAll(filepath.Join(root, "sys/fs/cgroup", dir), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	g, lacks := ownGroup(root)
+	in := func(dir string) string { return filepath.Join(root, "sys/fs/cgroup", dir) }
+	if want := []string{in("unified"), in("freezer/x")}; g.V2 || g.Dirs[memoryController] != in("memory/system.slice/tako-agent.service") || !slices.Equal(g.More, want) || lacks[run.LimitMemory] != "" {
+		t.Errorf("%+v lacks %q, want more %q", g, lacks, want)
+	}
+}
+
 // In a container the agent may see a part of each hierarchy only.
 func TestCgroupMounts(t *testing.T) {
 	for _, row := range []struct {
