@@ -19,8 +19,9 @@ import (
 
 // The commands that are not for people, but for what runs the tasks of instances.
 const (
-	shimName = "mind-task" // of the runtime Process, for each attempt
-	unitName = "mind-unit" // of the runtime Systemd, at the beginning of a unit and at its end
+	shimName      = "mind-task"      // of the runtime Process, for each attempt
+	unitName      = "mind-unit"      // of the runtime Systemd, at the beginning of a unit and at its end
+	containerName = "mind-container" // of the runtime OCI, for each attempt
 )
 
 // memoryDir is where on a host secrets of tasks are kept that may be on no disk.
@@ -37,6 +38,13 @@ func newMinders() []*cobra.Command {
 			},
 		},
 		{
+			Use: containerName, Short: "Mind a container for an agent", Hidden: true, Args: cobra.NoArgs,
+			RunE: func(*cobra.Command, []string) error {
+				os.Exit(all.ServeContainer())
+				return nil
+			},
+		},
+		{
 			Use: unitName, Short: "Mind a unit for an agent", Hidden: true, DisableFlagParsing: true,
 			RunE: func(_ *cobra.Command, args []string) error {
 				os.Exit(all.ServeUnit(args))
@@ -48,7 +56,7 @@ func newMinders() []*cobra.Command {
 
 // runtimes are those that the agent of this host has. Below a root that is not the host's, systemd is somebody else's.
 func (c *common) runtimes(b *bus.Bus) []run.Kind {
-	o := all.Options{Shim: child(shimName)}
+	o := all.Options{Shim: child(shimName), Container: child(containerName)}
 	if program, err := os.Executable(); err == nil && b != nil && c.root == "/" && os.Getuid() == 0 {
 		o.Unit, o.Bus, o.Memory = []string{program, unitName}, b, memoryDir
 	}

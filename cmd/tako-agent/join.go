@@ -244,7 +244,7 @@ func (c *common) run(ctx context.Context, audit, peers string, names naming.Wher
 		}
 		opts.Directories = append(opts.Directories, filepath.Clean(d))
 	}
-	opts.Runtimes = c.runtimes(host.Bus)
+	opts.Runtimes, opts.Objects = c.runtimes(host.Bus), host.Objects
 	printer := &printer{watch: true}
 	opts.OnLine, opts.Watch, opts.Joined = printer.line, true, true
 	opts.Log = slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{ReplaceAttr: withoutTime}))

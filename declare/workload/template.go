@@ -127,6 +127,17 @@ type Task struct {
 	Writable bool `json:"writable,omitempty"`
 }
 
+// Objects are the objects that the template's tasks are run from.
+func (t *Template) Objects() []*declare.ObjectReference {
+	var objects []*declare.ObjectReference
+	for i := range t.Tasks {
+		if image := t.Tasks[i].Image; image != nil && image.Object != nil {
+			objects = append(objects, image.Object)
+		}
+	}
+	return objects
+}
+
 // Image is the file system of a task. Exactly one of the fields is set.
 type Image struct {
 	// Object is an archive of an OCI image layout, as `tako content put` stores it on the servers.

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strconv"
@@ -202,4 +203,18 @@ func randomID(n int) string {
 	id := make([]byte, n)
 	rand.Read(id)
 	return hex.EncodeToString(id)
+}
+
+// Archive writes the Debian root that hosts begin with to a tar archive.
+func (l *Lab) Archive(t testing.TB, file string) {
+	t.Helper()
+	for _, args := range [][]string{
+		{"--create", "--directory", l.root.tree(), "--exclude=./usr"},
+		{"--append", "--directory", l.root.usr(), `--transform=s,^\.,./usr,S`}, // the targets of symlinks stay as they are
+	} {
+		args = append(args, "--file="+file, "--sort=name", "--numeric-owner", ".")
+		if out, err := exec.CommandContext(t.Context(), "tar", args...).CombinedOutput(); err != nil {
+			t.Fatalf("tar %q: %v\n%s", args, err, out)
+		}
+	}
 }

@@ -9,6 +9,7 @@ import (
 	"tako.dev/tako/declare"
 	"tako.dev/tako/internal/agent/naming"
 	"tako.dev/tako/internal/agent/subscribe"
+	"tako.dev/tako/internal/content"
 	"tako.dev/tako/internal/disk"
 	"tako.dev/tako/internal/host"
 	"tako.dev/tako/internal/run"
@@ -27,7 +28,8 @@ type Options struct {
 	Types    map[declare.ResourceType]host.Type
 	Bus      subscribe.Units // nil where there is no systemd
 	Facts    Facts
-	Runtimes []run.Kind // that run the tasks of instances; of a host that has joined
+	Runtimes []run.Kind       // that run the tasks of instances; of a host that has joined
+	Objects  *content.Objects // that it fetches; nil: none
 	// Directories are those of the host that instances may mount.
 	Directories []string
 	// Watch keeps the host converged until the context ends; without it Run ends when nothing is left to do.

@@ -191,10 +191,8 @@ func nameObjects(d declared, all map[string]bool) {
 	if d.template == nil {
 		return
 	}
-	for i := range d.template.Tasks {
-		if image := d.template.Tasks[i].Image; image != nil && image.Object != nil {
-			all[image.Object.Digest] = true
-		}
+	for _, object := range d.template.Objects() {
+		all[object.Digest] = true
 	}
 }
 

@@ -66,10 +66,11 @@ type templateBody struct {
 	Secrets []TemplateSecret `json:"x,omitempty"`
 }
 
-func (t *Template) claim() string { return templateClaim + t.Namespace + "/" + t.Revision }
+// Claim is what stands in the layer, as text.
+func (t *Template) Claim() string { return templateClaim + t.Namespace + "/" + t.Revision }
 
 // Key is where the template stands in its layer.
-func (t *Template) Key() Digest { return KeyOf(t.claim()) }
+func (t *Template) Key() Digest { return KeyOf(t.Claim()) }
 
 // Item is the one item of the template's layer. The errors are BodyTooLarge, InvalidValue for a secret that no task takes, or two for one place, and
 // InternalFault.
@@ -79,7 +80,7 @@ func (t Template) Item() (Item, error) {
 	if err := t.check(); err != nil {
 		return Item{}, &reason.Error{Code: reason.InvalidValue, Doing: doing, Cause: err}
 	}
-	b := templateBody{Schema: templateSchema, Claim: t.claim(), Secrets: t.Secrets}
+	b := templateBody{Schema: templateSchema, Claim: t.Claim(), Secrets: t.Secrets}
 	var data []byte
 	var err error
 	if b.Spec, err = encoding.Marshal(t.Spec); err == nil {
@@ -127,7 +128,7 @@ func (t *Template) decode(data []byte) (later, err error) {
 	switch {
 	case err != nil:
 		return nil, err
-	case which.Claim != t.claim():
+	case which.Claim != t.Claim():
 		return nil, fmt.Errorf("it is about %.64q", which.Claim)
 	case which.Schema > templateSchema:
 		return fmt.Errorf("it is of schema %d, and this version knows %d", which.Schema, templateSchema), nil

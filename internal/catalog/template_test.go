@@ -150,7 +150,7 @@ func TestTemplateOfALaterVersion(t *testing.T) {
 		}
 		return b
 	}
-	claim := tpl.claim()
+	claim := tpl.Claim()
 	for name, test := range map[string]struct {
 		body  any
 		later bool // else it is refused

@@ -34,17 +34,6 @@ func (p *program) newHistory() *cobra.Command {
 // historyLines is how many lines of a history a person reads.
 const historyLines = 50
 
-func (p *program) newLogs() *cobra.Command {
-	return p.asking(&cobra.Command{
-		Use:   "logs node/NAME [UNIT]",
-		Short: "Show the log of a host's agent, or of a unit that it manages",
-		Example: `  tako logs node/web-7                      of the agent
-  tako logs node/web-7 nginx.service --since 10m
-  tako logs node/web-7 nginx.service -o json          as journalctl writes it`,
-		Long: "The newest line is the last. Where the host has no journal, what its agent did stands for the agent's log.",
-	}, v1alpha1.NodeLogs, 100, p.logs)
-}
-
 // asking completes a command that asks a host for lines about one thing or about all; show shows them to a person.
 func (p *program) asking(cmd *cobra.Command, what string, lines int, show func(context.Context, string, question) error) *cobra.Command {
 	var form, since, until string
@@ -120,19 +109,6 @@ func (p *program) graph(ctx context.Context, node, subject, form string) error {
 	}
 	_, err = io.WriteString(p.Out, text)
 	return err
-}
-
-func (p *program) logs(ctx context.Context, node string, q question) error {
-	var said bytes.Buffer
-	if err := p.ask(ctx, node, q, &said); err != nil {
-		return err
-	}
-	for _, line := range answer.LogLines(said.String(), p.style()) {
-		if _, err := fmt.Fprintln(p.Out, line); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // evidence shows why one of the resources of a host is as it is.

@@ -236,6 +236,8 @@ type question struct {
 	lines   int
 	since   string
 	until   string
+	// previous asks for the attempt before the newest one, of an instance.
+	previous bool
 }
 
 // ask sends a question to a host, and its answer to w as it comes.
@@ -253,6 +255,9 @@ func (p *program) ask(ctx context.Context, node string, q question, w io.Writer)
 		if value != "" {
 			query[key] = value
 		}
+	}
+	if q.previous {
+		query["previous"] = "true"
 	}
 	if q.lines > 0 {
 		query["lines"] = fmt.Sprint(q.lines)

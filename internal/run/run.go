@@ -12,7 +12,7 @@ import (
 // cannot be right on this host, TaskNotStarted for what may go well later. No error, log line or argument of any process holds a value of
 // Task.Env or the content of a File.
 type Runtime interface {
-	// Capabilities says what this runtime can do on this host. It does not change while the agent runs.
+	// Capabilities says what this runtime can do on this host. What it lacks may come, where that is a program that is installed.
 	Capabilities() Capabilities
 	// Run tells sink of every attempt that there is, and from then on of every change of one, as it is after that: of two changes shortly
 	// after one another perhaps only the second, and of an end perhaps twice. It returns nil when ctx ends, otherwise why it cannot go on; calling it again begins from
@@ -46,7 +46,9 @@ type Observer interface {
 // Kind is a runtime that a program has. Open makes it, with what it keeps in a directory; what it returns besides gives it back.
 type Kind struct {
 	Name workload.Runtime
-	Open func(dir string) (Runtime, func() error, error)
+	// Unfit is, in words, why the host can run nothing with it now: "there is no runc on the host". Empty: it can. Nil: it always can.
+	Unfit func() string
+	Open  func(dir string) (Runtime, func() error, error)
 }
 
 // TailMax bounds an answer of Tail: what a terminal shows of a log in a moment.

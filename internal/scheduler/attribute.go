@@ -1,12 +1,16 @@
 package scheduler
 
-import "tako.dev/tako/declare"
+import (
+	"tako.dev/tako/declare"
+	"tako.dev/tako/declare/workload"
+)
 
 // attributes are sets of nodes by what nodes are, each kept up to date when a node changes, so that a condition costs one operation on sets
 // and not a look at every node.
 type attributes struct {
 	labels        map[string]*labelled
 	architectures map[string]bitset
+	runtimes      map[workload.Runtime]bitset
 	taints        map[declare.Taint]bitset
 	directories   map[string]bitset
 	images        map[string]bitset
@@ -21,7 +25,7 @@ type labelled struct {
 }
 
 func newAttributes() attributes {
-	return attributes{labels: map[string]*labelled{}, architectures: map[string]bitset{}, taints: map[declare.Taint]bitset{},
+	return attributes{labels: map[string]*labelled{}, architectures: map[string]bitset{}, runtimes: map[workload.Runtime]bitset{}, taints: map[declare.Taint]bitset{},
 		directories: map[string]bitset{}, images: map[string]bitset{}}
 }
 
@@ -50,6 +54,9 @@ func (a *attributes) set(i int32, n *Node, in bool) {
 		}
 	}
 	mark(a.architectures, n.Architecture, i, in)
+	for _, r := range n.Runtimes {
+		mark(a.runtimes, r, i, in)
+	}
 	for _, t := range n.Taints {
 		mark(a.taints, t.Taint, i, in)
 	}

@@ -93,7 +93,7 @@ func (e *Explanation) String() string {
 // String says which nodes those are, such as "with taint dedicated=gpu:NoSchedule".
 func (f Filtered) String() string {
 	words := map[fit.Reason]string{fit.Unhealthy: "unhealthy", fit.Cordoned: "cordoned", fit.WrongLabels: "without", fit.WrongArchitecture: "of another architecture",
-		fit.Tainted: "with taint", fit.NoDirectory: "without directory", fit.Refused: "refused lately", fit.DataWhere: "other than", fit.PortTaken: "with taken port",
+		fit.NoRuntime: "without runtime", fit.Tainted: "with taint", fit.NoDirectory: "without directory", fit.Refused: "refused lately", fit.DataWhere: "other than", fit.PortTaken: "with taken port",
 		fit.NoDevice: "with too few", fit.NoCPU: "with too little cpu", fit.NoMemory: "with too little memory", fit.NoDisk: "with too little disk",
 		fit.NotNear: "not near", fit.TooNear: "too near", fit.Uneven: "too uneven over"}[f.Reason]
 	if f.What == "" {
@@ -247,7 +247,7 @@ func clip(list []Filtered) []Filtered {
 
 // costs say which reason is sooner done away with, in thousandths of a node: a taint is tolerated with a line, an architecture never comes.
 // What is missing of an amount costs its share of what the node has.
-var costs = [fit.Reasons]int64{fit.Unhealthy: 900, fit.Cordoned: 300, fit.WrongLabels: 600, fit.WrongArchitecture: 2000, fit.Tainted: 500, fit.NoDirectory: 700,
+var costs = [fit.Reasons]int64{fit.Unhealthy: 900, fit.Cordoned: 300, fit.WrongLabels: 600, fit.WrongArchitecture: 2000, fit.NoRuntime: 800, fit.Tainted: 500, fit.NoDirectory: 700,
 	fit.Refused: 400, fit.DataWhere: 1500, fit.PortTaken: 600, fit.NoDevice: 1000, fit.NotNear: 800, fit.TooNear: 800, fit.Uneven: 700}
 
 // nearest finds, of the nodes that the fewest conditions speak against, one for each of a few reasons.

@@ -41,6 +41,9 @@ func (s *Snapshot) filterKinds(p *pass, visit func(filter)) {
 		}
 		visit(filter{fit.WrongArchitecture, "", true, p.scratch})
 	}
+	if r.Runtime != "" {
+		visit(filter{fit.NoRuntime, string(r.Runtime), true, a.runtimes[r.Runtime]})
+	}
 	for _, t := range s.notTolerated(r) {
 		visit(filter{why: fit.Tainted, what: fit.TaintText(t), set: a.taints[t]})
 	}

@@ -43,6 +43,9 @@ func (c chance) node(name string) Node {
 	if c.oneIn(3) {
 		n.Directories = []string{"/srv"}
 	}
+	if !c.oneIn(3) {
+		n.Runtimes = []workload.Runtime{workload.Process, workload.OCI}
+	}
 	n.Unschedulable = c.oneIn(8)
 	if c.oneIn(10) {
 		n.Unhealthy = "its agent is silent"
@@ -86,6 +89,9 @@ func (c chance) workload(i, revision int) Workload {
 	}
 	if c.oneIn(8) {
 		w.Request.Directories = []string{"/srv"}
+	}
+	if c.oneIn(6) {
+		w.Request.Runtime = workload.OCI
 	}
 	if c.oneIn(6) {
 		w.Request.Architectures = []string{"amd64"}

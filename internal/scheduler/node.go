@@ -157,6 +157,7 @@ func helpedBy(was, is *Node) mask {
 	differs(was.Unschedulable != is.Unschedulable, fit.Cordoned)
 	differs(!maps.Equal(was.Labels, is.Labels), fit.WrongLabels, fit.NotNear, fit.TooNear)
 	differs(was.Architecture != is.Architecture, fit.WrongArchitecture)
+	differs(!slices.Equal(was.Runtimes, is.Runtimes), fit.NoRuntime)
 	differs(!slices.Equal(was.Taints, is.Taints), fit.Tainted)
 	differs(!slices.Equal(was.Directories, is.Directories), fit.NoDirectory)
 	differs(!maps.EqualFunc(was.Devices, is.Devices, slices.Equal[[]string]), fit.NoDevice)

@@ -32,6 +32,7 @@ func TestWakes(t *testing.T) {
 		"uncordoned": {begin: func(n *Node) { n.Unschedulable = true }, then: node(func(*Node) {})},
 		"labelled":   {wants: func(w *Workload) { w.Request.Selector = matching("disk", "ssd") }, then: node(func(n *Node) { n.Labels["disk"] = "ssd" })},
 		"other kind": {wants: func(w *Workload) { w.Request.Architectures = []string{"arm64"} }, then: node(func(n *Node) { n.Architecture = "arm64" })},
+		"runtime":    {wants: func(w *Workload) { w.Request.Runtime = workload.OCI }, then: node(func(n *Node) { n.Runtimes = []workload.Runtime{workload.OCI} })},
 		"untainted":  {begin: func(n *Node) { n.Taints = []fit.Taint{{Taint: gpuOnly}} }, then: node(func(*Node) {})},
 		"directory":  {wants: func(w *Workload) { w.Request.Directories = []string{"/srv"} }, then: node(func(n *Node) { n.Directories = []string{"/srv"} })},
 		"device":     {wants: func(w *Workload) { w.Request.Devices = []fit.DeviceCount{{Name: "gpu", Count: 1}} }, then: node(func(n *Node) { n.Devices = map[string][]string{"gpu": {"0"}} })},

@@ -92,7 +92,7 @@ func importTable() []row {
 		{pattern: "internal/transfer/relay/core", may: plain("catalog", "transfer/wire")},
 		{pattern: "internal/agent", may: slices.Concat(agent, []string{"internal/agent/*", "internal/agent/instances/core"})},
 		{pattern: "internal/agent/book", may: plain("converge", "agent/report", "agent/store")},
-		{pattern: "internal/agent/instances", may: plain("catalog", "names", "disk", "disk/durable", "run", "run/core", "scheduler/fit", "transfer/wire", "agent/instances/core", "agent/store")},
+		{pattern: "internal/agent/instances", may: plain("catalog", "content", "names", "disk", "disk/durable", "run", "run/core", "scheduler/fit", "transfer/wire", "agent/instances/core", "agent/store")},
 		{pattern: "internal/agent/instances/core", may: plain("catalog", "run", "run/core", "scheduler/fit", "transfer/wire")},
 		{pattern: "internal/agent/naming", may: plain("catalog", "disk", "disk/durable", "names", "names/edition", "names/endpoints", "names/server", "transfer/client", "transfer/wire", "trust")},
 		{pattern: "internal/agent/bring", may: plain("transfer/client", "transfer/place")},

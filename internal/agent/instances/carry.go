@@ -20,7 +20,7 @@ const (
 	startTime = 2 * time.Minute
 	// callTime bounds what else runtimes are asked for.
 	callTime = 30 * time.Second
-	// startPause is how long after a start of which nothing is known it is asked for again.
+	// startPause is how long after a start that waits, or of which nothing is known, it is asked for again.
 	startPause = time.Second
 )
 
@@ -220,7 +220,14 @@ func (k *Keeper) start(f core.Start) {
 			return
 		}
 		task, err := b.build(r.Capabilities())
-		if err != nil {
+		switch {
+		case reason.Is(err, reason.ObjectComing):
+			k.post(func() {
+				k.step(core.Awaited{ID: f.ID, Number: f.Number, Err: reason.Of(err)})
+				k.again(ctx, f)
+			})
+			return
+		case err != nil:
 			not(err)
 			return
 		}
@@ -240,7 +247,7 @@ func (k *Keeper) start(f core.Start) {
 	})
 }
 
-// again asks once more for a start of which nothing is known, unless something else is to be done about the task by now.
+// again asks once more for a start that waits, or of which nothing is known, unless something else is to be done about the task by now.
 func (k *Keeper) again(ctx context.Context, f core.Start) {
 	if len(k.lanes[laneOf(f.ID)]) > 1 {
 		return

@@ -16,6 +16,7 @@ import (
 	"tako.dev/tako/internal/agent/instances/core"
 	"tako.dev/tako/internal/agent/store"
 	"tako.dev/tako/internal/catalog"
+	"tako.dev/tako/internal/content"
 	"tako.dev/tako/internal/names"
 	"tako.dev/tako/internal/reason"
 	"tako.dev/tako/internal/run"
@@ -31,6 +32,8 @@ type Options struct {
 	StateDir string
 	Boot     string     // the kernel's boot ID
 	Runtimes []run.Kind // that there may be
+	// Objects has the images that are named by digest; nil: nobody fetches any.
+	Objects *content.Objects
 	// Open opens what is sealed in a template, and Clean takes the values of secrets out of what is told.
 	Open  func(catalog.Sealed) ([]byte, error)
 	Clean func(string) string
@@ -59,6 +62,7 @@ type Keeper struct {
 	opts    Options
 	records *records
 	machine *core.Machine
+	images  *images
 	heard   atomic.Int64 // run.Moment of the last word of a server
 	hungry  atomic.Bool  // something waits for that
 
@@ -94,7 +98,7 @@ func New(opts Options) (*Keeper, error) {
 	if opts.StateDir == "" || opts.Boot == "" || opts.Open == nil || opts.Clean == nil || opts.Changed == nil || opts.Note == nil || opts.Trouble == nil {
 		return nil, errors.New("instances: an option is missing")
 	}
-	return &Keeper{opts: opts, records: &records{dir: filepath.Join(opts.StateDir, "instances")}, machine: core.New(), bell: make(chan struct{}, 1),
+	return &Keeper{opts: opts, records: &records{dir: filepath.Join(opts.StateDir, "instances")}, machine: core.New(), images: newImages(opts.Objects), bell: make(chan struct{}, 1),
 		secrets: map[string]*catalog.Template{}, runtimes: map[workload.Runtime]*runtime{}, lanes: map[lane][]func(context.Context){},
 		unsaved: map[string]error{}, asked: map[run.ID]chan<- run.Status{}, starts: make(chan struct{}, startsMax)}, nil
 }
@@ -195,12 +199,13 @@ func (k *Keeper) want(w Wanted) {
 	k.mu.Unlock()
 	o := &w.Offers
 	k.step(core.Node{Runtimes: k.kinds(), Fit: fit.Node{Name: w.Node, Labels: w.Labels, Architecture: o.Arch, Capacity: fit.Amounts{CPU: o.CPU, Memory: o.Memory, Disk: o.Disk},
-		Devices: o.Devices, Directories: o.Directories}})
+		Devices: o.Devices, Directories: o.Directories, Runtimes: runtimesOf(o)}})
 	k.secrets = map[string]*catalog.Template{}
 	for i := range w.Templates {
 		t := &w.Templates[i]
 		k.secrets[catalog.TemplateLayer(t.Namespace, t.Revision)] = t
 	}
+	k.images.want(w.Templates)
 	list := make([]core.Wanted, len(w.Instances))
 	for i, in := range w.Instances {
 		list[i].Instance = in
@@ -222,6 +227,14 @@ func (k *Keeper) want(w Wanted) {
 	}
 	k.strange = nil
 	k.name()
+}
+
+// runtimesOf are the runtimes that a host offers.
+func runtimesOf(o *wire.Offers) (names []workload.Runtime) {
+	for _, name := range o.Runtimes {
+		names = append(names, workload.Runtime(name))
+	}
+	return names
 }
 
 // now is the time of the kernel's boot clock.

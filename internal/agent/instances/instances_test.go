@@ -24,6 +24,7 @@ import (
 	"tako.dev/tako/internal/agent/store"
 	"tako.dev/tako/internal/casetest"
 	"tako.dev/tako/internal/catalog"
+	"tako.dev/tako/internal/content"
 	"tako.dev/tako/internal/reason"
 	"tako.dev/tako/internal/run"
 	"tako.dev/tako/internal/transfer/wire"
@@ -37,13 +38,14 @@ var rigs atomic.Int64
 
 // rig is a host with a Keeper, and the real runtime Process.
 type rig struct {
-	t      testing.TB
-	dir    string
-	keeper *Keeper
-	stop   func()
-	wanted Wanted
-	made   int
-	number int64
+	t       testing.TB
+	dir     string
+	keeper  *Keeper
+	stop    func()
+	wanted  Wanted
+	made    int
+	number  int64
+	objects *content.Objects
 
 	mu       sync.Mutex
 	notes    []store.Happening
@@ -56,7 +58,7 @@ func newRig(t testing.TB) *rig {
 	if err := os.Chmod(r.dir, 0o755); err != nil { // tasks have users of their own
 		t.Fatal(err)
 	}
-	r.wanted = Wanted{Node: "node-1", Labels: map[string]string{"zone": "a"}, Offers: wire.Offers{CPU: 4000, Memory: 4 << 30, Disk: 40 << 30, Address: "127.0.0.1"}}
+	r.wanted = Wanted{Node: "node-1", Labels: map[string]string{"zone": "a"}, Offers: wire.Offers{CPU: 4000, Memory: 4 << 30, Disk: 40 << 30, Runtimes: []string{string(workload.Process), string(workload.OCI)}, Address: "127.0.0.1"}}
 	t.Cleanup(func() {
 		r.start()
 		r.wanted.Instances = nil
@@ -83,7 +85,7 @@ func bootID(t testing.TB) string {
 
 func (r *rig) options() Options {
 	return Options{
-		StateDir: r.dir, Boot: bootID(r.t), Runtimes: kinds(),
+		StateDir: r.dir, Boot: bootID(r.t), Runtimes: kinds(), Objects: r.objects,
 		Open:  func(s catalog.Sealed) ([]byte, error) { return []byte(strings.TrimPrefix(s.Key, "of ")), nil },
 		Clean: func(s string) string { return strings.ReplaceAll(s, "s3cret-value", "[secret]") },
 		Changed: func() {
@@ -415,7 +417,7 @@ func TestRefusals(t *testing.T) {
 	}{
 		"port":    {r.add(nil, port), reason.PortOccupied, "listens on it", true},
 		"memory":  {r.add(nil, large), reason.InstanceRefused, "needs 64Gi memory, 4Gi is free", true},
-		"runtime": {r.add(func(_ *catalog.Instance, t *catalog.Template) { t.Spec.Runtime = workload.OCI }, task("wait")), reason.RuntimeUnfit, "this host has Process", true},
+		"runtime": {r.add(func(_ *catalog.Instance, t *catalog.Template) { t.Spec.Runtime = workload.Systemd }, task("wait")), reason.RuntimeUnfit, "this host has Process", true},
 		"mounts": {r.add(func(_ *catalog.Instance, t *catalog.Template) {
 			t.Spec.Volumes = []workload.Volume{{Name: "v", Temporary: &workload.TemporaryVolume{}}}
 		}, mounts), reason.RuntimeUnfit, "shows tasks the host as it is", true},

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"strconv"
 	"syscall"
 	"testing"
@@ -17,12 +18,14 @@ import (
 	"tako.dev/tako/internal/agent/store"
 	"tako.dev/tako/internal/catalog"
 	"tako.dev/tako/internal/run"
+	"tako.dev/tako/internal/run/oci"
 	"tako.dev/tako/internal/run/process"
 )
 
 // The test binary is its own shim, the programs that tasks run, and an agent that is killed.
 const (
 	shimArgument    = "mind-a-task"
+	boxArgument     = "mind-a-container"
 	programArgument = "program"
 	agentArgument   = "agent"
 )
@@ -31,6 +34,8 @@ func TestMain(m *testing.M) {
 	switch {
 	case len(os.Args) == 2 && os.Args[1] == shimArgument:
 		syscall.Exit(process.Serve()) // not os.Exit, before which the race detector sleeps for a second
+	case len(os.Args) == 2 && os.Args[1] == boxArgument:
+		syscall.Exit(oci.Serve())
 	case len(os.Args) > 2 && os.Args[1] == programArgument:
 		program(os.Args[2], os.Args[3:])
 		syscall.Exit(0)
@@ -48,6 +53,12 @@ func TestMain(m *testing.M) {
 func kinds() []run.Kind {
 	return []run.Kind{{Name: workload.Process, Open: func(dir string) (run.Runtime, func() error, error) {
 		rt, err := process.New(process.Options{Dir: dir, Shim: []string{"/proc/self/exe", shimArgument}})
+		if err != nil {
+			return nil, nil, err
+		}
+		return rt, rt.Close, nil
+	}}, {Name: workload.OCI, Unfit: oci.Unfit, Open: func(dir string) (run.Runtime, func() error, error) {
+		rt, err := oci.New(oci.Options{Dir: dir, Images: filepath.Join(filepath.Dir(dir), "images"), Shim: []string{"/proc/self/exe", boxArgument}})
 		if err != nil {
 			return nil, nil, err
 		}

@@ -33,7 +33,9 @@ func (k *Keeper) Offers(lookup declare.Lookup, directories []string) wire.Offers
 		o.Address = address.String()
 	}
 	for _, r := range k.opts.Runtimes {
-		o.Runtimes = append(o.Runtimes, string(r.Name))
+		if r.Unfit == nil || r.Unfit() == "" {
+			o.Runtimes = append(o.Runtimes, string(r.Name))
+		}
 	}
 	var st unix.Statfs_t
 	if err := unix.Statfs(k.opts.StateDir, &st); err == nil {

@@ -172,7 +172,7 @@ func (k *Keeper) askProgram(ctx context.Context, f *core.Ask, command []string, 
 	if err != nil {
 		return "", err
 	}
-	task.ID, task.Command, task.Log = p.id, command, run.Log{Bytes: 64 << 10, Files: 1}
+	task.ID, task.Command, task.Args, task.Log = p.id, command, nil, run.Log{Bytes: 64 << 10, Files: 1}
 	// Whatever becomes of the question, what was run for it is ended and forgotten.
 	defer k.clear(context.WithoutCancel(ctx), p.runtime, p.id)
 	s, err := p.runtime.Start(ctx, task)

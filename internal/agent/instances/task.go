@@ -1,6 +1,7 @@
 package instances
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -32,6 +33,7 @@ type builder struct {
 	task     *workload.Task
 	sealed   *catalog.Template
 	open     func(catalog.Sealed) ([]byte, error)
+	images   *images
 	state    string
 	node     string
 	address  string
@@ -41,7 +43,7 @@ type builder struct {
 
 func (k *Keeper) builder(f core.Start) *builder {
 	in := &f.Record.Instance
-	b := &builder{start: f, template: f.Template, sealed: k.secrets[catalog.TemplateLayer(in.Namespace, in.Revision)], open: k.opts.Open, state: k.opts.StateDir,
+	b := &builder{start: f, template: f.Template, sealed: k.secrets[catalog.TemplateLayer(in.Namespace, in.Revision)], open: k.opts.Open, images: k.images, state: k.opts.StateDir,
 		node: k.wanted.Node, address: k.wanted.Offers.Address, labels: k.wanted.Labels, others: k.opts.Services}
 	if at := slices.IndexFunc(f.Template.Tasks, func(t workload.Task) bool { return t.Name == f.ID.Task }); at >= 0 {
 		b.task = &f.Template.Tasks[at]
@@ -58,11 +60,16 @@ func (b *builder) build(can run.Capabilities) (run.Task, error) {
 	if b.task == nil {
 		return run.Task{}, b.refused("its template has no such task")
 	}
-	t := run.Task{ID: b.start.ID, Command: slices.Concat(b.task.Command, b.task.Args), Dir: b.task.WorkingDirectory, User: b.task.User}
-	if t.Dir == "" {
-		t.Dir = "/"
-	}
+	t := run.Task{ID: b.start.ID, Dir: b.task.WorkingDirectory, User: b.task.User, OwnNetwork: b.template.NetworkOrDefault() == workload.OwnNetwork}
 	var err error
+	if b.task.Image == nil {
+		t.Command, t.Dir = slices.Concat(b.task.Command, b.task.Args), cmp.Or(t.Dir, "/")
+	} else {
+		t.Command, t.Args, t.Writable = b.task.Command, b.task.Args, b.task.Writable
+		if t.Image, err = b.images.path(b.task.Image, &catalog.Template{Namespace: b.start.Record.Instance.Namespace, Revision: b.start.Record.Instance.Revision}); err != nil {
+			return t, err
+		}
+	}
 	if t.Limits, err = b.limits(can); err != nil {
 		return t, err
 	}

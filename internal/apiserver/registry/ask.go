@@ -89,7 +89,7 @@ func (a *answers) Connect(ctx context.Context, name string, _ runtime.Object, re
 	}), nil
 }
 
-// readQuestion reads the parameters of a question: subject, lines, since, until.
+// readQuestion reads the parameters of a question: subject, lines, previous, since, until.
 func readQuestion(what string, query url.Values, now time.Time) (wire.Question, error) {
 	q := wire.Question{What: what, Subject: query.Get("subject"), Seconds: uint32(askMax / time.Second)}
 	if len(q.Subject) > declare.ClaimBytesMax {
@@ -104,6 +104,12 @@ func readQuestion(what string, query url.Values, now time.Time) (wire.Question, 
 			return q, fmt.Errorf("lines is %q, must be a number from 1 to %d", text, linesMax)
 		}
 		q.Lines = uint32(n)
+	}
+	switch text := query.Get("previous"); {
+	case text == "true" && what == v1alpha1.NodeLogs:
+		q.Previous = true
+	case text != "" && text != "false":
+		return q, fmt.Errorf("previous is %q, must be true or false, and is about logs alone", text)
 	}
 	var err error
 	if q.Since, err = readMoment("since", query, now); err == nil {

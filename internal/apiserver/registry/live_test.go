@@ -290,6 +290,14 @@ func TestReadQuestion(t *testing.T) {
 			t.Errorf("%.40s is %+v", query, got)
 		}
 	}
+	for what, ok := range map[string]bool{"logs": true, "history": false} {
+		if got, err := readQuestion(what, url.Values{"previous": {"true"}}, now); (err == nil) != ok || got.Previous != ok {
+			t.Errorf("the attempt before, of %s: %+v, %v", what, got, err)
+		}
+	}
+	if _, err := readQuestion("logs", url.Values{"previous": {"x"}}, now); err == nil {
+		t.Error("previous may be anything")
+	}
 	if _, err := readQuestion("evidence", nil, now); err == nil {
 		t.Error("evidence of nothing is asked for")
 	}

@@ -149,9 +149,6 @@ func (w *world) sight(h *host, now time.Time) {
 	}
 }
 
-// runtimeLabel begins the labels with which the runtimes of a host stand beside those of its Node.
-const runtimeLabel = "tako.dev/runtime-"
-
 // offered is a host as the scheduler sees it.
 func (h *host) offered() scheduler.Node {
 	n := scheduler.Node{Node: fit.Node{Name: h.name, Unschedulable: h.unschedulable || h.drain != nil, Unhealthy: h.unhealthy()}}
@@ -165,7 +162,7 @@ func (h *host) offered() scheduler.Node {
 		n.Architecture, n.Devices, n.Directories = o.Arch, o.Devices, o.Directories
 		n.Capacity = fit.Amounts{CPU: o.CPU, Memory: o.Memory, Disk: o.Disk}
 		for _, r := range o.Runtimes {
-			n.Labels[runtimeLabel+r] = ""
+			n.Runtimes = append(n.Runtimes, declared.Runtime(r))
 		}
 	}
 	return n

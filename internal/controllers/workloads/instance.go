@@ -2,7 +2,6 @@ package workloads
 
 import (
 	"maps"
-	"slices"
 	"strings"
 	"time"
 
@@ -318,13 +317,12 @@ func (w *world) classOf(of *workload, key, revision string) scheduler.Workload {
 	return c
 }
 
-// selectorOf is what nodes must be like for a workload: as it selects them, of its environment, and with its runtime.
+// selectorOf is what nodes must be like for a workload: as it selects them, and of its environment.
 func selectorOf(spec *declared.Spec, environment string) declare.Selector {
 	s := declare.Selector{MatchLabels: make(map[string]string, len(spec.Selector.MatchLabels)+1)}
 	maps.Copy(s.MatchLabels, spec.Selector.MatchLabels)
 	s.MatchLabels[v1alpha1.LabelEnvironment] = environment
-	runtime := declare.SelectorRequirement{Key: runtimeLabel + string(spec.Template.RuntimeOrDefault()), Operator: declare.OpExists}
-	s.MatchExpressions = append(slices.Clone(spec.Selector.MatchExpressions), runtime)
+	s.MatchExpressions = spec.Selector.MatchExpressions
 	return s
 }
 

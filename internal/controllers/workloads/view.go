@@ -147,7 +147,7 @@ func (w *world) eligible(of *workload) []string {
 	if err != nil {
 		return nil // validation lets nothing like that through
 	}
-	alone := fit.Request{Selector: selectorOf(spec, of.key.Namespace), Architectures: request.Architectures, Tolerations: request.Tolerations, Directories: request.Directories}
+	alone := fit.Request{Selector: selectorOf(spec, of.key.Namespace), Architectures: request.Architectures, Runtime: request.Runtime, Tolerations: request.Tolerations, Directories: request.Directories}
 	has := map[string]bool{}
 	for _, in := range of.instances {
 		if in.here && in.seen.Phase < fleet.Terminating && in.seen.Owner == string(of.o.UID) {

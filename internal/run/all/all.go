@@ -6,6 +6,7 @@ import (
 
 	"tako.dev/tako/declare/workload"
 	"tako.dev/tako/internal/run"
+	"tako.dev/tako/internal/run/oci"
 	"tako.dev/tako/internal/run/process"
 	"tako.dev/tako/internal/run/systemd"
 	bus "tako.dev/tako/internal/systemd"
@@ -19,12 +20,18 @@ type Options struct {
 	Unit []string
 	// Bus is the host's systemd; nil: there is none, and no runtime Systemd.
 	Bus *bus.Bus
+	// Container starts a program that calls ServeContainer. Empty: there is none, and no runtime OCI.
+	Container []string
 	// Memory is a directory on a file system in memory, for what may be secret.
 	Memory string
 }
 
-// users is where the users of instances are kept, beside the directories of the runtimes: they share it, so that no two instances have one.
-const users = "users"
+// What is beside the directories of the runtimes: the users of instances, which they share so that no two instances have one, and the images
+// that are unpacked.
+const (
+	users  = "users"
+	images = "images"
+)
 
 // Kinds are the runtimes that this program has on this host.
 func Kinds(o Options) []run.Kind {
@@ -47,11 +54,24 @@ func Kinds(o Options) []run.Kind {
 			return rt, func() error { return nil }, nil
 		}})
 	}
+	if len(o.Container) > 0 {
+		kinds = append(kinds, run.Kind{Name: workload.OCI, Unfit: oci.Unfit, Open: func(dir string) (run.Runtime, func() error, error) {
+			rt, err := oci.New(oci.Options{Dir: dir, Images: filepath.Join(filepath.Dir(dir), images), Shim: o.Container, Users: filepath.Join(filepath.Dir(dir), users)})
+			if err != nil {
+				return nil, nil, err
+			}
+			return rt, rt.Close, nil
+		}})
+	}
 	return kinds
 }
 
 // ServeProcess is what Options.Shim starts: it minds one attempt of a task, and returns the exit code of the program when that has ended.
 func ServeProcess() int { return process.Serve() }
+
+// ServeContainer is what Options.Container starts: it makes the container of one attempt and minds it, and returns the exit code of the program
+// when that has ended.
+func ServeContainer() int { return oci.Serve() }
 
 // ServeUnit is what Options.Unit starts, with the arguments behind it; it returns the exit code of the program.
 func ServeUnit(args []string) int { return systemd.Serve(args) }

@@ -1,6 +1,7 @@
 package oci
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -30,7 +31,7 @@ type Options struct {
 	Shim []string
 	// Users is where the users of instances are kept. Runtimes of one host share it. Default: DIR/users.
 	Users string
-	// Runc is the program runc. Default: where PATH or /usr/sbin has it.
+	// Runc is the program runc. Default: where PATH, /usr/sbin or /usr/bin has it, as soon as it is installed.
 	Runc string
 }
 
@@ -38,7 +39,7 @@ type Options struct {
 type Runtime struct {
 	*shim.Shims
 	images *image.Store
-	runc   string
+	runc   string // empty: it is looked for
 	can    run.Capabilities
 }
 
@@ -51,7 +52,7 @@ func New(o Options) (*Runtime, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &Runtime{Shims: shims, can: run.Capabilities{Lacks: maps.Clone(shims.Lacks()), DefaultUser: "whom the image names, or a user of its instance, that has nothing else"}}
+	r := &Runtime{Shims: shims, runc: o.Runc, can: run.Capabilities{Lacks: maps.Clone(shims.Lacks()), DefaultUser: "whom the image names, or a user of its instance, that has nothing else"}}
 	known := func(holder string) bool {
 		id, err := run.ParseID(holder)
 		return err == nil && shims.There(id)
@@ -61,17 +62,24 @@ func New(o Options) (*Runtime, error) {
 	}
 	r.can.Lacks[run.OwnNetwork] = "the runtime OCI shows tasks the network of the host only"
 	r.can.Lacks[run.AnyBytes] = "runc reads arguments and variables as UTF-8 only"
-	if r.runc = o.Runc; r.runc == "" {
-		r.runc = find()
-	}
-	if r.runc == "" {
-		r.can.Lacks[run.Images] = "there is no runc on the host: install the package runc"
-	}
-	if os.Geteuid() != 0 {
-		r.can.Lacks[run.Images] = "the agent does not run as root"
-	}
 	return r, nil
 }
+
+// Unfit is, in words, why this host can run no containers now; empty: it can.
+func Unfit() string { return unfit(find()) }
+
+func unfit(runc string) string {
+	switch {
+	case os.Geteuid() != 0:
+		return "the agent does not run as root"
+	case runc == "":
+		return "there is no runc on the host: install the package runc"
+	}
+	return ""
+}
+
+// program is runc; empty: it is not there yet.
+func (r *Runtime) program() string { return cmp.Or(r.runc, find()) }
 
 // find looks for runc. Services have no /usr/sbin in their PATH everywhere.
 func find() string {
@@ -85,7 +93,11 @@ func find() string {
 
 // Capabilities says what this runtime can do here.
 func (r *Runtime) Capabilities() run.Capabilities {
-	return run.Capabilities{Lacks: maps.Clone(r.can.Lacks), DefaultUser: r.can.DefaultUser}
+	can := run.Capabilities{Lacks: maps.Clone(r.can.Lacks), DefaultUser: r.can.DefaultUser}
+	if why := unfit(r.program()); why != "" {
+		can.Lacks[run.Images] = why
+	}
+	return can
 }
 
 // Start unpacks the image where that is not there yet, and starts an attempt in a container of its own.
@@ -97,7 +109,7 @@ func (r *Runtime) Start(ctx context.Context, t run.Task) (run.Status, error) {
 		return run.Status{}, refused(&t, "it has no image, and the runtime OCI runs nothing else")
 	}
 	s, err := r.Shims.Start(ctx, t.ID, func() (o *shim.Order, err error) {
-		if err := r.can.Refuse(&t); err != nil {
+		if err := r.Capabilities().Refuse(&t); err != nil {
 			return nil, err
 		}
 		err = r.images.Take(ctx, t.Image, t.ID.String(), func(i image.Image) error {
@@ -145,7 +157,7 @@ func (r *Runtime) order(t *run.Task, i image.Image) (*shim.Order, error) {
 		return nil, refused(t, "neither it nor its image names a program")
 	}
 	c := container{
-		Runc: r.runc, Image: i.Root, Writable: t.Writable, MakeDir: t.Dir == "", Processes: t.Limits.Processes, Files: t.Files,
+		Runc: r.program(), Image: i.Root, Writable: t.Writable, MakeDir: t.Dir == "", Processes: t.Limits.Processes, Files: t.Files,
 	}
 	if c.Mounts, err = mounts(t); err != nil {
 		return nil, err

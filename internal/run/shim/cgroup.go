@@ -62,7 +62,7 @@ func ownGroup(root string) (g Group, lacks map[run.Feature]string) {
 			why[c], g.Partial = "the agent may not make cgroups in "+dir, true
 		}
 	}
-	if mount, mounted := mounts[""].of(paths[""]); mounted && len(paths) == 1 && paths[""] != "" {
+	if mount, mounted := mounts[""].of(delegated(paths[""])); mounted && len(paths) == 1 && paths[""] != "" {
 		g.V2 = true
 		dir := filepath.Join(root, mount)
 		for c, reason := range enable(dir) {
@@ -74,6 +74,18 @@ func ownGroup(root string) (g Group, lacks map[run.Feature]string) {
 		}
 	}
 	return g, g.lacks(why)
+}
+
+// subgroup is what DelegateSubgroup= in the agent's unit names.
+const subgroup = "agent"
+
+// delegated is the cgroup of v2 in which others may be made by who is in the one of that path: where systemd has put a service into a group of
+// its own below that of the unit, it is that of the unit, which has no processes.
+func delegated(path string) string {
+	if unit, is := strings.CutSuffix(path, "/"+subgroup); is && strings.HasSuffix(unit, ".service") {
+		return unit
+	}
+	return path
 }
 
 func (g Group) lacks(why map[string]string) map[run.Feature]string {
@@ -104,7 +116,7 @@ func enable(dir string) map[string]string {
 		why[c] = ""
 		// EBUSY is the rule that a cgroup has processes or such controllers, and not both.
 		if err := os.WriteFile(filepath.Join(dir, "cgroup.subtree_control"), []byte("+"+c), 0); errors.Is(err, unix.EBUSY) {
-			why[c] = dir + " has processes of its own: the agent's unit needs Delegate= and DelegateSubgroup="
+			why[c] = dir + " has processes of its own: the agent's unit needs Delegate= and DelegateSubgroup=" + subgroup + ", which systemd has since version 254"
 		} else if err != nil {
 			why[c] = fmt.Sprintf("the agent may not have cgroups below %s use %s: %v", dir, c, err)
 		}
@@ -142,6 +154,10 @@ func others(root string, paths map[string]string, mounts map[string]cgroupMount)
 		mount, mounted := mounts[c].of(paths[c])
 		if !mounted || slices.Contains(used(), c) {
 			continue
+		}
+		if c == "" {
+			// Beside v1, runc makes those of v2 at the top, whatever its own is (GetOwnCgroupPath of its libcontainer).
+			mount = mounts[c].dir
 		}
 		if dir := filepath.Join(root, mount); unix.Access(dir, unix.W_OK) == nil {
 			dirs = append(dirs, dir)

@@ -270,8 +270,39 @@ func TestUnifiedCgroups(t *testing.T) {
 	if g, lacks := ownGroup(root); lacks[run.LimitMemory] == "" || lacks[run.LimitTasks] == "" || lacks[run.LimitCPU] != "" {
 		t.Errorf("%+v lacks %q", g, lacks)
 	}
+	root, own = unified(t, "cpu memory pids\n")
+	if err := os.WriteFile(filepath.Join(root, "proc/self/cgroup"), []byte("0::/system.slice/tako-agent.service/agent\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if g, lacks := ownGroup(root); len(lacks) != 0 || g.Dirs[memoryController] != own {
+		t.Errorf("from the subgroup of a unit: %+v lacks %q", g, lacks)
+	}
 	if _, lacks := ownGroup(t.TempDir()); len(lacks) != 3 {
 		t.Errorf("without files of the kernel it lacks %q", lacks)
+	}
+}
+
+// TestHybridCgroups: with controllers in v1, and v2 beside them.
+func TestHybridCgroups(t *testing.T) {
+	root, _ := unified(t, "")
+	for name, text := range map[string]string{
+		"proc/self/cgroup": "2:memory:/system.slice/tako-agent.service\n1:freezer:/x\n0::/system.slice/tako-agent.service\n",
+		"proc/self/mountinfo": "24 23 0:22 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw\n25 23 0:23 / /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory\n" +
+			"26 23 0:24 / /sys/fs/cgroup/freezer rw - cgroup cgroup rw,freezer\n",
+	} {
+		if err := os.WriteFile(filepath.Join(root, name), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, dir := range []string{"memory/system.slice/tako-agent.service", "freezer/x", "unified/system.slice/tako-agent.service"} {
+		if err := os.MkdirAll(filepath.Join(root, "sys/fs/cgroup", dir), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	g, lacks := ownGroup(root)
+	in := func(dir string) string { return filepath.Join(root, "sys/fs/cgroup", dir) }
+	if want := []string{in("unified"), in("freezer/x")}; g.V2 || g.Dirs[memoryController] != in("memory/system.slice/tako-agent.service") || !slices.Equal(g.More, want) || lacks[run.LimitMemory] != "" {
+		t.Errorf("%+v lacks %q, want more %q", g, lacks, want)
 	}
 }
 

@@ -5,7 +5,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -64,9 +63,6 @@ func subject() runtest.Subject {
 	return runtest.Subject{Open: open, Clean: []string{"memory", "status", "users"}, User: "nobody", UID: 65534, Lossy: true}
 }
 
-// controllers are of cgroups v1, and read-only in a host of the lab.
-var controllers = []string{"memory", "pids", "cpu", "cpuacct"}
-
 // TestWorkloadCase62_UnitsOnHost boots a host, and runs in it the tests that have Inside in their names, with the host as it is and with the
 // controllers of cgroups; and itself, which kills agents while they start a task.
 func TestWorkloadCase62_UnitsOnHost(t *testing.T) {
@@ -75,7 +71,7 @@ func TestWorkloadCase62_UnitsOnHost(t *testing.T) {
 		runtest.KilledWhileItStarts(t, c, subject())
 		return
 	}
-	t.Cleanup(groupsSince(t)) // the lab, which is taken down before, has groups in the hierarchies of systemd only
+	host.ForgetGroups(t)
 	h := host.NewLab(t).Boot(t, "units")
 	h.MustRun(t, "apt-get", "update")
 	h.MustRun(t, "apt-get", "install", "--yes", "--no-install-recommends", "strace")
@@ -99,10 +95,7 @@ func TestWorkloadCase62_UnitsOnHost(t *testing.T) {
 		return r.Stdout
 	}
 	inside("^TestInsideSuite$/^(refused|exit_codes)$")
-	for _, controller := range controllers {
-		h.MustRun(t, "mount", "-o", "remount,bind,rw", "/sys/fs/cgroup/"+controller)
-	}
-	h.MustRun(t, "systemctl", "daemon-reexec") // it looks for controllers when it begins
+	h.GiveControllers(t)
 	said := inside("^Test(Inside.*|WorkloadCase62_UnitsOnHost)$")
 	c.Check(!strings.Contains(said, "--- SKIP"), "something was left out:\n%s", said)
 	inside("^TestBeforeRestart$")
@@ -114,55 +107,6 @@ func TestWorkloadCase62_UnitsOnHost(t *testing.T) {
 	h.Boot(t)
 	h.MustRun(t, "mkdir", "-p", "/run/test")
 	inside("^TestAfterPowerCut$")
-}
-
-// groupsSince removes the cgroups that a host has made in the controllers of this machine since it was called. The kernel refuses to remove one
-// that is in use.
-func groupsSince(t *testing.T) func() {
-	t.Helper()
-	text, err := os.ReadFile("/proc/self/cgroup")
-	if err != nil {
-		t.Fatal(err)
-	}
-	before := map[string]bool{}
-	var parents []string
-	for line := range strings.Lines(string(text)) {
-		if fields := strings.SplitN(strings.TrimSpace(line), ":", 3); len(fields) == 3 && slices.Contains(controllers, fields[1]) {
-			parents = append(parents, filepath.Join("/sys/fs/cgroup", fields[1], fields[2]))
-		}
-	}
-	each := func(do func(dir string)) {
-		for _, parent := range parents {
-			entries, err := os.ReadDir(parent)
-			if err != nil {
-				t.Error(err)
-			}
-			for _, e := range entries {
-				if e.IsDir() {
-					do(filepath.Join(parent, e.Name()))
-				}
-			}
-		}
-	}
-	each(func(dir string) { before[dir] = true })
-	return func() {
-		each(func(dir string) {
-			if !before[dir] {
-				removeGroups(dir)
-			}
-		})
-	}
-}
-
-// removeGroups removes a cgroup and what is below it, as far as nothing is in them.
-func removeGroups(dir string) {
-	entries, _ := os.ReadDir(dir) // of one that is gone there is nothing to do
-	for _, e := range entries {
-		if e.IsDir() {
-			removeGroups(filepath.Join(dir, e.Name()))
-		}
-	}
-	_ = syscall.Rmdir(dir) // one that somebody else uses stays
 }
 
 func needsHost(t *testing.T) {

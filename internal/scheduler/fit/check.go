@@ -1,11 +1,13 @@
 package fit
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
 
 	"tako.dev/tako/declare"
+	"tako.dev/tako/declare/workload"
 	"tako.dev/tako/internal/reason"
 )
 
@@ -19,6 +21,7 @@ const (
 	Cordoned
 	WrongLabels
 	WrongArchitecture
+	NoRuntime
 	Tainted
 	NoDirectory
 	Refused   // it has refused such an instance lately, or too many of any kind
@@ -37,7 +40,7 @@ const (
 // Reasons is how many reasons there are.
 const Reasons = int(reasonCount)
 
-var reasonNames = [...]string{"unhealthy", "cordoned", "labels", "architecture", "taint", "directory", "refused", "data",
+var reasonNames = [...]string{"unhealthy", "cordoned", "labels", "architecture", "runtime", "taint", "directory", "refused", "data",
 	"port", "device", "cpu", "memory", "disk", "affinity", "antiAffinity", "spread"}
 
 // String is the reason's name as it stands in statuses.
@@ -59,6 +62,7 @@ type Node struct {
 	Capacity      Amounts
 	Devices       map[string][]string // names of the pieces by kind
 	Directories   []string            // that instances may mount
+	Runtimes      []workload.Runtime  // that run something there now
 }
 
 // Left is what nobody holds of a node.
@@ -87,6 +91,8 @@ func (r Refusal) String() string {
 		return "has not " + r.What
 	case WrongArchitecture:
 		return "is " + r.What
+	case NoRuntime:
+		return "has no runtime " + r.What
 	case Tainted:
 		return "has taint " + r.What
 	case NoDirectory:
@@ -114,6 +120,11 @@ func (r Refusal) String() string {
 	return r.Reason.String() + " " + r.What
 }
 
+// runtimeCures say what a runtime needs.
+var runtimeCures = map[workload.Runtime]string{
+	workload.Systemd: "run its agent as root under systemd", workload.OCI: "install runc, and run its agent as root",
+}
+
 // Cure is what would make it fit, in the imperative; what is missing of an amount begins with a plus.
 func (r Refusal) Cure() string {
 	switch r.Reason {
@@ -125,6 +136,8 @@ func (r Refusal) Cure() string {
 		return "label it " + r.What
 	case WrongArchitecture:
 		return "add architecture " + r.What
+	case NoRuntime:
+		return cmp.Or(runtimeCures[workload.Runtime(r.What)], "bring its agent up to date")
 	case Tainted:
 		return "tolerate " + r.What
 	case NoDirectory:
@@ -175,6 +188,9 @@ func Check(n *Node, left *Left, r *Request) []Refusal {
 	}
 	if len(r.Architectures) > 0 && !slices.Contains(r.Architectures, n.Architecture) {
 		add(WrongArchitecture, n.Architecture, 0, 0)
+	}
+	if r.Runtime != "" && !slices.Contains(n.Runtimes, r.Runtime) {
+		add(NoRuntime, string(r.Runtime), 0, 0)
 	}
 	for _, t := range n.Taints {
 		if t.Effect != declare.TaintPreferNoSchedule && !Tolerated(t.Taint, r.Tolerations) {

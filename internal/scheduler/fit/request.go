@@ -18,6 +18,7 @@ type Request struct {
 	Directories   []string      // those of the node that it mounts, in order
 	Selector      declare.Selector
 	Architectures []string // none: all
+	Runtime       workload.Runtime
 	Tolerations   []workload.Toleration
 }
 
@@ -42,7 +43,7 @@ func comparePorts(a, b Port) int {
 
 // Compile sums up what the instances of a workload need. Its error says which task declares what cannot be.
 func Compile(spec *workload.Spec) (Request, error) {
-	r := Request{Selector: spec.Selector, Architectures: spec.Placement.Architectures, Tolerations: spec.Placement.Tolerations}
+	r := Request{Selector: spec.Selector, Architectures: spec.Placement.Architectures, Runtime: spec.Template.RuntimeOrDefault(), Tolerations: spec.Placement.Tolerations}
 	devices := map[string]int64{}
 	for i := range spec.Template.Tasks {
 		t := &spec.Template.Tasks[i]

@@ -87,13 +87,29 @@ func (s *Server) names(q *request, l *listed, key catalog.Digest, digest content
 		if body == nil {
 			continue
 		}
-		if entry, err := catalog.DecodeBody(key, body); err == nil {
-			if slices.ContainsFunc(entry.Resource.Objects(), func(o *declare.ObjectReference) bool { return o.Digest == digest.String() }) {
-				return nil
-			}
+		if slices.ContainsFunc(objectsOf(at.ID, key, body), func(o *declare.ObjectReference) bool { return o.Digest == digest.String() }) {
+			return nil
 		}
 	}
 	return &reason.Error{Code: reason.ObjectRefused, Doing: "serve node " + l.Who.Name, Cause: errors.New("nothing that is assigned to it names " + digest.String() + " there")}
+}
+
+// objectsOf are what a body of a layer names: that of a template the images of its tasks, any other what its resource is made of. One that this
+// version cannot read names nothing.
+func objectsOf(layer string, key catalog.Digest, body []byte) []*declare.ObjectReference {
+	if t, is := catalog.TemplateOf(layer); is {
+		if key != t.Key() {
+			return nil
+		}
+		if t, err := catalog.DecodeTemplate(layer, body); err == nil {
+			return t.Spec.Objects()
+		}
+		return nil
+	}
+	if entry, err := catalog.DecodeBody(key, body); err == nil {
+		return entry.Resource.Objects()
+	}
+	return nil
 }
 
 func (s *Server) sendObject(q *request, f Object, from int64) error {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"tako.dev/tako/declare"
+	"tako.dev/tako/declare/workload"
 	"tako.dev/tako/internal/catalog"
 	"tako.dev/tako/internal/content"
 	"tako.dev/tako/internal/reason"
@@ -44,6 +45,11 @@ func (r *rig) compiled(id string, resources ...declare.Resource) catalog.Trie {
 	if err != nil {
 		r.t.Fatal(err)
 	}
+	return r.layerOf(id, items...)
+}
+
+// layerOf is the layer of items, which is known from now on.
+func (r *rig) layerOf(id string, items ...catalog.Item) catalog.Trie {
 	for _, i := range items {
 		r.bodies.Store(catalog.Digest(sha256.Sum256(i.Body)), i.Body)
 	}
@@ -93,7 +99,15 @@ func TestObject(t *testing.T) {
 	archive := declare.Resource{Name: "a", Archive: &declare.Archive{Path: "/opt/a", From: declare.ArchiveSource{Object: &declare.ObjectReference{Digest: mine.String(), SizeBytes: 300_000}}}}
 	myLayer := r.compiled("mine", fileOf("/mine", mine, len(data)), fileOf("/lost", lost, 4), declare.Resource{Name: "plain", File: &declare.File{Path: "/plain", Content: mine.String()}}, archive)
 	theirLayer := r.compiled("theirs", fileOf("/theirs", theirs, 6))
-	myHead := r.head(me, 5, listOf(t, catalog.Layer{ID: "mine", Root: myLayer.Root()}))
+	tpl := catalog.Template{Namespace: "shop", Revision: "web-1", Spec: workload.Template{Tasks: []workload.Task{{Name: "a", Image: &workload.Image{
+		Object: &declare.ObjectReference{Digest: mine.String(), SizeBytes: 300_000}}}, {Name: "b", Image: &workload.Image{Path: "/" + theirs.String()}}}}}
+	item, err := tpl.Item()
+	if err != nil {
+		t.Fatal(err)
+	}
+	tplID := catalog.TemplateLayer("shop", "web-1")
+	tplLayer := r.layerOf(tplID, item)
+	myHead := r.head(me, 5, listOf(t, catalog.Layer{ID: tplID, Root: tplLayer.Root()}, catalog.Layer{ID: "mine", Root: myLayer.Root()}))
 	theirHead := r.head(other, 5, listOf(t, catalog.Layer{ID: "theirs", Root: theirLayer.Root()}))
 	h := r.as("web-1")
 	key := func(p string) string { return catalog.KeyOf("path:" + p).String() }
@@ -108,6 +122,8 @@ func TestObject(t *testing.T) {
 		"the rest":              {mine.String(), key("/mine"), "bytes=299995-", myHead, 206, data[299995:], ""},
 		"nothing left":          {mine.String(), key("/mine"), "bytes=300000-", myHead, 206, nil, ""},
 		"of an archive":         {mine.String(), key("/opt/a"), "", myHead, 200, data, ""},
+		"image of a task":       {mine.String(), tpl.Key().String(), "", myHead, 200, data, ""},
+		"no image of a task":    {theirs.String(), tpl.Key().String(), "", myHead, 403, nil, "TK0662"},
 		"beyond":                {mine.String(), key("/mine"), "bytes=300001-", myHead, 400, nil, "TK1040"},
 		"another range":         {mine.String(), key("/mine"), "bytes=1-2", myHead, 400, nil, "TK1040"},
 		"not named there":       {mine.String(), key("/plain"), "", myHead, 403, nil, "TK0662"},

@@ -3,6 +3,7 @@ package core
 import (
 	"errors"
 	"reflect"
+	"strings"
 	"testing"
 	"time"
 
@@ -66,6 +67,21 @@ func TestWhatIsNotKnownIsLeftAlone(t *testing.T) {
 	h.step(h.wants)
 	h.pass(time.Minute)
 	is(t, len(h.starts), 2, "starts when the template is known again")
+}
+
+func TestWhatIsToldSaysWhenItGoesOn(t *testing.T) {
+	h := newHost(t)
+	h.want(wanted("u1", 0))
+	id := run.ID{Instance: "u1", Task: "main", Attempt: 1}
+	h.step(h.over(id, run.Ending{Cause: run.OutOfMemory, At: h.now.At, Words: "its limit of 64 bytes of memory was reached"}))
+	is(t, h.one("u1").Message, "task main: attempt 1 ran out of memory: its limit of 64 bytes of memory was reached; restart 1 comes 1s after that", "what is told of an end")
+	i := h.machine.instances["u1"]
+	i.tasks[0].state.Phase, i.tasks[0].state.Attempt = life.Starting, 2
+	h.step(Awaited{ID: run.ID{Instance: "u1", Task: "main", Attempt: 2}, Number: i.tasks[0].starts, Err: &reason.Error{Code: reason.ObjectComing, Doing: "fetch it"}})
+	is(t, h.one("u1").Code, reason.ObjectComing, "code of what a start waits for")
+	is(t, h.one("u1").Phase, wire.InstanceStarting, "phase")
+	h.step(NotStarted{ID: run.ID{Instance: "u1", Task: "main", Attempt: 2}, Number: i.tasks[0].starts, Err: failed})
+	is(t, strings.HasSuffix(h.one("u1").Message, "no space left; restart 2 comes 2s after that"), true, "what is told of what was not started: "+h.one("u1").Message)
 }
 
 func TestOneTaskThatFailsEndsAJob(t *testing.T) {

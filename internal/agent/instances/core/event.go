@@ -64,6 +64,13 @@ type NotStarted struct {
 	Err    *reason.Error
 }
 
+// Awaited says what the Start of that number waits for. It goes on by itself.
+type Awaited struct {
+	ID     run.ID
+	Number uint32
+	Err    *reason.Error
+}
+
 // Bound is the answer to Bind: the numbers of all ports by their names, or why there are none.
 type Bound struct {
 	UID   string
@@ -89,6 +96,7 @@ func (Desired) isEvent()    {}
 func (Found) isEvent()      {}
 func (Changed) isEvent()    {}
 func (NotStarted) isEvent() {}
+func (Awaited) isEvent()    {}
 func (Bound) isEvent()      {}
 func (Answered) isEvent()   {}
 

@@ -86,6 +86,8 @@ func (m *Machine) Step(now Now, e Event) []Effect {
 		m.changed(e)
 	case NotStarted:
 		m.notStarted(e)
+	case Awaited:
+		m.awaited(e)
 	case Bound:
 		m.bound(e)
 	case Answered:
@@ -296,6 +298,14 @@ func (m *Machine) notStarted(e NotStarted) {
 		ending := run.Ending{Cause: run.NotExecuted, At: m.now.At, Words: e.Err.Error()}
 		m.stepTask(i, t, life.Changed{Status: run.Status{ID: e.ID, Phase: run.Ended, Boot: m.now.Boot, Ending: ending}})
 	})
+}
+
+// awaited takes in what a start waits for: people are told, and nothing else comes of it.
+func (m *Machine) awaited(e Awaited) {
+	i := m.instances[e.ID.Instance]
+	if t := i.task(e.ID.Task); t != nil && i.begun && !i.Over && e.Number == t.starts {
+		m.advance(i, func() { t.refused = failureOf(e.Err, false) })
+	}
 }
 
 // answered takes in an answer. It is kept for whoever asks why.

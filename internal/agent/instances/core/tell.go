@@ -181,7 +181,9 @@ func (t *task) failure() *Failure {
 		}
 	}
 	if t.refused != nil {
-		return t.refused
+		f := *t.refused
+		f.Message = clip(f.Message, messageMax-againMax) + again(s)
+		return &f
 	}
 	if (s.Phase == life.Waiting || s.Phase == life.Starting || s.Phase == life.Running && !s.StartUp) && len(s.Log) > 0 {
 		return ended(t)
@@ -199,5 +201,16 @@ func ended(t *task) *Failure {
 	if probe := last.Why.Probe(); probe < life.ProbeKinds && t.answers[probe].Number > 0 {
 		message += ": " + t.answers[probe].Words
 	}
-	return &Failure{Code: reason.TaskEnded, Message: message}
+	return &Failure{Code: reason.TaskEnded, Message: message + again(&t.state)}
+}
+
+// againMax is above how long the words of again are.
+const againMax = 64
+
+// again says when a task that waits is started again. It names the pause and not the moment, so that what is told does not change while it waits.
+func again(s *life.State) string {
+	if s.Phase != life.Waiting || s.Restarts == 0 || s.Pause == 0 {
+		return ""
+	}
+	return fmt.Sprintf("; restart %d comes %v after that", s.Restarts, duration(s.Pause))
 }

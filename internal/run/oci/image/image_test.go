@@ -15,6 +15,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"tako.dev/tako/internal/reason"
 	"tako.dev/tako/internal/run/oci/image/imagetest"
 )
@@ -413,10 +415,10 @@ func TestTake(t *testing.T) {
 func TestGarbage(t *testing.T) {
 	at := func(n int) time.Time { return time.Unix(int64(n), 0) }
 	there := []kept{{"a", at(1)}, {"b", at(5)}, {"c", at(3)}, {"d", at(2)}, {"e", at(4)}, {"f", at(0)}, {"g", at(3)}}
-	if got := garbage(there, map[Digest]bool{"f": true}); !slices.Equal(got, []Digest{"d", "a"}) {
+	if got := garbage(there, map[Digest]bool{"f": true}, idleMax); !slices.Equal(got, []Digest{"d", "a"}) {
 		t.Errorf("garbage is %q", got)
 	}
-	if got := garbage(there[:2], nil); got != nil {
+	if got := garbage(there[:2], nil, idleMax); got != nil {
 		t.Errorf("garbage is %q", got)
 	}
 }
@@ -496,4 +498,55 @@ func FuzzDocuments(f *testing.F) {
 			t.Errorf("the digest %q", d)
 		}
 	})
+}
+
+// TestNoRoom: what does not fit onto the disk is refused in words, leaves nothing, and disturbs no other image.
+func TestNoRoom(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "store")
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, "size=48m"); err != nil {
+		t.Skip("needs to mount: ", err)
+	}
+	t.Cleanup(func() {
+		if err := unix.Unmount(dir, 0); err != nil {
+			t.Error(err)
+		}
+	})
+	s := newStore(t, dir)
+	layouts := map[string]string{}
+	for name, size := range map[string]int{"small": 1 << 10, "idle": 1 << 20, "large": 64 << 20} {
+		layouts[name] = filepath.Join(t.TempDir(), name)
+		imagetest.Image{Layers: [][]imagetest.File{{imagetest.Plain("a", strings.Repeat("x", size)+name)}}}.Write(t, layouts[name])
+	}
+	packed := filepath.Join(t.TempDir(), "packed")
+	imagetest.Image{Layers: [][]imagetest.File{{imagetest.Plain("a", strings.Repeat("y", 64<<20))}}, Packing: "gzip"}.Write(t, packed)
+	small, err := take(t, s, layouts["small"], "one")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := take(t, s, layouts["idle"], "two"); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Forget("two"); err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{layouts["large"], packed} {
+		_, err := take(t, s, path, "three")
+		if !reason.Is(err, reason.DiskFull) || !strings.Contains(err.Error(), "MiB more are needed") {
+			t.Errorf("%s: %v", path, err)
+		}
+		if err := s.Forget("three"); err != nil {
+			t.Error(err)
+		}
+	}
+	left, err := os.ReadDir(filepath.Join(dir, "temporary"))
+	images, err2 := os.ReadDir(filepath.Join(dir, "images"))
+	if err != nil || err2 != nil || len(left) != 0 || len(images) != 1 || images[0].Name() != prefix+string(small.Digest) {
+		t.Errorf("left are %v and the images %v (%v, %v)", left, images, err, err2)
+	}
+	if text, err := small.ReadFile("a", 1<<20); err != nil || !strings.HasSuffix(string(text), "small") {
+		t.Errorf("the image that is in use has %d bytes (%v)", len(text), err)
+	}
 }

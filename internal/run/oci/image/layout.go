@@ -154,6 +154,14 @@ func (l *layout) describe(d descriptor) error {
 	return nil
 }
 
+// size is how many bytes its layers have, as they are packed.
+func (l *layout) size() (sum int64) {
+	for _, d := range l.manifest.Layers {
+		sum += min(max(d.Size, 0), bytesMax-sum)
+	}
+	return sum
+}
+
 // blob opens what a descriptor names, when it has the size that this says.
 func (l *layout) blob(d descriptor) (io.ReadCloser, Digest, error) {
 	digest, err := parseDigest(d.Digest)

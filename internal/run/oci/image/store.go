@@ -16,6 +16,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"tako.dev/tako/internal/content"
 	"tako.dev/tako/internal/disk"
 	"tako.dev/tako/internal/reason"
 )
@@ -173,9 +174,26 @@ func (s *Store) provide(ctx context.Context, l *layout) error {
 	if err != nil {
 		return disk.Fault("make a directory in", s.temporary(), err)
 	}
-	err = s.unpack(ctx, l, temp)
+	// Packed it is smaller than that, mostly: what cannot fit in any case is not begun with.
+	if err = content.Spare(s.temporary(), l.size()); err == nil {
+		err = s.unpack(ctx, l, temp)
+	}
 	if err != nil {
 		_ = os.RemoveAll(temp) // what is left of it goes when a store is opened
+	}
+	if reason.Is(err, reason.DiskFull) {
+		return errors.Join(err, s.makeRoom())
+	}
+	return err
+}
+
+// makeRoom takes away the images that nobody runs from: who needs room comes again.
+func (s *Store) makeRoom() error {
+	s.mu.Lock()
+	gone, err := s.collectLocked(0)
+	s.mu.Unlock()
+	for _, dir := range gone {
+		err = errors.Join(err, os.RemoveAll(dir))
 	}
 	return err
 }
@@ -245,6 +263,11 @@ func (s *Store) drop(holder string) (gone []string, err error) {
 	if err := os.Chtimes(s.place(d), now, now); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}
+	return s.collectLocked(idleMax)
+}
+
+// collectLocked moves away the images that nobody runs from, but for so many that were used last.
+func (s *Store) collectLocked(idle int) (gone []string, err error) {
 	entries, err := os.ReadDir(s.images())
 	if err != nil {
 		return nil, err
@@ -259,7 +282,7 @@ func (s *Store) drop(holder string) (gone []string, err error) {
 	for _, d := range s.uses {
 		used[d] = true
 	}
-	for _, d := range garbage(there, used) {
+	for _, d := range garbage(there, used, idle) {
 		temp, err := os.MkdirTemp(s.temporary(), "gone-")
 		if err != nil {
 			return gone, err
@@ -278,13 +301,13 @@ type kept struct {
 	used   time.Time
 }
 
-// garbage are the images that are taken away: of those that nobody runs from all but the newest.
-func garbage(there []kept, used map[Digest]bool) (gone []Digest) {
+// garbage are the images that are taken away: of those that nobody runs from all but so many of the newest.
+func garbage(there []kept, used map[Digest]bool, most int) (gone []Digest) {
 	idle := slices.DeleteFunc(slices.Clone(there), func(k kept) bool { return used[k.digest] })
 	slices.SortFunc(idle, func(a, b kept) int {
 		return cmp.Or(b.used.Compare(a.used), strings.Compare(string(a.digest), string(b.digest)))
 	})
-	for _, k := range idle[min(idleMax, len(idle)):] {
+	for _, k := range idle[min(most, len(idle)):] {
 		gone = append(gone, k.digest)
 	}
 	return gone
