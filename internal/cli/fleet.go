@@ -209,6 +209,13 @@ func (p *program) found(ctx context.Context, server *remote.Server, ref remote.R
 	if err != nil {
 		return "", nil, err
 	}
+	if ref.Kind.Kind == v1alpha1.KindNode {
+		there, err := workloads.OnNode(ctx, server, ref.Name)
+		if err != nil {
+			return "", nil, err
+		}
+		found = append(found, there...)
+	}
 	if c := all.ConfigOf(ref); c != nil {
 		fleet.NameValues(ctx, server, c, found, time.Now())
 	}

@@ -104,6 +104,12 @@ func TestWhatIsSaidOfANode(t *testing.T) {
 		"has refused an order": {func(n *v1alpha1.Node) {
 			n.Status.Statements = []v1alpha1.LayerStatement{{Config: "NodeConfig/prod/web", Number: 7, Code: "TK1022", Message: "it deletes much"}}
 		}, "Order refused", "number 7 about NodeConfig/prod/web was brought to the host by hand, and what was enforced before stays: it deletes much", ""},
+		"cordoned":       {func(n *v1alpha1.Node) { n.Spec.Unschedulable = true }, "Cordoned", "what runs there stays", "tako node uncordon web-1"},
+		"to be drained":  {func(n *v1alpha1.Node) { n.Spec.Drain = &v1alpha1.NodeDrain{} }, "Draining", "nobody has looked yet", ""},
+		"drained before": {draining(metav1.ConditionTrue, "Drained", 0), "Draining", "nobody has looked yet", ""},
+		"draining":       {draining(metav1.ConditionFalse, "Draining", 1), "Draining", "words", ""},
+		"drain stuck":    {draining(metav1.ConditionFalse, "TK0760", 1), "Drain stuck", "words", "tako node drain web-1 --deadline 10m"},
+		"drained":        {draining(metav1.ConditionTrue, "Drained", 1), "Drained", "words", "tako node uncordon web-1"},
 		"held": {func(n *v1alpha1.Node) {
 			n.Spec.Holds = []v1alpha1.NodeHold{{Resource: "path:/etc/motd", Reason: "mine", Owner: "ann", Until: ago(-time.Hour)}}
 		}, "Held", "path:/etc/motd is looked at and not changed, by ann until 2026-03-04T16:00:00Z: mine", "tako resume node/web-1"},
@@ -118,6 +124,14 @@ func TestWhatIsSaidOfANode(t *testing.T) {
 				t.Errorf("%+v, want %q and next %q", list[0], c.says, c.next)
 			}
 		})
+	}
+}
+
+// draining is a node that is drained, with what was said of that at a generation; its own is 1.
+func draining(status metav1.ConditionStatus, why string, generation int64) func(*v1alpha1.Node) {
+	return func(n *v1alpha1.Node) {
+		n.Generation, n.Spec.Drain = 1, &v1alpha1.NodeDrain{}
+		n.Status.Conditions = append(n.Status.Conditions, metav1.Condition{Type: v1alpha1.ConditionDrained, Status: status, Reason: why, Message: "words", ObservedGeneration: generation})
 	}
 }
 

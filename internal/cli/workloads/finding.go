@@ -20,6 +20,7 @@ import (
 	"tako.dev/tako/internal/fleet/node"
 	"tako.dev/tako/internal/fleet/rollout"
 	running "tako.dev/tako/internal/fleet/workload"
+	"tako.dev/tako/internal/reason"
 )
 
 // About finds what is to be said of a workload, of an instance, or of a revision of a workload; false for anything else.
@@ -119,7 +120,11 @@ func (w *Workload) Findings(now time.Time) []fleet.Finding {
 	list = append(list, w.unwell()...)
 	for i := range s.Leaving {
 		c := &s.Leaving[i]
-		add(fleet.Finding{Weight: fleet.Waiting, Subject: argumentOf(c.Instance, w.Namespace), What: "Leaving", Text: "it stays on node/" + c.Node + " for now: " + c.Message, Code: c.Code, Since: sinceOf(c.Since)})
+		weight := fleet.Waiting
+		if c.Code == reason.DisruptionStuck.String() {
+			weight = fleet.Broken
+		}
+		add(fleet.Finding{Weight: weight, Subject: argumentOf(c.Instance, w.Namespace), What: leavingWhat, Text: "it stays on node/" + c.Node + " for now: " + c.Message, Code: c.Code, Since: sinceOf(c.Since)})
 	}
 	for _, x := range w.counts(now) {
 		add(x)
@@ -265,6 +270,9 @@ func funnel(p *v1alpha1.PendingExplanation) string {
 	}
 	return strings.Join(parts, " -> ")
 }
+
+// leavingWhat is about what is wanted away, and is there still.
+const leavingWhat = "Leaving"
 
 // unwellMax is how many instances are told of; the rest is counted.
 const unwellMax = 10
@@ -413,7 +421,7 @@ func (i *Instance) Findings() []fleet.Finding {
 		if l.Force != nil {
 			text += ", at " + l.Force.UTC().Format(time.RFC3339) + " whatever that says"
 		}
-		add(fleet.Finding{Weight: fleet.Waiting, What: "Leaving", Text: text, Code: l.Code, Since: l.Since, Next: "tako why workload/" + i.Spec.Workload + " -n " + i.Namespace})
+		add(fleet.Finding{Weight: fleet.Waiting, What: leavingWhat, Text: text, Code: l.Code, Since: l.Since, Next: "tako why workload/" + i.Spec.Workload + " -n " + i.Namespace})
 	}
 	if s.Restarts > 0 {
 		add(fleet.Finding{Weight: fleet.Note, What: "Restarted", Text: fmt.Sprintf("its tasks were started again %d times", s.Restarts)})

@@ -114,6 +114,7 @@ func (w *world) decide(of *workload, d *decision, now time.Time) {
 	w.wake(of, earlier(earlier(wake, d.WakeAt), of.held))
 	of.explain(&d.status, w)
 	of.conclude(&d.status, now)
+	w.unsettle(of)
 	// What only tells how far it is waits; what another decision depends on does not, and neither does what goes with something that is done.
 	d.first = d.Make == nil && (significant(&d.status, &of.o.Status) || len(d.Stop)+len(d.Abandon)+len(d.Reclaim) > 0 && !sameStatus(&d.status, &of.o.Status))
 }
@@ -244,7 +245,10 @@ func significant(a, b *v1alpha1.WorkloadStatus) bool {
 	plain := func(s *v1alpha1.WorkloadStatus) *v1alpha1.WorkloadStatus {
 		p := s.DeepCopy()
 		p.Replicas, p.UpdatedReplicas, p.PendingReplicas, p.ReadyReplicas, p.AvailableReplicas, p.UnreachableReplicas, p.UnheardReplicas = 0, 0, 0, 0, 0, 0, 0
-		p.TerminatingReplicas, p.AbandonedReplicas, p.Message, p.Culprits, p.Leaving, p.Since = 0, 0, "", nil, nil, metav1.Time{}
+		p.TerminatingReplicas, p.AbandonedReplicas, p.Message, p.Culprits, p.Since = 0, 0, "", nil, metav1.Time{}
+		for i := range p.Leaving { // who drains a node is told at once why it does not go on
+			p.Leaving[i].Message, p.Leaving[i].Since = "", nil
+		}
 		if p.Pending != nil {
 			p.Pending = &v1alpha1.PendingExplanation{}
 		}
