@@ -116,7 +116,7 @@ func (w *world) decide(of *workload, d *decision, now time.Time) {
 	of.conclude(&d.status, now)
 	w.unsettle(of)
 	// What only tells how far it is waits; what another decision depends on does not, and neither does what goes with something that is done.
-	d.first = d.Make == nil && (significant(&d.status, &of.o.Status) || len(d.Stop)+len(d.Abandon)+len(d.Reclaim) > 0 && !sameStatus(&d.status, &of.o.Status))
+	d.first = d.Make == nil && (significant(&d.status, &of.o.Status) || len(d.Stop)+len(d.Update)+len(d.Abandon)+len(d.Reclaim) > 0 && !sameStatus(&d.status, &of.o.Status))
 }
 
 // run decides how many instances of a job are wanted.
