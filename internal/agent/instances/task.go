@@ -57,7 +57,7 @@ func (b *builder) build(can run.Capabilities) (run.Task, error) {
 	if b.task == nil {
 		return run.Task{}, b.refused("its template has no such task")
 	}
-	t := run.Task{ID: b.start.ID, Command: slices.Concat(b.task.Command, b.task.Args), Dir: b.task.WorkingDirectory, User: b.task.User}
+	t := run.Task{ID: b.start.ID, Dir: b.task.WorkingDirectory, User: b.task.User}
 	if t.Dir == "" {
 		t.Dir = "/"
 	}
@@ -66,6 +66,9 @@ func (b *builder) build(can run.Capabilities) (run.Task, error) {
 		return t, err
 	}
 	if t.Env, err = b.environment(); err != nil {
+		return t, err
+	}
+	if t.Command, err = b.command(t.Env); err != nil {
 		return t, err
 	}
 	if t.Files, err = b.files(); err != nil {
@@ -134,6 +137,44 @@ func (b *builder) environment() ([]string, error) {
 		set(e.Name, value)
 	}
 	return list, nil
+}
+
+// command is the program with its arguments, in which $(NAME) is a variable of the task's. What is none stays as it is, because shells have the same
+// sign; and a Secret does not become an argument, which everybody on the host can read.
+func (b *builder) command(env []string) ([]string, error) {
+	words, secrets, secret := slices.Concat(b.task.Command, b.task.Args), b.secretVariables(), ""
+	for i := range words {
+		words[i], _ = workload.ExpandEnv(words[i], func(name string) (string, bool) {
+			if secrets[name] {
+				secret = name
+			}
+			for _, is := range env {
+				if value, found := strings.CutPrefix(is, name+"="); found {
+					return value, true
+				}
+			}
+			return "$(" + name + ")", true
+		})
+	}
+	if secret != "" {
+		return nil, b.refused("its command takes $(" + secret + "), which is of a Secret: arguments can be read by everybody on the host; let the program read the variable itself")
+	}
+	return words, nil
+}
+
+// secretVariables are the variables that have something of a Secret, also by way of others.
+func (b *builder) secretVariables() map[string]bool {
+	secrets := map[string]bool{}
+	for i := range b.task.Env {
+		e := &b.task.Env[i]
+		secrets[e.Name] = e.ValueFrom != nil && e.ValueFrom.Secret != nil
+		for name, is := range secrets {
+			if is && strings.Contains(e.Value, "$("+name+")") {
+				secrets[e.Name] = true
+			}
+		}
+	}
+	return secrets
 }
 
 // secret opens the value of a variable or the content of a file.
