@@ -190,7 +190,7 @@ func TestConflictIsToldOnTheNode(t *testing.T) {
 	if got := words(f.OfNode(&f.Nodes[1])); got != "" {
 		t.Errorf("on web-2: %q", got)
 	}
-	if s := f.Status(); len(s.Attention) != 1 || s.Healthy() || s.Nodes.Converged != 2 {
+	if s := f.Status(nil); len(s.Attention) != 1 || s.Healthy() || s.Nodes.Converged != 2 {
 		t.Errorf("the page: %+v", s)
 	}
 }
@@ -237,7 +237,7 @@ Resources  ✔ Kept 120 · ↻ Repaired 3 · ✗ Failed 1 · 41 unknown
 	// That somebody else wants the name says nothing of the host that has it, and of what is not reached nobody knows how it is.
 	f.Nodes[0].Status.JoinRequest = &v1alpha1.JoinRequest{Key: "sha256:bb", From: "10.0.0.9", At: ago(time.Minute)}
 	f.Nodes[2].Status.Promises = v1alpha1.PromiseCounts{Unknown: 41}
-	s := f.Status()
+	s := f.Status(nil)
 	got := s.Text(now, present.Style{})
 	if !strings.HasPrefix(got, want) {
 		t.Errorf("got:\n%s\nwant:\n%s", got, want)
@@ -245,7 +245,7 @@ Resources  ✔ Kept 120 · ↻ Repaired 3 · ✗ Failed 1 · 41 unknown
 	if s.Healthy() || !strings.HasSuffix(got, "next: tako why node/web-4\n") {
 		t.Errorf("the end:\n%s", got)
 	}
-	quiet := (&Fleet{Nodes: []v1alpha1.Node{aNode("web-1")}}).Status()
+	quiet := (&Fleet{Nodes: []v1alpha1.Node{aNode("web-1")}}).Status(nil)
 	if text := quiet.Text(now, present.Style{}); !quiet.Healthy() || !strings.HasSuffix(text, "nothing needs attention\n") {
 		t.Errorf("a quiet fleet:\n%s", text)
 	}
@@ -257,7 +257,7 @@ func TestStoreBehindComesFirst(t *testing.T) {
 		n.Status.Conditions = append(n.Status.Conditions, condition(node.RollbackSuspected, metav1.ConditionTrue, node.ReasonStoreBehind, "its host has accepted version 9"))
 	})
 	f := &Fleet{Nodes: []v1alpha1.Node{n, aNode("web-2")}}
-	s := f.Status()
+	s := f.Status(nil)
 	want := "✗ The store of the server is older than what 1 nodes have: web-1. Nothing new is signed for them; what is declared may be an old copy\n  next: tako trust bump-epoch"
 	if text := s.Text(now, present.Style{}); s.Healthy() || !strings.HasPrefix(text, want) {
 		t.Errorf("healthy %v:\n%s", s.Healthy(), text)

@@ -135,6 +135,11 @@ func (w *Workload) Findings(now time.Time) []fleet.Finding {
 	return ranked(list)
 }
 
+// FindingsOf are those of a workload of which the instances were not asked for.
+func FindingsOf(w *v1alpha1.Workload, now time.Time) []fleet.Finding {
+	return (&Workload{Workload: *w}).Findings(now)
+}
+
 func ranked(list []fleet.Finding) []fleet.Finding {
 	slices.SortStableFunc(list, func(a, b fleet.Finding) int {
 		return cmp.Or(-cmp.Compare(a.Weight, b.Weight), a.Since.Compare(b.Since.Time))
