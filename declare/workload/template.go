@@ -85,7 +85,7 @@ type Task struct {
 	// Image is what the task's files are. Left out, they are the host's.
 	Image *Image `json:"image,omitempty"`
 	// Command is the program, and arguments that always stand first. Without an image it begins with an absolute path; with one, left out, it
-	// is what the image says.
+	// is what the image says. $(NAME) is a variable of the task, but of no Secret, because arguments can be read by everybody on the host.
 	// +listType=atomic
 	Command []string `json:"command,omitempty"`
 	// Args are arguments behind the command; with an image, in place of its own.

@@ -9,10 +9,7 @@ import (
 	"os/exec"
 	"slices"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"testing"
-	"time"
 
 	"tako.dev/tako/api/v1alpha1"
 	"tako.dev/tako/e2e/host"
@@ -108,57 +105,13 @@ func (f *fleet) kubectl(args ...string) string {
 	return string(out)
 }
 
-// underLoad rolls a new revision out while a client asks whoever is ready, ten times in each tenth of a second.
+// underLoad rolls a new revision out while a client asks whoever is ready.
 func (f *fleet) underLoad(t *testing.T) {
-	var endpoints atomic.Pointer[[]int32]
-	look := func() {
-		var ports []int32
-		for _, in := range f.instances("web") {
-			if in.Status.Ready && in.Spec.Stop == nil {
-				ports = append(ports, in.Status.Ports["http"])
-			}
-		}
-		if len(ports) > 0 {
-			endpoints.Store(&ports)
-		}
-	}
-	look()
-	ctx, cancel := context.WithCancel(t.Context())
-	var all sync.WaitGroup
-	var asked, failed atomic.Int64
-	versions := sync.Map{}
-	all.Go(func() {
-		for ctx.Err() == nil {
-			look()
-		}
-	})
-	for worker := range 2 {
-		all.Go(func() {
-			pause := time.NewTicker(10 * time.Millisecond)
-			defer pause.Stop()
-			for i := worker; ; i++ {
-				select {
-				case <-ctx.Done():
-					return
-				case <-pause.C:
-				}
-				ports := *endpoints.Load()
-				a, err := ask(t.Context(), ports[i%len(ports)])
-				asked.Add(1)
-				if err != nil {
-					failed.Add(1)
-					t.Logf("port %d: %v", ports[i%len(ports)], err)
-				}
-				versions.Store(a.version, true)
-			}
-		})
-	}
+	stop := f.load(t)
 	f.Apply(f.web("v2", "  replicas: 2\n  rollout: {maxUnavailable: '0', maxSurge: '1', minReady: 1s}"))
 	f.until("complete with the new revision", complete(2))
-	cancel()
-	all.Wait()
-	if _, seen := versions.Load("v2"); !seen || failed.Load() > 0 || asked.Load() < 100 {
-		t.Errorf("%d of %d requests have failed; v2 was seen: %v", failed.Load(), asked.Load(), seen)
+	if l := stop(); !l.versions["v2"] || l.failed > 0 || l.asked < 100 {
+		t.Errorf("of requests: %+v", l)
 	}
 	for name, a := range f.answers("web") {
 		if a.version != "v2" {

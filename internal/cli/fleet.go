@@ -81,7 +81,7 @@ func (p *program) status(ctx context.Context, f *statusFlags) error {
 	if err := all.CheckNamespace(ctx, server, p.flags.Namespace); err != nil {
 		return err
 	}
-	s := all.Status()
+	s := page(all)
 	if err := p.write(f.output, s, func() string { return s.Text(time.Now(), p.style()) }); err != nil {
 		return err
 	}
@@ -89,6 +89,12 @@ func (p *program) status(ctx context.Context, f *statusFlags) error {
 		return ended{reason.ExitFailed}
 	}
 	return nil
+}
+
+// page sums the fleet up.
+func page(all *fleet.Fleet) *fleet.Status {
+	now := time.Now()
+	return all.Status(func(w *v1alpha1.Workload) []fleet.Finding { return workloads.FindingsOf(w, now) })
 }
 
 // write writes a value for a program or its text for a person.
@@ -208,6 +214,13 @@ func (p *program) found(ctx context.Context, server *remote.Server, ref remote.R
 	title, found, err := p.about(ctx, server, all, ref)
 	if err != nil {
 		return "", nil, err
+	}
+	if ref.Kind.Kind == v1alpha1.KindNode {
+		there, err := workloads.OnNode(ctx, server, ref.Name)
+		if err != nil {
+			return "", nil, err
+		}
+		found = append(found, there...)
 	}
 	if c := all.ConfigOf(ref); c != nil {
 		fleet.NameValues(ctx, server, c, found, time.Now())

@@ -9,8 +9,8 @@ import (
 func (p *program) newNode() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "node",
-		Short:   "Decide about hosts: who may be one",
-		Example: "  tako node approve web-7",
+		Short:   "Decide about hosts: who may be one, and whether instances may be there",
+		Example: "  tako node approve web-7\n  tako node cordon web-7\n  tako node drain web-7 --deadline 30m\n  tako node uncordon web-7",
 		Args:    onlyCommands,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
@@ -40,7 +40,7 @@ func (p *program) newNode() *cobra.Command {
 			})
 		},
 	})
-	cmd.AddCommand(p.newReject())
+	cmd.AddCommand(p.newReject(), p.newCordon(), p.newUncordon(), p.newDrain())
 	return cmd
 }
 

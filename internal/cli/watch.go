@@ -98,7 +98,7 @@ func (p *program) watchStatus(ctx context.Context, server *remote.Server, home s
 		if err != nil {
 			return err
 		}
-		s, was, now := all.Status(), before, time.Now()
+		s, was, now := page(all), before, time.Now()
 		if was != nil && reflect.DeepEqual(s, was) {
 			return nil
 		}

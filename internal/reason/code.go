@@ -200,6 +200,7 @@ const (
 	CopySuperseded   Code = 757
 	WorkloadDeleted  Code = 758
 	DisruptionHeld   Code = 759
+	DisruptionStuck  Code = 760
 
 	NameUnservable    Code = 770
 	InstanceNameTaken Code = 771
@@ -503,6 +504,7 @@ var table = []Entry{
 	{CopySuperseded, "another copy of the instance stays", Unknown, "", Never, ExitOK, 200},
 	{WorkloadDeleted, "the workload was deleted", Unknown, "", Never, ExitOK, 200},
 	{DisruptionHeld, "disruption budget allows no more", Deferred, Held, WaitThen, ExitStalled, 409},
+	{DisruptionStuck, "disruption budget allows no more, and nothing comes that would change that", Unknown, "", Never, ExitStalled, 409},
 
 	{NameUnservable, "cannot be a name of DNS", Failed, Invalid, Never, ExitFailed, 422},
 	{InstanceNameTaken, "an instance of another workload has the name", Failed, Invalid, Never, ExitConflict, 409},

@@ -63,9 +63,9 @@ func (b *builder) build(can run.Capabilities) (run.Task, error) {
 	t := run.Task{ID: b.start.ID, Dir: b.task.WorkingDirectory, User: b.task.User, OwnNetwork: b.template.NetworkOrDefault() == workload.OwnNetwork}
 	var err error
 	if b.task.Image == nil {
-		t.Command, t.Dir = slices.Concat(b.task.Command, b.task.Args), cmp.Or(t.Dir, "/")
+		t.Dir = cmp.Or(t.Dir, "/")
 	} else {
-		t.Command, t.Args, t.Writable = b.task.Command, b.task.Args, b.task.Writable
+		t.Writable = b.task.Writable
 		if t.Image, err = b.images.path(b.task.Image, &catalog.Template{Namespace: b.start.Record.Instance.Namespace, Revision: b.start.Record.Instance.Revision}); err != nil {
 			return t, err
 		}
@@ -75,6 +75,15 @@ func (b *builder) build(can run.Capabilities) (run.Task, error) {
 	}
 	if t.Env, err = b.environment(); err != nil {
 		return t, err
+	}
+	if t.Command, err = b.expand(b.task.Command, t.Env); err != nil {
+		return t, err
+	}
+	if t.Args, err = b.expand(b.task.Args, t.Env); err != nil {
+		return t, err
+	}
+	if b.task.Image == nil {
+		t.Command, t.Args = slices.Concat(t.Command, t.Args), nil
 	}
 	if t.Files, err = b.files(); err != nil {
 		return t, err
@@ -145,6 +154,44 @@ func (b *builder) environment() ([]string, error) {
 		_, has := values[name]
 		return has
 	}), list...), nil
+}
+
+// expand is words of a command, in which $(NAME) is a variable of the task's. What is none stays as it is, because shells have the same
+// sign; and a Secret does not become an argument, which everybody on the host can read.
+func (b *builder) expand(words, env []string) ([]string, error) {
+	words, secrets, secret := slices.Clone(words), b.secretVariables(), ""
+	for i := range words {
+		words[i], _ = workload.ExpandEnv(words[i], func(name string) (string, bool) {
+			if secrets[name] {
+				secret = name
+			}
+			for _, is := range env {
+				if value, found := strings.CutPrefix(is, name+"="); found {
+					return value, true
+				}
+			}
+			return "$(" + name + ")", true
+		})
+	}
+	if secret != "" {
+		return nil, b.refused("its command takes $(" + secret + "), which is of a Secret: arguments can be read by everybody on the host; let the program read the variable itself")
+	}
+	return words, nil
+}
+
+// secretVariables are the variables that have something of a Secret, also by way of others.
+func (b *builder) secretVariables() map[string]bool {
+	secrets := map[string]bool{}
+	for i := range b.task.Env {
+		e := &b.task.Env[i]
+		secrets[e.Name] = e.ValueFrom != nil && e.ValueFrom.Secret != nil
+		for name, is := range secrets {
+			if is && strings.Contains(e.Value, "$("+name+")") {
+				secrets[e.Name] = true
+			}
+		}
+	}
+	return secrets
 }
 
 // secret opens the value of a variable or the content of a file.

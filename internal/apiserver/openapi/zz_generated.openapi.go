@@ -17538,7 +17538,7 @@ func schema_takodev_tako_declare_workload_Task(ref common.ReferenceCallback) com
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "Command is the program, and arguments that always stand first. Without an image it begins with an absolute path; with one, left out, it is what the image says.",
+							Description: "Command is the program, and arguments that always stand first. Without an image it begins with an absolute path; with one, left out, it is what the image says. $(NAME) is a variable of the task, but of no Secret, because arguments can be read by everybody on the host.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{

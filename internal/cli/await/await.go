@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/util/jsonpath"
 
+	"tako.dev/tako/api/v1alpha1"
 	"tako.dev/tako/internal/reason"
 )
 
@@ -134,6 +135,8 @@ func (g Goal) Look(object *unstructured.Unstructured) Verdict {
 		return g.lookHandled(object)
 	case g.converged:
 		return lookConverged(object)
+	case g.condition == v1alpha1.ConditionDrained:
+		return g.lookDrained(object)
 	case g.path != nil:
 		verdict = g.lookPath(object)
 	default:
@@ -170,6 +173,17 @@ func (g Goal) lookCondition(object *unstructured.Unstructured) Verdict {
 		return Verdict{Reached, c.words()}
 	}
 	return Verdict{Pending, c.words()}
+}
+
+// lookDrained judges a drain. What else a node has come to says nothing of that, and where the reason is a code it does not go on.
+func (g Goal) lookDrained(object *unstructured.Unstructured) Verdict {
+	verdict := g.lookCondition(object)
+	if c, ok := conditionOf(object, g.condition); ok && verdict.State == Pending && !c.isOld(object) {
+		if _, err := reason.ParseCode(c.reason); err == nil {
+			verdict.State = Stalled
+		}
+	}
+	return verdict
 }
 
 func (g Goal) lookPath(object *unstructured.Unstructured) Verdict {

@@ -2,6 +2,7 @@ package await
 
 import (
 	"encoding/json"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -27,6 +28,9 @@ func TestLook(t *testing.T) {
 		return `"metadata": {"generation": 2}, "status": {` + rest + `"conditions": [{"type": "Ready", "status": "` + status + `", "reason": "Because", "message": "words"}]}`
 	}
 	stalled := `"metadata": {"generation": 2}, "status": {"conditions": [{"type": "Ready", "status": "False"}, {"type": "Stalled", "status": "True", "reason": "No", "observedGeneration": 2}]}`
+	drained := func(status, why string, generation int) string { // stalled in something else
+		return fmt.Sprintf(`"metadata": {"generation": 2}, "status": {"conditions": [{"type": "Stalled", "status": "True"}, {"type": "Drained", "status": %q, "reason": %q, "message": "words", "observedGeneration": %d}]}`, status, why, generation)
+	}
 	for _, c := range []struct {
 		name, goal, object string
 		state              State
@@ -45,6 +49,11 @@ func TestLook(t *testing.T) {
 		{"stalled before", "condition=Ready", strings.Replace(stalled, `"observedGeneration": 2`, `"observedGeneration": 1`, 1), Pending, ""},
 		{"stalled is what is waited for", "condition=Stalled", stalled, Reached, ""},
 		{"stalled for a path", "jsonpath={.status.x}=1", stalled, Stalled, ""},
+		{"drained", "condition=Drained", drained("True", "Drained", 2), Reached, ""},
+		{"being drained", "condition=Drained", drained("False", "Draining", 2), Pending, "words"},
+		{"cannot be drained", "condition=Drained", drained("False", "TK0760", 2), Stalled, "words"},
+		{"could not be drained before", "condition=Drained", drained("False", "TK0760", 1), Pending, "generation 1"},
+		{"was drained before", "condition=Drained", drained("True", "Drained", 1), Pending, "generation 1"},
 		{"gone", "delete", "", Reached, "gone"},
 		{"not asked to go", "delete", `"metadata": {}`, Pending, "nobody"},
 		{"held", "delete", `"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z", "finalizers": ["a/b"]}`, Pending, "a/b"},

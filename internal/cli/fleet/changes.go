@@ -17,7 +17,7 @@ func (s *Status) Changes(before *Status, now time.Time, style present.Style) str
 	at := now.UTC().Format(time.RFC3339)
 	was, is := before.counts(style), s.counts(style)
 	for i := range is {
-		if is[i] != was[i] {
+		if is[i] != was[i] && is[i] != "" {
 			fmt.Fprintf(&b, "%s %s\n", at, is[i])
 		}
 	}
@@ -34,17 +34,6 @@ func (s *Status) Changes(before *Status, now time.Time, style present.Style) str
 	return b.String()
 }
 
-// counts are the lines of the page that count.
-func (s *Status) counts(style present.Style) []string {
-	without := *s
-	without.Attention, without.Store, without.Unseen = nil, "", nil
-	text := without.Text(time.Time{}, style)
-	return strings.SplitN(text, "\n", countLines+1)[:countLines]
-}
-
-// countLines are of nodes, configs and resources.
-const countLines = 3
-
 // isIn reports whether a list has a finding about the same. Its words may differ: a rollout that goes on is no news with each node.
 func (x *Finding) isIn(list []Finding) bool {
 	for i := range list {
@@ -58,7 +47,7 @@ func (x *Finding) isIn(list []Finding) bool {
 // Watched are the kinds of which a change may be one of the page, with their group.
 func Watched() []string {
 	var all []string
-	for _, resource := range []string{v1alpha1.ResourceNodes, v1alpha1.ResourceNodeConfigs, v1alpha1.ResourceClusterNodeConfigs, v1alpha1.ResourceAssignments} {
+	for _, resource := range []string{v1alpha1.ResourceNodes, v1alpha1.ResourceNodeConfigs, v1alpha1.ResourceClusterNodeConfigs, v1alpha1.ResourceAssignments, v1alpha1.ResourceWorkloads} {
 		all = append(all, resource+"."+v1alpha1.GroupName)
 	}
 	return all

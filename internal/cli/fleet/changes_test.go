@@ -18,7 +18,7 @@ func TestChanges(t *testing.T) {
 	}
 	page := func(nodes []v1alpha1.Node, c Config) *Status {
 		f := &Fleet{Nodes: nodes, Configs: []Config{c}}
-		return f.Status()
+		return f.Status(nil)
 	}
 	good := page([]v1alpha1.Node{aNode("web-1"), aNode("web-2")}, aConfig("web"))
 	bad := page([]v1alpha1.Node{aNode("web-1"), aNode("web-2", silent)}, aConfig("web", halted))

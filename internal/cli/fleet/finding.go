@@ -82,6 +82,9 @@ func (f *Fleet) OfNode(n *v1alpha1.Node) []Finding {
 	for _, x := range ofState(n) {
 		add(x)
 	}
+	for _, x := range ofDrain(n) {
+		add(x)
+	}
 	list = append(list, problemsOf(n, "")...)
 	for i := range n.Status.Statements {
 		add(ofStatement(&n.Status.Statements[i]))

@@ -104,6 +104,12 @@ func TestWhatIsSaidOfANode(t *testing.T) {
 		"has refused an order": {func(n *v1alpha1.Node) {
 			n.Status.Statements = []v1alpha1.LayerStatement{{Config: "NodeConfig/prod/web", Number: 7, Code: "TK1022", Message: "it deletes much"}}
 		}, "Order refused", "number 7 about NodeConfig/prod/web was brought to the host by hand, and what was enforced before stays: it deletes much", ""},
+		"cordoned":       {func(n *v1alpha1.Node) { n.Spec.Unschedulable = true }, "Cordoned", "what runs there stays", "tako node uncordon web-1"},
+		"to be drained":  {func(n *v1alpha1.Node) { n.Spec.Drain = &v1alpha1.NodeDrain{} }, "Draining", "nobody has looked yet", ""},
+		"drained before": {draining(metav1.ConditionTrue, "Drained", 0), "Draining", "nobody has looked yet", ""},
+		"draining":       {draining(metav1.ConditionFalse, "Draining", 1), "Draining", "words", ""},
+		"drain stuck":    {draining(metav1.ConditionFalse, "TK0760", 1), "Drain stuck", "words", "tako node drain web-1 --deadline 10m"},
+		"drained":        {draining(metav1.ConditionTrue, "Drained", 1), "Drained", "words", "tako node uncordon web-1"},
 		"held": {func(n *v1alpha1.Node) {
 			n.Spec.Holds = []v1alpha1.NodeHold{{Resource: "path:/etc/motd", Reason: "mine", Owner: "ann", Until: ago(-time.Hour)}}
 		}, "Held", "path:/etc/motd is looked at and not changed, by ann until 2026-03-04T16:00:00Z: mine", "tako resume node/web-1"},
@@ -118,6 +124,14 @@ func TestWhatIsSaidOfANode(t *testing.T) {
 				t.Errorf("%+v, want %q and next %q", list[0], c.says, c.next)
 			}
 		})
+	}
+}
+
+// draining is a node that is drained, with what was said of that at a generation; its own is 1.
+func draining(status metav1.ConditionStatus, why string, generation int64) func(*v1alpha1.Node) {
+	return func(n *v1alpha1.Node) {
+		n.Generation, n.Spec.Drain = 1, &v1alpha1.NodeDrain{}
+		n.Status.Conditions = append(n.Status.Conditions, metav1.Condition{Type: v1alpha1.ConditionDrained, Status: status, Reason: why, Message: "words", ObservedGeneration: generation})
 	}
 }
 
@@ -176,7 +190,7 @@ func TestConflictIsToldOnTheNode(t *testing.T) {
 	if got := words(f.OfNode(&f.Nodes[1])); got != "" {
 		t.Errorf("on web-2: %q", got)
 	}
-	if s := f.Status(); len(s.Attention) != 1 || s.Healthy() || s.Nodes.Converged != 2 {
+	if s := f.Status(nil); len(s.Attention) != 1 || s.Healthy() || s.Nodes.Converged != 2 {
 		t.Errorf("the page: %+v", s)
 	}
 }
@@ -223,7 +237,7 @@ Resources  ✔ Kept 120 · ↻ Repaired 3 · ✗ Failed 1 · 41 unknown
 	// That somebody else wants the name says nothing of the host that has it, and of what is not reached nobody knows how it is.
 	f.Nodes[0].Status.JoinRequest = &v1alpha1.JoinRequest{Key: "sha256:bb", From: "10.0.0.9", At: ago(time.Minute)}
 	f.Nodes[2].Status.Promises = v1alpha1.PromiseCounts{Unknown: 41}
-	s := f.Status()
+	s := f.Status(nil)
 	got := s.Text(now, present.Style{})
 	if !strings.HasPrefix(got, want) {
 		t.Errorf("got:\n%s\nwant:\n%s", got, want)
@@ -231,7 +245,7 @@ Resources  ✔ Kept 120 · ↻ Repaired 3 · ✗ Failed 1 · 41 unknown
 	if s.Healthy() || !strings.HasSuffix(got, "next: tako why node/web-4\n") {
 		t.Errorf("the end:\n%s", got)
 	}
-	quiet := (&Fleet{Nodes: []v1alpha1.Node{aNode("web-1")}}).Status()
+	quiet := (&Fleet{Nodes: []v1alpha1.Node{aNode("web-1")}}).Status(nil)
 	if text := quiet.Text(now, present.Style{}); !quiet.Healthy() || !strings.HasSuffix(text, "nothing needs attention\n") {
 		t.Errorf("a quiet fleet:\n%s", text)
 	}
@@ -243,7 +257,7 @@ func TestStoreBehindComesFirst(t *testing.T) {
 		n.Status.Conditions = append(n.Status.Conditions, condition(node.RollbackSuspected, metav1.ConditionTrue, node.ReasonStoreBehind, "its host has accepted version 9"))
 	})
 	f := &Fleet{Nodes: []v1alpha1.Node{n, aNode("web-2")}}
-	s := f.Status()
+	s := f.Status(nil)
 	want := "✗ The store of the server is older than what 1 nodes have: web-1. Nothing new is signed for them; what is declared may be an old copy\n  next: tako trust bump-epoch"
 	if text := s.Text(now, present.Style{}); s.Healthy() || !strings.HasPrefix(text, want) {
 		t.Errorf("healthy %v:\n%s", s.Healthy(), text)

@@ -26,6 +26,8 @@ type Status struct {
 	Nodes     NodeCounts   `json:"nodes"`
 	Configs   ConfigCounts `json:"configs"`
 	Resources Resources    `json:"resources"`
+	// Workloads is left out where there are none.
+	Workloads *WorkloadCounts `json:"workloads,omitempty"`
 	// Attention is what somebody should know, the worst first.
 	Attention []Finding `json:"attention,omitempty"`
 	// Unseen are kinds that the reader may not see.
@@ -39,6 +41,14 @@ type NodeCounts struct {
 	OnTheWay  int `json:"onTheWay"`  // behind, or not settled yet
 	Broken    int `json:"broken"`    // something is not as declared
 	Unknown   int `json:"unknown"`   // not reached, or never heard
+}
+
+// WorkloadCounts counts workloads, each once behind All.
+type WorkloadCounts struct {
+	All      int `json:"all"`
+	Ready    int `json:"ready"`    // as declared: nothing wanted, a schedule and a job that has ended well among them
+	OnTheWay int `json:"onTheWay"` // or not looked at yet
+	Stalled  int `json:"stalled"`  // nothing goes on until somebody does something
 }
 
 // ConfigCounts counts configs, each once behind All.
@@ -70,8 +80,8 @@ func (s *Status) Healthy() bool {
 	return true
 }
 
-// Status sums the fleet up.
-func (f *Fleet) Status() *Status {
+// Status sums the fleet up. ofWorkload is what is to be said of a workload.
+func (f *Fleet) Status(ofWorkload func(*v1alpha1.Workload) []Finding) *Status {
 	s := &Status{Unseen: f.Unseen}
 	s.Nodes.All, s.Configs.All = len(f.Nodes), len(f.Configs)
 	told := map[string]bool{} // a conflict is found from both sides
@@ -83,6 +93,13 @@ func (f *Fleet) Status() *Status {
 				s.Attention = append(s.Attention, x)
 			}
 		}
+	}
+	if len(f.Workloads) > 0 {
+		s.Workloads = &WorkloadCounts{All: len(f.Workloads)}
+	}
+	for i := range f.Workloads {
+		s.Workloads.count(&f.Workloads[i])
+		add(ofWorkload(&f.Workloads[i]))
 	}
 	for i := range f.Configs {
 		list := f.OfConfig(&f.Configs[i])
@@ -105,6 +122,21 @@ func (f *Fleet) Status() *Status {
 	}
 	sorted(s.Attention)
 	return s
+}
+
+func (c *WorkloadCounts) count(w *v1alpha1.Workload) {
+	is := func(kind string) bool {
+		c := meta.FindStatusCondition(w.Status.Conditions, kind)
+		return c != nil && c.Status == metav1.ConditionTrue && c.ObservedGeneration >= w.Generation
+	}
+	switch {
+	case is(v1alpha1.ConditionReady):
+		c.Ready++
+	case is(v1alpha1.ConditionStalled):
+		c.Stalled++
+	default:
+		c.OnTheWay++
+	}
 }
 
 func (c *ConfigCounts) count(r *v1alpha1.RolloutStatus) {
@@ -157,23 +189,14 @@ func (r *Resources) add(n *v1alpha1.Node) {
 // Text is the page for a person.
 func (s *Status) Text(now time.Time, style present.Style) string {
 	var b strings.Builder
-	line := func(name string, parts ...string) {
-		var shown []string
-		for _, p := range parts {
-			if p != "" {
-				shown = append(shown, p)
-			}
-		}
-		fmt.Fprintf(&b, "%-11s%s\n", name, strings.Join(shown, " · "))
-	}
 	if s.Store != "" {
 		fmt.Fprintf(&b, "%s\n  next: %s\n", present.Escape(s.Store), bumpEpoch)
 	}
-	n, c, r := &s.Nodes, &s.Configs, &s.Resources
-	line("Nodes", fmt.Sprint(n.All), some(n.Converged, "as declared"), some(n.OnTheWay, "on the way"), some(n.Broken, "not as declared"), some(n.Unknown, "unknown"))
-	line("Configs", fmt.Sprint(c.All), some(c.Complete, "complete"), some(c.Rolling, "rolling out"), some(c.Halted, "halted"), some(c.Empty, "without nodes"))
-	line("Resources", outcome(reason.Kept, r.Kept, style), outcome(reason.Repaired, r.Repaired, style), outcome(reason.Failed, r.Failed, style),
-		some(int(r.Unknown), "unknown"), some(int(r.Other), "other"), some(int(r.Held), "held"))
+	for _, line := range s.counts(style) {
+		if line != "" {
+			b.WriteString(line + "\n")
+		}
+	}
 	for _, kind := range s.Unseen {
 		fmt.Fprintf(&b, "! you may not see %s\n", kind)
 	}
@@ -197,6 +220,26 @@ func (s *Status) Text(now time.Time, style present.Style) string {
 		fmt.Fprintf(&b, "next: tako why %s\n", present.Escape(next))
 	}
 	return b.String()
+}
+
+// counts are the lines of the page that count: always as many, and one of what there is none of is empty.
+func (s *Status) counts(style present.Style) []string {
+	line := func(name string, parts ...string) string {
+		shown := slices.DeleteFunc(parts, func(part string) bool { return part == "" })
+		return fmt.Sprintf("%-11s%s", name, strings.Join(shown, " · "))
+	}
+	n, c, r := &s.Nodes, &s.Configs, &s.Resources
+	lines := []string{
+		line("Nodes", fmt.Sprint(n.All), some(n.Converged, "as declared"), some(n.OnTheWay, "on the way"), some(n.Broken, "not as declared"), some(n.Unknown, "unknown")),
+		line("Configs", fmt.Sprint(c.All), some(c.Complete, "complete"), some(c.Rolling, "rolling out"), some(c.Halted, "halted"), some(c.Empty, "without nodes")),
+		line("Resources", outcome(reason.Kept, r.Kept, style), outcome(reason.Repaired, r.Repaired, style), outcome(reason.Failed, r.Failed, style),
+			some(int(r.Unknown), "unknown"), some(int(r.Other), "other"), some(int(r.Held), "held")),
+		"",
+	}
+	if w := s.Workloads; w != nil {
+		lines[3] = line("Workloads", fmt.Sprint(w.All), some(w.Ready, "ready"), some(w.OnTheWay, "on the way"), some(w.Stalled, "stalled"))
+	}
+	return lines
 }
 
 func some(n int, words string) string {

@@ -22,9 +22,10 @@ import (
 
 // Fleet is all that the server knows about hosts and what they are to have.
 type Fleet struct {
-	Nodes       []v1alpha1.Node   // by name
-	Configs     []Config          // by ID
-	Sources     []v1alpha1.Source // by namespace and name
+	Nodes       []v1alpha1.Node     // by name
+	Configs     []Config            // by ID
+	Sources     []v1alpha1.Source   // by namespace and name
+	Workloads   []v1alpha1.Workload // by namespace and name
 	Assignments map[string]*v1alpha1.Assignment
 	// Exposed are the Secrets that have values which a host could read that is none any more, or another.
 	Exposed []Secret
@@ -66,12 +67,13 @@ func Read(ctx context.Context, server *remote.Server, namespace, home string) (*
 		{v1alpha1.ResourceClusterNodeConfigs + "." + v1alpha1.GroupName, "", f.takeClusterConfig},
 		{v1alpha1.ResourceAssignments + "." + v1alpha1.GroupName, "", f.takeAssignment},
 		{v1alpha1.ResourceSources + "." + v1alpha1.GroupName, "", f.takeSource},
+		{v1alpha1.ResourceWorkloads + "." + v1alpha1.GroupName, "", f.takeWorkload},
 		{"secrets", "exposed=true", f.takeSecret},
 	}
 	for _, step := range steps {
 		kind, err := server.Find(ctx, step.resource)
 		var unknown *remote.UnknownKind
-		if errors.As(err, &unknown) && strings.HasPrefix(step.resource, v1alpha1.ResourceSources+".") {
+		if errors.As(err, &unknown) && (strings.HasPrefix(step.resource, v1alpha1.ResourceSources+".") || strings.HasPrefix(step.resource, v1alpha1.ResourceWorkloads+".")) {
 			continue // an older server has none
 		}
 		if err != nil {
@@ -101,8 +103,17 @@ func Read(ctx context.Context, server *remote.Server, namespace, home string) (*
 	slices.SortFunc(f.Sources, func(a, b v1alpha1.Source) int {
 		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 	})
+	slices.SortFunc(f.Workloads, func(a, b v1alpha1.Workload) int {
+		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+	})
 	slices.SortFunc(f.Configs, func(a, b Config) int { return cmp.Compare(a.ID, b.ID) })
 	return f, nil
+}
+
+func (f *Fleet) takeWorkload(_ remote.Kind, o *unstructured.Unstructured) error {
+	w, err := as[v1alpha1.Workload](o)
+	f.Workloads = append(f.Workloads, w)
+	return err
 }
 
 // CheckNamespace is the error that there is no such namespace, which is a mistyped one as a rule; empty is none. Who may not see it is

@@ -58,7 +58,7 @@ func TestOneNamespaceAlone(t *testing.T) {
 		if len(f.Configs) != seen || slices.Contains(f.Unseen, "nodeconfigs") == (seen == 1) || !slices.Contains(f.Unseen, "nodes") {
 			t.Errorf("at home in %q: %d configs, and not seen %v", home, len(f.Configs), f.Unseen)
 		}
-		text := f.Status().Text(now, present.Style{})
+		text := f.Status(nil).Text(now, present.Style{})
 		if strings.Contains(text, "! you may not see nodeconfigs outside of namespace prod\n") != (seen == 1) || !strings.HasSuffix(text, "\nnothing that you may see needs attention\n") {
 			t.Errorf("at home in %q:\n%s", home, text)
 		}

@@ -22,7 +22,7 @@ func TestExposedSecretNeedsAttention(t *testing.T) {
 		"web-2": {Spec: v1alpha1.AssignmentSpec{Own: &v1alpha1.OwnLayer{Keys: []v1alpha1.WrappedKey{{Secret: "qa/tls/a"}, {Secret: "qa/tls/b"}}}}},
 		"web-4": {Spec: v1alpha1.AssignmentSpec{Own: &v1alpha1.OwnLayer{Keys: []v1alpha1.WrappedKey{{Secret: "qa/tls-2/a"}}}}},
 	}}
-	s := f.Status()
+	s := f.Status(nil)
 	text := s.Text(now, present.Style{})
 	want := "✗ Exposed      secret/tls -n qa: change the value of tls.key: node web-1, which was moved from qa to prod, could read what is the value still (1h ago)\nnext: tako why secret/tls -n qa\n"
 	if s.Healthy() || !strings.HasSuffix(text, want) {

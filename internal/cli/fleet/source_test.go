@@ -94,7 +94,7 @@ func TestOfSource(t *testing.T) {
 				t.Errorf("%s: %q is not in\n%s", c.name, words, text)
 			}
 		}
-		if shown := f.Status().Attention; len(shown) != len(list) {
+		if shown := f.Status(nil).Attention; len(shown) != len(list) {
 			t.Errorf("%s: the page has %+v", c.name, shown)
 		}
 	}

@@ -95,7 +95,7 @@ func TestWhyNodeSpeaksTransfer(t *testing.T) {
 			if "\n"+got != c.want {
 				t.Errorf("it says\n%s\nwant%s", got, c.want)
 			}
-			if status := f.Status(); strings.Contains(status.Text(now, present.Style{}), transferred+" ") {
+			if status := f.Status(nil); strings.Contains(status.Text(now, present.Style{}), transferred+" ") {
 				t.Errorf("the page of the fleet has it too: %s", status.Text(now, present.Style{}))
 			}
 		})

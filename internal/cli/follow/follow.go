@@ -8,6 +8,7 @@ import (
 	"errors"
 	"net/http"
 	"slices"
+	"strings"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -53,6 +54,21 @@ func Gone(ctx context.Context, server *remote.Server, ref remote.Ref, uid types.
 	return (&waiting{ref: ref, goal: await.Gone(), uid: uid}).wait(ctx, server)
 }
 
+// Drained waits until nothing of any instance runs on a node that is drained. tell is called with each other thing that is waited for,
+// when somebody has looked at the drain.
+func Drained(ctx context.Context, server *remote.Server, ref remote.Ref, tell func(string)) error {
+	goal, err := await.Parse("condition=" + v1alpha1.ConditionDrained)
+	if err != nil {
+		return err
+	}
+	looked := func(words string) {
+		if strings.HasPrefix(words, v1alpha1.ConditionDrained) {
+			tell(words)
+		}
+	}
+	return (&waiting{ref: ref, goal: goal, tell: looked}).wait(ctx, server)
+}
+
 func (w *waiting) wait(ctx context.Context, server *remote.Server) error {
 	for {
 		err := w.once(ctx, server)
@@ -77,8 +93,9 @@ func (w *waiting) wait(ctx context.Context, server *remote.Server) error {
 type waiting struct {
 	ref  remote.Ref
 	goal await.Goal
-	uid  types.UID // of the object that is to go; empty before it was seen
-	read *Declared // of a node that is to converge: what is declared; nil otherwise
+	uid  types.UID    // of the object that is to go; empty before it was seen
+	read *Declared    // of a node that is to converge: what is declared; nil otherwise
+	tell func(string) // takes what is waited for, whenever it is something else; nil: nobody is told
 	last await.Verdict
 	seen bool
 }
@@ -124,7 +141,11 @@ func (w *waiting) look(ctx context.Context, object *unstructured.Unstructured) e
 			return errDone // it was made again meanwhile
 		}
 	}
+	was := w.last.Words
 	w.last = w.goal.Look(object)
+	if w.tell != nil && object != nil && w.last.State == await.Pending && w.last.Words != was {
+		w.tell(w.last.Words)
+	}
 	if w.read != nil && object != nil && w.last.State != await.Pending {
 		var err error
 		if w.last, err = w.read.judge(ctx, w.ref, w.goal); err != nil {

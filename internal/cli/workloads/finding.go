@@ -120,7 +120,11 @@ func (w *Workload) Findings(now time.Time) []fleet.Finding {
 	list = append(list, w.unwell()...)
 	for i := range s.Leaving {
 		c := &s.Leaving[i]
-		add(fleet.Finding{Weight: fleet.Waiting, Subject: argumentOf(c.Instance, w.Namespace), What: "Leaving", Text: "it stays on node/" + c.Node + " for now: " + c.Message, Code: c.Code, Since: sinceOf(c.Since)})
+		weight := fleet.Waiting
+		if c.Code == reason.DisruptionStuck.String() {
+			weight = fleet.Broken
+		}
+		add(fleet.Finding{Weight: weight, Subject: argumentOf(c.Instance, w.Namespace), What: leavingWhat, Text: "it stays on node/" + c.Node + " for now: " + c.Message, Code: c.Code, Since: sinceOf(c.Since)})
 	}
 	for _, x := range w.counts(now) {
 		add(x)
@@ -129,6 +133,11 @@ func (w *Workload) Findings(now time.Time) []fleet.Finding {
 		add(fleet.Finding{Weight: fleet.Unclear, What: "Not ready", Text: c.Message, Code: codeIn(c.Reason), Since: c.LastTransitionTime})
 	}
 	return ranked(list)
+}
+
+// FindingsOf are those of a workload of which the instances were not asked for.
+func FindingsOf(w *v1alpha1.Workload, now time.Time) []fleet.Finding {
+	return (&Workload{Workload: *w}).Findings(now)
 }
 
 func ranked(list []fleet.Finding) []fleet.Finding {
@@ -266,6 +275,9 @@ func funnel(p *v1alpha1.PendingExplanation) string {
 	}
 	return strings.Join(parts, " -> ")
 }
+
+// leavingWhat is about what is wanted away, and is there still.
+const leavingWhat = "Leaving"
 
 // unwellMax is how many instances are told of; the rest is counted.
 const unwellMax = 10
@@ -427,7 +439,7 @@ func (i *Instance) Findings() []fleet.Finding {
 		if l.Force != nil {
 			text += ", at " + l.Force.UTC().Format(time.RFC3339) + " whatever that says"
 		}
-		add(fleet.Finding{Weight: fleet.Waiting, What: "Leaving", Text: text, Code: l.Code, Since: l.Since, Next: "tako why workload/" + i.Spec.Workload + " -n " + i.Namespace})
+		add(fleet.Finding{Weight: fleet.Waiting, What: leavingWhat, Text: text, Code: l.Code, Since: l.Since, Next: "tako why workload/" + i.Spec.Workload + " -n " + i.Namespace})
 	}
 	if s.Restarts > 0 {
 		add(fleet.Finding{Weight: fleet.Note, What: "Restarted", Text: fmt.Sprintf("its tasks were started again %d times", s.Restarts)})

@@ -143,14 +143,14 @@ func TestWorkloadCase67_DrainOfANode(t *testing.T) {
 		n := &v1alpha1.Node{}
 		r.must(r.store.Get(r.Context(), typesName(on), n))
 		if is := meta.FindStatusCondition(n.Status.Conditions, v1alpha1.ConditionDrained); is != nil {
-			return fmt.Sprint(is.Status, " ", is.Message)
+			return fmt.Sprint(is.Status, " ", is.Reason, " ", is.Message)
 		}
 		return ""
 	}
-	c.Equal(drained(), "False 1 instances are there still: prod/one-0", "while its processes run")
+	c.Check(strings.HasPrefix(drained(), "False Draining 1 instances are there still: prod/one-0 is ending since 2030-"), "while its processes run: %s", drained())
 	r.hosts[on].slow = false
 	r.settle()
-	c.Equal(drained(), "True nothing of any instance runs there", "when they have ended")
+	c.Equal(drained(), "True Drained nothing of any instance runs there", "when they have ended")
 	c.Check(r.recorder.has(on+": NodeDrained"), "%v", r.recorder.all)
 	r.change(on, func(n *v1alpha1.Node) { n.Spec.Drain = nil })
 	r.settle()

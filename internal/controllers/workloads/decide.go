@@ -117,8 +117,9 @@ func (c *Workloads) decide(w *world, of *workload, d *decision, now time.Time) {
 	w.wake(of, earlier(earlier(earlier(wake, d.WakeAt), of.held), d.measureAt))
 	of.explain(&d.status, w)
 	of.conclude(&d.status, now)
+	w.unsettle(of)
 	// What only tells how far it is waits; what another decision depends on does not, and neither does what goes with something that is done.
-	d.first = d.Make == nil && (significant(&d.status, &of.o.Status) || len(d.Stop)+len(d.Abandon)+len(d.Reclaim) > 0 && !sameStatus(&d.status, &of.o.Status))
+	d.first = d.Make == nil && (significant(&d.status, &of.o.Status) || len(d.Stop)+len(d.Update)+len(d.Abandon)+len(d.Reclaim) > 0 && !sameStatus(&d.status, &of.o.Status))
 }
 
 // run decides how many instances of a job are wanted.
@@ -247,7 +248,10 @@ func significant(a, b *v1alpha1.WorkloadStatus) bool {
 	plain := func(s *v1alpha1.WorkloadStatus) *v1alpha1.WorkloadStatus {
 		p := s.DeepCopy()
 		p.Replicas, p.UpdatedReplicas, p.PendingReplicas, p.ReadyReplicas, p.AvailableReplicas, p.UnreachableReplicas, p.UnheardReplicas = 0, 0, 0, 0, 0, 0, 0
-		p.TerminatingReplicas, p.AbandonedReplicas, p.Message, p.Culprits, p.Leaving, p.Since = 0, 0, "", nil, nil, metav1.Time{}
+		p.TerminatingReplicas, p.AbandonedReplicas, p.Message, p.Culprits, p.Since = 0, 0, "", nil, metav1.Time{}
+		for i := range p.Leaving { // who drains a node is told at once why it does not go on
+			p.Leaving[i].Message, p.Leaving[i].Since = "", nil
+		}
 		if p.Pending != nil {
 			p.Pending = &v1alpha1.PendingExplanation{}
 		}

@@ -1,6 +1,7 @@
 package workloads
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -15,10 +16,12 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"tako.dev/tako/api/v1alpha1"
+	"tako.dev/tako/internal/fleet/node"
 	fleet "tako.dev/tako/internal/fleet/workload"
+	"tako.dev/tako/internal/reason"
 )
 
-// The reasons of the condition Drained.
+// The reasons of the condition Drained. One that cannot go on without somebody has the code of DisruptionStuck.
 const (
 	reasonDraining = "Draining"
 	reasonDrained  = "Drained"
@@ -26,6 +29,15 @@ const (
 
 // leavingTold is how many instances the condition Drained names.
 const leavingTold = 3
+
+// unsettle has it told anew how far the drains are that a workload has instances under.
+func (w *world) unsettle(of *workload) {
+	for _, in := range of.instances {
+		if h := w.hosts[in.o.Spec.Node]; in.here && h.drain != nil {
+			w.unsettled[h.name] = true
+		}
+	}
+}
 
 // settle writes how far nodes are drained.
 func (c *Workloads) settle(ctx context.Context, w *world) {
@@ -50,28 +62,82 @@ func (w *world) drainedOf(h *host) *metav1.Condition {
 		return nil
 	}
 	var there []fleet.Instance
-	var names []string
+	var left []*instance
 	for in := range w.on[h.name] {
 		if there = append(there, in.seen); in.here && !in.seen.Phase.Ended() {
-			names = append(names, keyOf(in.o).String())
+			left = append(left, in)
 		}
 	}
+	c := &metav1.Condition{Type: v1alpha1.ConditionDrained, Status: metav1.ConditionTrue, Reason: reasonDrained, ObservedGeneration: h.generation, LastTransitionTime: seconds(w.now), Message: "nothing of any instance runs there"}
 	if fleet.Drained(h.name, there) {
-		return &metav1.Condition{Type: v1alpha1.ConditionDrained, Status: metav1.ConditionTrue, Reason: reasonDrained, Message: "nothing of any instance runs there"}
+		return c
 	}
-	slices.Sort(names)
-	text := fmt.Sprintf("%d instances are there still: %s", len(names), strings.Join(names[:min(len(names), leavingTold)], ", "))
-	if more := len(names) - leavingTold; more > 0 {
-		text += fmt.Sprintf(" and %d more", more)
+	slices.SortFunc(left, func(a, b *instance) int { return cmp.Compare(keyOf(a.o).String(), keyOf(b.o).String()) })
+	c.Status, c.Reason, c.LastTransitionTime = metav1.ConditionFalse, reasonDraining, seconds(h.drainAt)
+	var stuck, others []string
+	for _, in := range left {
+		words, isStuck := w.whyThere(h, in)
+		words = keyOf(in.o).String() + " " + words
+		if isStuck {
+			stuck = append(stuck, words)
+		} else {
+			others = append(others, words)
+		}
 	}
-	return &metav1.Condition{Type: v1alpha1.ConditionDrained, Status: metav1.ConditionFalse, Reason: reasonDraining, Message: text}
+	told := slices.Concat(stuck, others)
+	c.Message = fmt.Sprintf("%d instances are there still: %s", len(told), strings.Join(told[:min(len(told), leavingTold)], "; "))
+	if more := len(told) - leavingTold; more > 0 {
+		c.Message += fmt.Sprintf("; and %d more", more)
+	}
+	switch deadline := fromSeconds(h.drain.Deadline); {
+	case !deadline.IsZero():
+		c.Message += "; at " + deadline.UTC().Format(time.RFC3339) + " what is left is ended, whatever budgets say"
+	case len(stuck) > 0:
+		c.Reason = reason.DisruptionStuck.String()
+	}
+	c.Message = clip(c.Message)
+	return c
+}
+
+// whyThere says why an instance is still on a node that is drained, and whether that stays so until somebody changes something.
+func (w *world) whyThere(h *host, in *instance) (words string, stuck bool) {
+	if stop := in.o.Spec.Stop; stop != nil {
+		words = "is ending since " + stop.Since.UTC().Format(time.RFC3339)
+		if h.seen.Presence == node.Gone {
+			words += ", and nobody hears the node"
+		}
+		return words, false
+	}
+	if h.seen.Presence != node.Here {
+		return "is not asked to end, because nobody hears the node", false
+	}
+	of := in.of
+	s := of.told
+	if s == nil && of.o != nil {
+		s = &of.o.Status
+	}
+	if s == nil {
+		return "has no workload any more", false
+	}
+	at := slices.IndexFunc(s.Leaving, func(c v1alpha1.WorkloadCulprit) bool { return c.Instance == in.o.Name })
+	switch {
+	case at < 0:
+		return "is held by the disruption budget of workload " + of.key.Name, false // the status names some, and this is none of them
+	case len(of.pending) > 0:
+		if e := of.unplaced(w); e != nil {
+			return fmt.Sprintf("is held by the disruption budget of workload %s, and what would stand in fits on no node: %s", of.key.Name, e), true
+		}
+	}
+	c := &s.Leaving[at]
+	words = fmt.Sprintf("is held by workload %s since %s (%s): %s", of.key.Name, h.drainAt.UTC().Format(time.RFC3339), c.Code, c.Message)
+	return words, c.Code == reason.DisruptionStuck.String()
 }
 
 func sameCondition(a, b *metav1.Condition) bool {
 	if a == nil || b == nil {
 		return a == b
 	}
-	return a.Status == b.Status && a.Reason == b.Reason && a.Message == b.Message
+	return a.Status == b.Status && a.Reason == b.Reason && a.Message == b.Message && a.ObservedGeneration == b.ObservedGeneration
 }
 
 // drainedJob writes the condition of a node. The rest of its status is the presence's, and is stored as it is.

@@ -26,6 +26,7 @@ import (
 type hostSpec struct {
 	name          string
 	uid           types.UID
+	generation    int64
 	environment   string
 	labels        map[string]string
 	taints        []declare.Taint
@@ -39,7 +40,7 @@ type hostSpec struct {
 func shapeNode(obj any) (string, *hostSpec) {
 	n := obj.(*v1alpha1.Node)
 	h := &hostSpec{
-		name: n.Name, uid: n.UID, environment: n.Spec.Environment, labels: n.Labels, taints: n.Spec.Taints, unschedulable: n.Spec.Unschedulable, drain: n.Spec.Drain,
+		name: n.Name, uid: n.UID, generation: n.Generation, environment: n.Spec.Environment, labels: n.Labels, taints: n.Spec.Taints, unschedulable: n.Spec.Unschedulable, drain: n.Spec.Drain,
 		joined: n.Status.Identity != nil, drained: meta.FindStatusCondition(n.Status.Conditions, v1alpha1.ConditionDrained),
 	}
 	if ready := meta.FindStatusCondition(n.Status.Conditions, node.Ready); ready != nil && ready.Reason == node.ReasonHostGone {
@@ -99,6 +100,9 @@ func (h *host) since(now time.Time) {
 		h.drainAt = time.Time{}
 	case h.drainAt.IsZero():
 		h.drainAt = now
+		if c := h.drained; c != nil { // another server has seen it before
+			h.drainAt = c.LastTransitionTime.Time
+		}
 	}
 }
 

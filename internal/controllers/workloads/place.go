@@ -173,6 +173,7 @@ func (c *Workloads) place(ctx context.Context, w *world, now time.Time) {
 		}
 		if d.Explanation != nil {
 			w.stale[g.of] = true
+			w.unsettle(g.of)
 		}
 	}
 	c.write(ctx, slices.Concat(c.createJobs(w, all), c.evictJobs(w, evicted)))
@@ -275,20 +276,28 @@ func (c *Workloads) evictJobs(w *world, all []scheduler.Eviction) []job {
 	return jobs
 }
 
-// explain writes into a status why instances have no node.
-func (of *workload) explain(s *v1alpha1.WorkloadStatus, w *world) {
-	s.PendingReplicas = int32(len(of.pending))
+// unplaced is why the most instances have no node; nil: nobody has found that they cannot have one.
+func (of *workload) unplaced(w *world) *scheduler.Explanation {
 	var worst *group
 	for _, name := range slices.Sorted(maps.Keys(of.groups)) {
 		if g := w.groups[name]; g.why != nil && (worst == nil || len(g.Instances) > len(worst.Instances)) {
 			worst = g
 		}
 	}
-	if worst == nil || len(of.pending) == 0 {
+	if worst == nil {
+		return nil
+	}
+	return worst.why
+}
+
+// explain writes into a status why instances have no node.
+func (of *workload) explain(s *v1alpha1.WorkloadStatus, w *world) {
+	s.PendingReplicas = int32(len(of.pending))
+	e := of.unplaced(w)
+	if e == nil || len(of.pending) == 0 {
 		s.Pending = nil
 		return
 	}
-	e := worst.why
 	p := &v1alpha1.PendingExplanation{
 		Since: seconds(of.since), Instances: int32(len(of.pending)), Placed: int32(e.Placed), Nodes: int32(e.Nodes), Message: e.Code().String() + ": " + e.String(),
 	}

@@ -201,7 +201,7 @@ func TestOnARealStore(t *testing.T) {
 	}
 	complete := func(replicas int32) func(*v1alpha1.Workload, error) bool {
 		return func(o *v1alpha1.Workload, err error) bool {
-			return err == nil && o.Status.Phase == "Complete" && o.Status.ObservedGeneration == o.Generation && o.Status.AvailableReplicas == replicas && o.Status.UpdatedReplicas == replicas
+			return err == nil && o.Status.Phase == "Complete" && o.Status.ObservedGeneration == o.Generation && o.Status.AvailableReplicas == replicas && o.Status.UpdatedReplicas == replicas && o.Status.TerminatingReplicas == 0
 		}
 	}
 	if err := local.Create(t.Context(), &v1alpha1.Workload{ObjectMeta: metav1.ObjectMeta{Namespace: "prod", Name: "web"}, Spec: web(5)}); err != nil {

@@ -80,7 +80,7 @@ type verdict struct{ condition, reason, message string }
 
 // conclude sets Ready, Reconciling and Stalled.
 func (of *workload) conclude(s *v1alpha1.WorkloadStatus, now time.Time) {
-	v := of.verdict(s)
+	v := of.verdict(s, now)
 	s.Conditions = slices.Clone(s.Conditions)
 	ready := metav1.Condition{
 		Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse, Reason: v.reason, Message: v.message, ObservedGeneration: of.o.Generation, LastTransitionTime: seconds(now),
@@ -100,7 +100,7 @@ func (of *workload) conclude(s *v1alpha1.WorkloadStatus, now time.Time) {
 	}
 }
 
-func (of *workload) verdict(s *v1alpha1.WorkloadStatus) verdict {
+func (of *workload) verdict(s *v1alpha1.WorkloadStatus, now time.Time) verdict {
 	if of.o.Spec.Schedule != nil {
 		return verdict{v1alpha1.ConditionReady, "Scheduled", s.Message}
 	}
@@ -119,10 +119,23 @@ func (of *workload) verdict(s *v1alpha1.WorkloadStatus) verdict {
 		return verdict{v1alpha1.ConditionReady, s.Phase, words}
 	case phase == pace.Complete:
 		return verdict{v1alpha1.ConditionReconciling, "Unavailable", words}
-	case phase == pace.Halted, phase == pace.Paused, phase == fleet.RolledBack, phase == pace.Waiting && s.Rollout != nil && s.Rollout.Held != nil:
+	case phase == pace.Halted, phase == pace.Paused, phase == fleet.RolledBack, phase == pace.Waiting && of.awaitsApproval(s.Rollout, now):
 		return verdict{v1alpha1.ConditionStalled, s.Phase, words}
 	}
 	return verdict{v1alpha1.ConditionReconciling, cmp.Or(s.Phase, string(pace.Waiting)), words}
+}
+
+// awaitsApproval: nothing goes on until people say so. A pause that is not over yet is no such case: it goes on by itself, or is looked at by then.
+func (of *workload) awaitsApproval(r *v1alpha1.WorkloadRollout, now time.Time) bool {
+	declare := &of.o.Spec.Rollout
+	if r == nil || r.Held == nil {
+		return false
+	}
+	if at := int(r.Step); declare.Strategy == declared.Canary && at < len(declare.Steps) {
+		step := &declare.Steps[at]
+		return step.PromotionOrDefault(declare) == declared.ManualPromotion && !now.Before(r.Held.Add(step.PauseOrDefault()))
+	}
+	return declare.PromotionOrDefault() == declared.ManualPromotion
 }
 
 func jobVerdict(j *v1alpha1.JobStatus) verdict {

@@ -33,7 +33,7 @@ func (w *world) viewOf(of *workload, wanted int) (fleet.View, time.Time) {
 			number = 0 // it is not the server that has written that; the oldest of all then
 		}
 		v.Revisions = append(v.Revisions, fleet.Revision{
-			Name: name, Number: number, Hash: strings.TrimPrefix(name, o.Name+"-"), Same: of.same(r),
+			Name: name, Number: number, Hash: strings.TrimPrefix(name, o.Name+"-"), Same: of.same(r), Runs: of.runsLike(r),
 		})
 	}
 	slices.SortFunc(v.Revisions, func(a, b fleet.Revision) int { return cmp.Compare(a.Name, b.Name) })
@@ -84,6 +84,25 @@ func (of *workload) same(r *v1alpha1.Revision) bool {
 		of.known.same[r.UID] = is
 	}
 	return is
+}
+
+// runsLike is one text for revisions of which a change from one to another restarts nothing: the UID of the first that was asked about.
+func (of *workload) runsLike(r *v1alpha1.Revision) string {
+	if like, asked := of.alike[r.UID]; asked {
+		return like
+	}
+	like := string(r.UID)
+	for _, other := range of.revisions {
+		if known := of.alike[other.UID]; known != "" {
+			change := declared.Compare(&declared.Spec{Template: *other.Spec.Template}, &declared.Spec{Template: *r.Spec.Template})
+			if change.Effect != declared.NeedsRestart {
+				like = known
+				break
+			}
+		}
+	}
+	of.alike[r.UID] = like
+	return like
 }
 
 // instanceName is the name of the instance in a slot of a workload.

@@ -81,6 +81,7 @@ type workload struct {
 	was       fleet.Status       // how it stood at the last decision, from o
 	revisions map[string]*v1alpha1.Revision
 	instances map[string]*instance // by name; those of an earlier workload of the name too
+	alike     map[types.UID]string // revisions: one text for those that run the same
 	pending   map[int]*pending     // by slot
 	since     time.Time            // when the first of them came
 	classes   map[string]bool      // revisions that the scheduler knows of it
@@ -106,7 +107,7 @@ func (w *world) entry(key types.NamespacedName) *workload {
 	of := w.workloads[key]
 	if of == nil {
 		of = &workload{
-			key: key, revisions: map[string]*v1alpha1.Revision{}, instances: map[string]*instance{}, pending: map[int]*pending{}, classes: map[string]bool{}, groups: map[string]bool{},
+			key: key, revisions: map[string]*v1alpha1.Revision{}, alike: map[types.UID]string{}, instances: map[string]*instance{}, pending: map[int]*pending{}, classes: map[string]bool{}, groups: map[string]bool{},
 			runs: map[*workload]bool{},
 		}
 		w.workloads[key] = of
@@ -291,6 +292,9 @@ func (w *world) absorbRevision(told told[v1alpha1.Revision]) {
 // loseRevision lets a revision go.
 func (w *world) loseRevision(key types.NamespacedName) {
 	of := w.entry(w.owners[key])
+	if r := of.revisions[key.Name]; r != nil {
+		delete(of.alike, r.UID)
+	}
 	delete(of.revisions, key.Name)
 	delete(of.requests, key.Name)
 	delete(w.owners, key)

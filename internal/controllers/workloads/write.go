@@ -270,6 +270,9 @@ func (c *Workloads) instanceJobs(w *world, d *decision, now time.Time) []job {
 			}
 		})
 	}
+	for _, u := range d.Update {
+		change(u.UID, "change the revision of", false, func(o *v1alpha1.Instance) { o.Spec.Revision = u.Revision })
+	}
 	for _, mark := range d.Abandon {
 		change(mark.UID, "give up", true, func(o *v1alpha1.Instance) {
 			at := seconds(now)

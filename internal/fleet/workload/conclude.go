@@ -30,7 +30,7 @@ func (w *work) conclude() {
 	}
 	for _, m := range w.members {
 		if _, held := w.held[m]; held && m.standing == live && len(w.s.Leaving) < pace.CulpritsMax {
-			w.s.Leaving = append(w.s.Leaving, Culprit{m.Name, m.Node, reason.DisruptionHeld, m.Leave.Why.String() + ": not before another one is available", m.Leave.Since})
+			w.s.Leaving = append(w.s.Leaving, w.heldUp(m))
 		}
 	}
 	w.s.Since = w.now

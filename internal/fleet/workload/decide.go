@@ -22,7 +22,7 @@ func Decide(v View, now time.Time) Decision {
 		w.reunite()
 		w.pace()
 	}
-	w.d.Create = w.made
+	w.d.Create, w.d.Update = w.made, w.updates()
 	w.conclude()
 	w.d.WakeAt = w.alarm.At
 	return w.d
@@ -146,7 +146,7 @@ func (w *work) pace() {
 	case declared.PerNode:
 		w.perNode()
 	default:
-		w.judge()
+		w.judgeInPlace()
 		w.replicas()
 	}
 }
@@ -222,9 +222,9 @@ func (w *work) plain() bool {
 	return w.r.Over || w.r.Goal != w.r.Target || w.base() == "" || w.wanted == 0
 }
 
-// strategy is that of the spec, as far as it can be. Two halves would be two of each.
+// strategy is that of the spec, as far as it can be. Two halves would be two of each, and there are none where nothing is started.
 func (w *work) strategy() declared.RolloutStrategy {
-	if s := w.Spec.Rollout.Strategy; s != declared.BlueGreen || !w.exclusive && w.Spec.Mode != declared.PerNode {
+	if s := w.Spec.Rollout.Strategy; s != declared.BlueGreen || !w.exclusive && w.Spec.Mode != declared.PerNode && !w.alike(w.s.Stable.Of, w.r.Goal) {
 		return s
 	}
 	return declared.Rolling

@@ -5,6 +5,7 @@
 //	unreachable a node is gone for onUnreachable.after, and nothing brakes: Replace gives its instances up, and does not count them;
 //	            Fence drops them when they have ended for certain; Keep waits. Unheard and silent are not gone
 //	reunite     a node is back with what was given up: one copy stays
+//	inPlace     what runs the same with the goal gets it as it is: only probes, labels, or the like are others
 //	judge       failures and progress are counted; steps end; everything has the goal and is available: that is stable.
 //	            Too many failures, or no progress for too long: back to what is stable, once, or halted
 //	shares      how many have the goal, how many the old one, how many there are at most in all

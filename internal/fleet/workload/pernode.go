@@ -12,9 +12,10 @@ import (
 // its instance up before it gets another one. As where configs are rolled out, one that is not heard takes up room.
 func (w *work) perNode() {
 	w.onlyEligible()
-	w.judge()
+	w.judgeInPlace()
 	if !w.deaf() {
 		w.evict()
+		w.inPlace()
 	}
 	w.extra = [2]int{} // two on one node would be no help
 	s := w.shares()

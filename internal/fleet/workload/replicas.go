@@ -55,6 +55,7 @@ func (w *work) freeze(s *shares, halves bool) {
 func (w *work) replicas() {
 	if !w.deaf() {
 		w.evict()
+		w.inPlace() // in the place of one that has gone
 	}
 	s := w.shares()
 	w.grow(s)
@@ -68,18 +69,14 @@ func (w *work) replicas() {
 	if w.count(isOld) == 0 {
 		w.shrink(w.wanted)
 	}
+	w.inPlace()
 }
 
 // stopOld takes old ones away, as far as what is available allows: first what does not work, because nobody misses it, and of what works
 // first what somebody wants away. As in Kubernetes not even what does not work is taken when with all that is to come yet there would be
 // too few.
 func (w *work) stopOld(s shares) {
-	old, madeFresh := w.of(isOld), 0
-	for _, c := range w.made {
-		if c.Revision == w.r.Goal {
-			madeFresh++
-		}
-	}
+	old, madeFresh := w.of(isOld), w.madeFresh()
 	left := len(old) + len(w.made) - madeFresh - max(s.old, s.keep) - w.extra[0]
 	coming := w.count(isFresh) + madeFresh - w.count(isFreshAvailable)
 	room := w.count(isLive) + len(w.made) - w.floor - coming
@@ -110,6 +107,17 @@ func (w *work) stopOld(s shares) {
 		room--
 		left -= 1 - w.release(m)
 	}
+}
+
+// madeFresh is how many are created with the goal.
+func (w *work) madeFresh() int {
+	n := 0
+	for _, c := range w.made {
+		if c.Revision == w.r.Goal {
+			n++
+		}
+	}
+	return n
 }
 
 // spared: scaling has just made it, and it had no time yet to become ready.

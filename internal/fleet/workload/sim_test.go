@@ -46,8 +46,8 @@ func (w *world) decide() Decision {
 	if other := Decide(w.snapshot(), w.now); !reflect.DeepEqual(d, other) {
 		w.fatal(&d, "in another order it is\n%+v", other)
 	}
-	w.trace = append(w.trace, fmt.Sprintf("%s wanted %d goal %s stable %s phase %s (%s) %+v: create %v stop %v abandon %v reclaim %v drop %v", w.now.Format("15:04:05"), v.Wanted, d.Status.Rollout.Goal,
-		d.Status.Stable.Of, d.Status.Phase, d.Status.Why, d.Status.Counts, d.Create, d.Stop, d.Abandon, d.Reclaim, d.Drop))
+	w.trace = append(w.trace, fmt.Sprintf("%s wanted %d goal %s stable %s phase %s (%s) %+v: create %v stop %v abandon %v reclaim %v drop %v update %v", w.now.Format("15:04:05"), v.Wanted, d.Status.Rollout.Goal,
+		d.Status.Stable.Of, d.Status.Phase, d.Status.Why, d.Status.Counts, d.Create, d.Stop, d.Abandon, d.Reclaim, d.Drop, d.Update))
 	w.check(&v, &d)
 	if w.oneIn(20) && !w.calm {
 		w.carry(&d, w.rng.IntN(3))
@@ -63,7 +63,7 @@ func (w *world) decide() Decision {
 }
 
 func (d *Decision) acts() bool {
-	return len(d.Create)+len(d.Stop)+len(d.Abandon)+len(d.Reclaim)+len(d.Drop)+len(d.Forget) > 0 || d.Make != nil || d.Renumber != nil
+	return len(d.Create)+len(d.Update)+len(d.Stop)+len(d.Abandon)+len(d.Reclaim)+len(d.Drop)+len(d.Forget) > 0 || d.Make != nil || d.Renumber != nil
 }
 
 // count is how many instances of a view are like that, and not abandoned and not over.
@@ -117,6 +117,18 @@ func (w *world) check(v *View, d *Decision) {
 			made++
 		}
 	}
+	w.seen["update"] += len(d.Update)
+	updated := 0
+	for _, u := range d.Update {
+		c := w.copy(u.UID)
+		if from, to := w.templates[c.Revision], w.templates[u.Revision]; from/w.alike != to/w.alike || stopped[u.UID] != 0 || c.Phase >= Terminating || u.Revision != goal {
+			w.fatal(d, "%s has template %d and gets %d", c.Name, from, to)
+		}
+		if !c.Abandoned {
+			updated++
+		}
+	}
+	made += updated
 	if spec.Rollout.Pause && made > 0 && !d.Status.Rollout.Over && goal != v.Was.Stable.Of { // I7
 		w.fatal(d, "it is paused, and has made %d of %s", made, goal)
 	}
@@ -291,7 +303,7 @@ func TestSimulation(t *testing.T) {
 	for _, k := range slices.Sorted(maps.Keys(seen)) {
 		t.Logf("%6d %s", seen[k], k)
 	}
-	for _, k := range []string{"abandon", "reclaim", "canary", "Halted", "RollingBack", "RolledBack", "Complete", "Paused", "Monitoring", "stop TK0752", "stop TK0753", "stop TK0754", "stop TK0755", "stop TK0757"} {
+	for _, k := range []string{"update", "abandon", "reclaim", "canary", "Halted", "RollingBack", "RolledBack", "Complete", "Paused", "Monitoring", "stop TK0752", "stop TK0753", "stop TK0754", "stop TK0755", "stop TK0757"} {
 		if first != last && seen[k] == 0 {
 			t.Errorf("in no world there was %q", k)
 		}

@@ -84,14 +84,14 @@ func termsOf(s *declared.Spec, wanted int) terms {
 		t.history = int(*s.RevisionHistoryLimit)
 	}
 	t.floor = max(wanted-t.unavailable, 0)
-	t.budget(s.DisruptionBudget)
+	t.budget(s.DisruptionBudget, perNode)
 	return t
 }
 
 // budget is how many must stay. One that is declared holds for rollouts too, so that whoever reads "at least three" need not read on;
-// that of nobody is one at a time, and never the last one.
-func (t *terms) budget(b *declared.DisruptionBudget) {
-	t.surgeFirst = !t.exclusive && (b == nil || b.SurgeFirst == nil || *b.SurgeFirst)
+// that of nobody is one at a time, and never the last one where another one can be started before it: two on one node are none.
+func (t *terms) budget(b *declared.DisruptionBudget, perNode bool) {
+	t.surgeFirst = !t.exclusive && !perNode && (b == nil || b.SurgeFirst == nil || *b.SurgeFirst)
 	switch {
 	case b != nil && b.MinAvailable != "":
 		t.evictFloor = pace.Share(b.MinAvailable, t.wanted, pace.Up)

@@ -38,6 +38,8 @@ type Revision struct {
 	Number int // 1, 2, 3 ...: the higher one is newer
 	Hash   string
 	Same   bool // its template is the one of the spec, compared as a whole
+	// Runs is one text for revisions between which a change restarts nothing. Empty: not known, and each restarts.
+	Runs string
 }
 
 // Approval is what people have approved of.
@@ -128,6 +130,7 @@ type Decision struct {
 	// Renumber gives a revision that is the target again the highest number.
 	Renumber *Revision
 	Create   []Create
+	Update   []Update
 	Stop     []Stop
 	Abandon  []Mark
 	Reclaim  []Mark   // abandoned ones that count again
@@ -142,6 +145,12 @@ type Create struct {
 	Revision string
 	Node     string // with mode PerNode; otherwise the scheduler finds one
 	Replaces string // UID of the abandoned instance that it stands in for
+}
+
+// Update gives an instance another revision in place: its processes go on, and its agent acts on what has changed.
+type Update struct {
+	Mark
+	Revision string
 }
 
 // Stop asks an instance to end.

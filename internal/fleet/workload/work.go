@@ -25,7 +25,7 @@ const (
 type member struct {
 	*Instance
 	standing  standing
-	goal      bool // it has the revision that instances are to have
+	goal      bool // it has the revision that instances are to have, or gets it in place
 	available bool // it is ready for long enough, and its node is heard
 	presence  node.Presence
 }

@@ -40,8 +40,9 @@ type machine struct {
 // copyOf is an instance: what is stored of it, and what really runs.
 type copyOf struct {
 	Instance
-	runs bool
-	said []Report // by its agent, in order
+	runs    bool
+	changed bool     // in place
+	said    []Report // by its agent, in order
 }
 
 // world is a small fleet under one workload: what is stored, what really is, and a leader that may be replaced at any moment.
@@ -56,13 +57,14 @@ type world struct {
 	templates map[string]int
 	qualities map[int]quality
 	made      int
+	alike     int // templates that follow each other and run the same; 0: none do
 	calm      bool
 	trace     []string
 	seen      map[string]int // what happened, to see that the simulation does something
 }
 
 func newWorld(t *testing.T, rng *rand.Rand) *world {
-	w := &world{t: t, rng: rng, now: start, templates: map[string]int{}, qualities: map[int]quality{}, seen: map[string]int{}}
+	w := &world{t: t, rng: rng, now: start, alike: 2, templates: map[string]int{}, qualities: map[int]quality{}, seen: map[string]int{}}
 	w.view = View{Name: "web", UID: "w1", Generation: 1, Wanted: rng.IntN(8), Quiet: start}
 	if w.oneIn(6) {
 		w.view.Spec.Mode = declared.PerNode
@@ -116,6 +118,9 @@ func (w *world) snapshot() View {
 	v.Revisions = slices.Clone(v.Revisions)
 	for i := range v.Revisions {
 		v.Revisions[i].Same = w.templates[v.Revisions[i].Name] == w.template
+		if w.alike > 0 {
+			v.Revisions[i].Runs = fmt.Sprint("r", w.templates[v.Revisions[i].Name]/w.alike)
+		}
 	}
 	for _, c := range w.copies {
 		v.Instances = append(v.Instances, c.Instance)
@@ -238,6 +243,8 @@ func (w *world) probe(c *copyOf) {
 	switch q := w.qualities[w.templates[c.Revision]]; {
 	case q == dead && w.oneIn(3) && c.Failure == nil:
 		c.Failure = &Failure{Code: reason.RolloutFailed, Message: "GET /healthz: 500", Since: w.now}
+	case (q == dead || q == mute) && ready && c.changed: // its probe has become another one
+		w.report(c, Running, false)
 	case q == dead, q == mute:
 	case q == slow && !ready && !w.oneIn(10):
 	case q == flapping && ready && w.oneIn(3) && !w.calm:
@@ -356,6 +363,11 @@ func (w *world) carry(d *Decision, writes int) {
 	for _, mark := range d.Drop {
 		if left() {
 			w.copies = slices.DeleteFunc(w.copies, func(c *copyOf) bool { return c.UID == mark.UID })
+		}
+	}
+	for _, u := range d.Update {
+		if c := w.copy(u.UID); left() {
+			c.Revision, c.changed = u.Revision, true
 		}
 	}
 	for _, s := range d.Stop {

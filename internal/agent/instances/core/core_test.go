@@ -38,6 +38,32 @@ func TestWorkloadCase23_InPlaceOnItsNode(t *testing.T) {
 	c.Check(h.one("u1").Ready, "it is not ready any more")
 }
 
+// TestProbeThatComesLater: what was ready stays so until its probe has said no, also over a restart of the agent, and nothing is started for it.
+func TestProbeThatComesLater(t *testing.T) {
+	h := newHost(t)
+	h.want(wanted("u1", 0))
+	is(t, h.one("u1").Ready, true, "ready without a probe")
+	probed := wanted("u1", 0)
+	probed.Revision = "web-2"
+	probed.Template.Tasks[0].Readiness = &workload.Probe{Period: "10s", FailureThreshold: new(int32(2))}
+	h.want(probed)
+	is(t, h.one("u1").Ready, true, "ready before anybody has asked")
+	h.agent()
+	h.want(probed)
+	is(t, h.one("u1").Ready, true, "ready after a restart of the agent")
+	r, err := DecodeRecord("u1", h.disk["u1"])
+	is(t, err, nil, "record")
+	is(t, r.Instance.Revision, "web-2", "revision in the record")
+	id := run.ID{Instance: "u1", Task: "main", Attempt: 1}
+	for k, want := range []bool{true, false} {
+		h.step(Answered{ID: id, Probe: life.Readiness, Number: uint32(k + 1), Words: "503"})
+		is(t, h.one("u1").Ready, want, "ready after it has said no")
+		h.pass(10 * time.Second)
+	}
+	is(t, h.one("u1").Code, reason.ProbeFailed, "code")
+	is(t, len(h.starts), 1, "starts")
+}
+
 func is[T comparable](t *testing.T, got, want T, what string) {
 	t.Helper()
 	if got != want {
