@@ -65,6 +65,7 @@ func (h *Listener) Run() {
 	defer all.Wait()
 	defer cancel()
 	for {
+		h.turns.room(h.closed)
 		raw, err := h.Listener.Accept()
 		if err != nil {
 			h.hand(accepted{err: err}) // whoever accepts from here pauses, where it may be over in a moment

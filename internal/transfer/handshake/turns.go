@@ -13,6 +13,9 @@ const (
 	turnsOfOne = 16
 	// turnMax is how long a turn lasts at most: longer than an honest answer takes, so that who never answers keeps others waiting for no longer.
 	turnMax = 250 * time.Millisecond
+	// waitingOfOne is how many wait for a turn of each processor until no more are accepted: a fraction of a second's worth. In the kernel they
+	// cost nothing, and above what it keeps they have to dial again, by the kernel of their own host.
+	waitingOfOne = 4 * turnsOfOne
 )
 
 // turns bounds the handshakes that are computed at once. Who came last has the next turn: when a herd comes, those that came first are near the
@@ -21,9 +24,39 @@ type turns struct {
 	mu      sync.Mutex
 	free    int
 	waiting []*turn // the last one is the next
+	most    int     // that wait, until no more are accepted
+
+	fewer chan struct{} // holds one: fewer wait
 }
 
-func newTurns() *turns { return &turns{free: turnsOfOne * runtime.GOMAXPROCS(0)} }
+func newTurns() *turns {
+	processors := runtime.GOMAXPROCS(0)
+	return &turns{free: turnsOfOne * processors, most: waitingOfOne * processors, fewer: make(chan struct{}, 1)}
+}
+
+// room waits until one more may wait for its turn, or for the end.
+func (t *turns) room(end <-chan struct{}) {
+	for {
+		t.mu.Lock()
+		is := len(t.waiting) < t.most
+		t.mu.Unlock()
+		if is {
+			return
+		}
+		select {
+		case <-t.fewer:
+		case <-end:
+			return
+		}
+	}
+}
+
+func (t *turns) fewerLocked() {
+	select {
+	case t.fewer <- struct{}{}:
+	default: // it is known already
+	}
+}
 
 // turn is that of one handshake.
 type turn struct {
@@ -71,6 +104,7 @@ func (t *turn) end() {
 	t.ended = true
 	if t.over == nil {
 		all.waiting = slices.DeleteFunc(all.waiting, func(other *turn) bool { return other == t })
+		all.fewerLocked()
 		return
 	}
 	t.over.Stop()
@@ -82,5 +116,6 @@ func (t *turn) end() {
 	after := all.waiting[last]
 	all.waiting[last] = nil
 	all.waiting = all.waiting[:last]
+	all.fewerLocked()
 	after.beginLocked()
 }

@@ -70,6 +70,53 @@ func TestTurns(t *testing.T) {
 	})
 }
 
+// TestRoom: no more are accepted than wait for a fraction of a second, until fewer do, or nobody accepts any more.
+func TestRoom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		all, end := newTurns(), make(chan struct{})
+		for range all.free {
+			if err := all.next().take(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		impatient, leave := context.WithCancel(ctx)
+		var done sync.WaitGroup
+		for range all.most - 1 {
+			done.Go(func() {
+				one := all.next()
+				defer one.end()
+				_ = one.take(ctx) // it is not to come
+			})
+		}
+		synctest.Wait()
+		all.room(end)
+		done.Go(func() {
+			one := all.next()
+			defer one.end()
+			_ = one.take(impatient) // nor is this
+		})
+		synctest.Wait()
+		is := make(chan struct{})
+		done.Go(func() {
+			all.room(end)
+			close(is)
+		})
+		synctest.Wait()
+		select {
+		case <-is:
+			t.Error("one more is accepted")
+		default:
+		}
+		leave()
+		<-is
+		cancel()
+		close(end)
+		all.room(end)
+		done.Wait()
+	})
+}
+
 // leaving is a connection whose other end has gone, and what it has sent is still to be read.
 type leaving struct{ net.Conn }
 

@@ -47,8 +47,8 @@ func TestAcceptRate(t *testing.T) {
 	}
 }
 
-// TestHasLeft: of a connection whose other end has closed it that is known before what it has sent is read.
-func TestHasLeft(t *testing.T) {
+// TestLeft: of a connection whose other end has closed it that is known before what it has sent is read.
+func TestLeft(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -58,21 +58,22 @@ func TestHasLeft(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	near, err := l.Accept()
+	raw, err := l.Accept()
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer near.Close()
+	near := &conn{Conn: raw}
+	defer raw.Close()
 	if _, err := far.Write([]byte("hello")); err != nil {
 		t.Fatal(err)
 	}
-	if hasLeft(near) {
+	if near.Left() || tooLate(raw) {
 		t.Error("one that waits counts as having left")
 	}
 	if err := far.Close(); err != nil {
 		t.Fatal(err)
 	}
-	for late := time.Now().Add(10 * time.Second); !hasLeft(near); time.Sleep(time.Millisecond) {
+	for late := time.Now().Add(10 * time.Second); !near.Left() || !tooLate(raw); time.Sleep(time.Millisecond) {
 		if time.Now().After(late) {
 			t.Fatal("the end is not known")
 		}

@@ -26,6 +26,8 @@ const (
 	// asks nothing, and begins to count when it was sent: a heartbeat late in those 12 s would double them. So the sweep looks at those; with its
 	// pause, and two seconds for many connections to end, that is within 15 s.
 	silentMax = 10 * time.Second
+	// queuedMax is how long a connection may have waited in the kernel until it is accepted.
+	queuedMax = 5 * time.Second
 )
 
 // listener admits connections before anything is computed for them, and knows those that are open.
@@ -61,9 +63,9 @@ func (l *listener) Accept() (net.Conn, error) {
 		if err != nil {
 			return nil, err
 		}
-		if hasLeft(raw) { // it has waited in the kernel for too long
-			_ = raw.Close()
-			l.metrics.rejected.WithLabelValues("left").Inc()
+		if tooLate(raw) {
+			reset(raw)
+			l.metrics.rejected.WithLabelValues("late").Inc()
 			continue
 		}
 		c, wait := l.admit(raw, time.Now())
@@ -216,40 +218,42 @@ func (c *conn) silent() (heard time.Duration) {
 	if !c.wrote.Swap(false) {
 		return 0
 	}
-	tcp, is := c.Conn.(*net.TCPConn)
-	if !is {
-		return 0
+	if info := infoOf(c.Conn); info != nil && info.Unacked+info.Notsent_bytes > 0 {
+		heard = time.Duration(info.Last_ack_recv) * time.Millisecond
+		c.wrote.Store(true)
 	}
-	raw, err := tcp.SyscallConn()
-	if err != nil {
-		return 0
-	}
-	_ = raw.Control(func(fd uintptr) {
-		if info, err := unix.GetsockoptTCPInfo(int(fd), unix.IPPROTO_TCP, unix.TCP_INFO); err == nil && info.Unacked+info.Notsent_bytes > 0 {
-			heard = time.Duration(info.Last_ack_recv) * time.Millisecond
-			c.wrote.Store(true)
-		}
-	})
 	return heard
 }
 
 // Left says whether the other end has closed the connection already, though what it has sent is still to be read.
-func (c *conn) Left() bool { return hasLeft(c.Conn) }
+func (c *conn) Left() bool {
+	info := infoOf(c.Conn)
+	return info != nil && info.State != unix.BPF_TCP_ESTABLISHED
+}
 
-func hasLeft(c net.Conn) (left bool) {
+// tooLate reports whether a connection that was just accepted has waited in the kernel for so long that its other end has left, or will before its
+// handshake is done: agents wait for ten seconds, and those who came first would all be served in their last one.
+func tooLate(c net.Conn) bool {
+	info := infoOf(c)
+	return info != nil && (info.State != unix.BPF_TCP_ESTABLISHED || time.Duration(info.Last_data_recv)*time.Millisecond > queuedMax)
+}
+
+// infoOf is what the kernel knows of a connection; nil where that is no TCP connection.
+func infoOf(c net.Conn) (info *unix.TCPInfo) {
 	tcp, is := c.(*net.TCPConn)
 	if !is {
-		return false
+		return nil
 	}
 	raw, err := tcp.SyscallConn()
 	if err != nil {
-		return false
+		return nil
 	}
 	_ = raw.Control(func(fd uintptr) {
-		info, err := unix.GetsockoptTCPInfo(int(fd), unix.IPPROTO_TCP, unix.TCP_INFO)
-		left = err == nil && info.State != unix.BPF_TCP_ESTABLISHED
+		if known, err := unix.GetsockoptTCPInfo(int(fd), unix.IPPROTO_TCP, unix.TCP_INFO); err == nil {
+			info = known
+		}
 	})
-	return left
+	return info
 }
 
 // reset closes a connection that is not wanted, without a trace of it staying in the kernel.
