@@ -86,6 +86,7 @@ type world struct {
 	truth   truth
 	folk    people
 	conns   uint64 // opened so far
+	caught  any    // what was found to be broken by a write
 
 	faults float64 // how likely each thing is that may go wrong of itself; 0 once the world has healed
 	healed bool
