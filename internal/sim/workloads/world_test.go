@@ -20,7 +20,7 @@ const (
 	// five minutes, a task that has ended often is begun again after as many, and a rollout that gets nowhere is given up after three.
 	healTime = 30 * time.Minute
 	// restTime is how long nobody may write anything then.
-	restTime = 10 * time.Minute
+	restTime = 5 * time.Minute
 	// stepsMax is ten times what a run takes for each node: who does not come to rest is in a loop.
 	stepsMax = 40_000
 )
