@@ -6,12 +6,16 @@ import (
 	"testing"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 
 	"tako.dev/tako/api/v1alpha1"
 	"tako.dev/tako/declare"
 	declared "tako.dev/tako/declare/workload"
+	"tako.dev/tako/internal/fleet/node"
+	fleet "tako.dev/tako/internal/fleet/workload"
 )
 
 // TestLife: what is declared is placed, runs, is ready, and then it is said to be complete; deleted, it ends before it goes.
@@ -175,6 +179,35 @@ func TestNodeGone(t *testing.T) {
 	r.pass(time.Second)
 	if n := len(r.instances("web")); n != 4 || r.running("web") != 4 {
 		t.Errorf("after it is back: %s", r.dump())
+	}
+}
+
+// TestFenceAfterAnotherLeader: what an earlier leader has stored of a node that is gone may be by a clock that was behind. The next one counts a fence
+// from when it has missed the node itself.
+func TestFenceAfterAnotherLeader(t *testing.T) {
+	r := newRig(t)
+	r.join("n0", "n1")
+	spec := web(1)
+	spec.OnUnreachable = &declared.OnUnreachable{Action: declared.FenceUnreachable, After: "1m"}
+	r.declare("web", spec)
+	r.is("web", "Complete")
+	first := r.instances("web")[0]
+	n := &v1alpha1.Node{}
+	r.must(r.store.Get(r.Context(), types.NamespacedName{Name: first.Spec.Node}, n))
+	meta.SetStatusCondition(&n.Status.Conditions, metav1.Condition{
+		Type: node.Ready, Status: metav1.ConditionUnknown, Reason: node.ReasonHostGone, LastTransitionTime: metav1.NewTime(r.now.Add(-time.Hour)),
+	})
+	r.must(r.store.UpdateStatus(r.Context(), n))
+	r.lead()
+	r.cut(first.Spec.Node)
+	missed := r.now
+	r.pass(time.Minute)
+	if is := r.instances("web"); len(is) != 1 || is[0].UID != first.UID {
+		t.Fatalf("a minute after this leader has missed its node: %s", r.dump())
+	}
+	r.pass(fleet.FencedAt(&spec, missed).Sub(r.now) + time.Second)
+	if is := r.instances("web"); len(is) != 1 || is[0].UID == first.UID {
+		t.Errorf("when it has ended for certain: %s", r.dump())
 	}
 }
 

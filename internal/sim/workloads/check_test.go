@@ -62,6 +62,9 @@ func (w *world) checkInstance(s *server, verb string, o *v1alpha1.Instance) {
 		w.checkRoom(o)
 	case verb == "delete":
 		w.did("instance deleted")
+		if n := s.sights[o.Spec.NodeUID]; n != nil && n.seen.Presence == node.Gone {
+			w.did("fenced")
+		}
 		w.say("%s deletes %s %s on %s", s.name, o.Name, o.UID, o.Spec.Node)
 		if id, runs := w.runs(o); runs {
 			w.broken("I4", "%s deletes %s, and %v runs on %s", s.name, o.Name, id, o.Spec.Node)

@@ -24,12 +24,13 @@
 //	    away on purpose where fewer would be left than rollout and budget allow (I1, I2, I10)
 //	W2  no instance is placed where less is free than it asks for, and no host takes more than it has (I6)
 //	I3  nothing is created for what is being deleted, or is not there
-//	I4  of an exclusive slot never two processes run, whatever hosts, agents, networks and clocks do; no two live instances have one slot
+//	I4  of an exclusive slot never two processes run, whatever hosts, agents, networks and clocks do
 //	I5  what was told to end, or is not wanted any more, is not begun
-//	I7  nothing new is created of what is paused
 //	I9  see above
 //	I11 no status is of a generation that there is not
 //
 // A process of an exclusive slot ends by its host's clock while its agent runs, so an agent that has died is begun again within seconds, as systemd
-// does it. What is not here: hosts that lose their disk, schedules, several environments.
+// does it. What is not here: hosts that lose their
+// disk, schedules, several environments, what is paused (I7) and the steps of canaries (I8), which fleet/workload has a simulation for, and servers and
+// relays that are cut off from the leader and go on to talk to hosts.
 package workloads

@@ -17,6 +17,8 @@ const (
 	downMax = 6 * time.Minute
 	// steadyTime is how long after all is well a rollout may have failed still: a node that came and went is not trusted for five minutes.
 	steadyTime = 12 * time.Minute
+	// rare is how often what concerns the whole fleet happens, of the times that it is drawn: who leads for a minute only gives nobody up.
+	rare = 0.25
 	// electMax is how long nobody leads after the leader has died.
 	electMax = 20 * time.Second
 )
@@ -51,7 +53,7 @@ var faults = []fault{
 		w.after(w.between(downMax, 2*downMax), h.link)
 	}},
 	{"many cut off", func(w *world) {
-		if !w.chance(0.2) {
+		if !w.chance(rare) {
 			return
 		}
 		share := 0.1 + 0.6*w.random.Float64()
@@ -61,6 +63,23 @@ var faults = []fault{
 				w.after(w.within(3*time.Minute), h.link)
 			}
 		}
+	}},
+	{"split", func(w *world) { // of the network, and the leader is on the wrong side of it for some
+		if !w.chance(rare) {
+			return
+		}
+		share := 0.1 + 0.3*w.random.Float64()
+		for _, h := range w.hosts {
+			if w.chance(share) {
+				h.unlink()
+				w.after(w.between(downMax/2, downMax), h.link)
+			}
+		}
+		w.after(w.within(time.Minute), func() {
+			if !w.healed {
+				w.elect()
+			}
+		})
 	}},
 	{"flaps", func(w *world) {
 		h := one(w, w.hosts)
@@ -78,10 +97,14 @@ var faults = []fault{
 	}},
 	{"agent dies", func(w *world) { one(w, w.hosts).crash() }},
 	{"agent stands still", func(w *world) { one(w, w.hosts).freeze(w.within(freezeMax)) }},
-	{"leader changes", func(w *world) { w.elect() }},
+	{"leader changes", func(w *world) {
+		if w.chance(rare) {
+			w.elect()
+		}
+	}},
 	{"leader dies between writes", func(w *world) {
 		for _, s := range w.servers {
-			if s.leads() {
+			if s.leads() && w.chance(rare) {
 				s.budget = 1 + w.random.IntN(20)
 			}
 		}

@@ -47,7 +47,14 @@ type host struct {
 	have    desired
 	starts  uint64
 
-	// Of the run of its agent.
+	session
+
+	at   *server // that it is connected to; nil: to none
+	conn uint64
+}
+
+// session is one run of its agent.
+type session struct {
 	agent   int // counts; its work ends with it
 	running bool
 	frozen  bool
@@ -61,9 +68,6 @@ type host struct {
 	fetches bool // what is newer
 	newest  uint64
 	telling bool
-
-	at   *server // that it is connected to; nil: to none
-	conn uint64
 }
 
 // desired is what a host knows that it is to have.

@@ -22,7 +22,7 @@ type people struct {
 var names = []struct {
 	name     string
 	replicas int
-}{{"web", 20}, {"api", 12}, {"cache", 8}, {"db", 6}, {"queue", 4}, {"probe", 0}}
+}{{"web", 20}, {"api", 12}, {"cache", 8}, {"db", 6}, {"queue", 10}, {"probe", 0}}
 
 // spec is what a workload is when it is declared first.
 func (w *world) spec(name string, replicas int32) declared.Spec {

@@ -329,6 +329,9 @@ func (s *server) round() {
 	s.due = false
 	next, _ := s.lead.Round(s.w.ctx, s.now())
 	s.w.did("rounds")
+	if s.w.caught != nil {
+		panic(s.w.caught)
+	}
 	if s.killed {
 		s.end()
 		return

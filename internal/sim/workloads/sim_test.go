@@ -100,3 +100,28 @@ func TestSameSeedSameTrace(t *testing.T) {
 		hashes[first.Hash] = seed
 	}
 }
+
+// TestEverythingHappens: a simulation in which nothing goes wrong, or nothing comes of it, proves nothing.
+func TestEverythingHappens(t *testing.T) {
+	seen := map[string]int{}
+	for seed := uint64(201); seed <= 204; seed++ {
+		r := Run(Options{Seed: seed, Nodes: 24})
+		if r.Failure != "" {
+			t.Fatalf("seed %d: %s", seed, r.Failure)
+		}
+		for what, count := range r.Seen {
+			seen[what] += count
+		}
+	}
+	wanted := []string{"instance created", "instance deleted", "instance given up", "fenced", "exclusive process started", "conflict", "answer lost", "killed between writes",
+		"killed between effects", "two lead", "elected", "gone", "rollout of good", "rollout of crashing", "rollout of unready", "scaled", "paused", "workload deleted", "drained", "tainted",
+		"job", "stopped for TK0752", "stopped for TK0754", "stopped for TK0756", "stopped for TK0757", "stopped for TK0758"}
+	for _, f := range faults {
+		wanted = append(wanted, f.name)
+	}
+	for _, what := range wanted {
+		if seen[what] == 0 {
+			t.Errorf("in all these worlds there was no %q", what)
+		}
+	}
+}

@@ -246,9 +246,14 @@ func (s *store) workload(name string) *v1alpha1.Workload {
 type client struct{ *server }
 
 // write is one write of a server: it may be refused, and it may be done though nobody hears of it.
-func (c client) write(verb string, obj runtime.Object, do func(object) error) error {
+func (c client) write(verb string, obj runtime.Object, do func(object) error) (err error) {
 	o := obj.(object)
 	w := c.w
+	defer func() {
+		if p := recover(); p != nil && w.caught == nil {
+			w.caught = p // writes have a goroutine of their own, in which nobody would catch it: the round that waits for them does
+		}
+	}()
 	switch {
 	case c.killed:
 		return errors.New("the server is dead")
@@ -259,8 +264,7 @@ func (c client) write(verb string, obj runtime.Object, do func(object) error) er
 		w.did("conflict")
 		return apierrors.NewConflict(resource(o), o.GetName(), errors.New("somebody was faster"))
 	}
-	err := do(o)
-	if err == nil {
+	if err = do(o); err == nil {
 		w.written(c.server, verb, o)
 	}
 	if c.budget > 0 {

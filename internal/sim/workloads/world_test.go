@@ -20,7 +20,7 @@ const (
 	// five minutes, a task that has ended often is begun again after as many, and a rollout that gets nowhere is given up after three.
 	healTime = 30 * time.Minute
 	// restTime is how long nobody may write anything then.
-	restTime = 10 * time.Minute
+	restTime = 5 * time.Minute
 	// stepsMax is ten times what a run takes for each node: who does not come to rest is in a loop.
 	stepsMax = 40_000
 )
@@ -86,6 +86,7 @@ type world struct {
 	truth   truth
 	folk    people
 	conns   uint64 // opened so far
+	caught  any    // what was found to be broken by a write
 
 	faults float64 // how likely each thing is that may go wrong of itself; 0 once the world has healed
 	healed bool
