@@ -20,25 +20,25 @@ import (
 	"tako.dev/tako/internal/present"
 )
 
-// Amounts are processors, in thousandths, and memory, in bytes.
-type Amounts struct {
+// amounts are processors, in thousandths, and memory, in bytes.
+type amounts struct {
 	CPU    int64 `json:"cpuMilli"`
 	Memory int64 `json:"memoryBytes"`
 }
 
-func (a *Amounts) add(b Amounts) {
+func (a *amounts) add(b amounts) {
 	a.CPU += b.CPU
 	a.Memory += b.Memory
 }
 
 // amountsOf are those that the API has by name.
-func amountsOf(by map[v1alpha1.CapacityName]resource.Quantity) Amounts {
+func amountsOf(by map[v1alpha1.CapacityName]resource.Quantity) amounts {
 	cpu, memory := by[v1alpha1.CapacityCPU], by[v1alpha1.CapacityMemory]
-	return Amounts{cpu.MilliValue(), memory.Value()}
+	return amounts{cpu.MilliValue(), memory.Value()}
 }
 
-// Row is one instance, workload or node.
-type Row struct {
+// row is one instance, workload or node.
+type row struct {
 	Namespace string `json:"namespace,omitempty"` // empty of a node
 	Name      string `json:"name"`
 	Node      string `json:"node,omitempty"` // of an instance
@@ -46,18 +46,18 @@ type Row struct {
 	Instances int `json:"instances"`
 	Measured  int `json:"measured"`
 	// Used is what those that are measured use, and Of what they request.
-	Used Amounts `json:"used"`
-	Of   Amounts `json:"of"`
+	Used amounts `json:"used"`
+	Of   amounts `json:"of"`
 	// Requested is what all request.
-	Requested Amounts `json:"requested"`
+	Requested amounts `json:"requested"`
 	// Offered is what a node has for instances. Left out of others, and of nodes that run none.
-	Offered *Amounts `json:"offered,omitempty"`
+	Offered *amounts `json:"offered,omitempty"`
 	// Seen is when the oldest sample was taken.
 	Seen *metav1.Time `json:"seen,omitempty"`
 }
 
 // add counts an instance in.
-func (r *Row) add(i *v1alpha1.Instance) {
+func (r *row) add(i *v1alpha1.Instance) {
 	r.Instances++
 	asked := amountsOf(i.Status.Requests)
 	r.Requested.add(asked)
@@ -67,7 +67,7 @@ func (r *Row) add(i *v1alpha1.Instance) {
 	}
 	r.Measured++
 	r.Of.add(asked)
-	r.Used.add(Amounts{u.CPU.MilliValue(), u.Memory.Value()})
+	r.Used.add(amounts{u.CPU.MilliValue(), u.Memory.Value()})
 	if r.Seen == nil || u.At.Before(r.Seen) {
 		r.Seen = &u.At
 	}
@@ -75,17 +75,17 @@ func (r *Row) add(i *v1alpha1.Instance) {
 
 // What is shown.
 const (
-	Nodes     = "nodes"
-	Workloads = "workloads"
-	Instances = "instances"
+	ofNodes     = "nodes"
+	ofWorkloads = "workloads"
+	ofInstances = "instances"
 )
 
-// Rows are what instances come to, by name. Those that are over count nowhere. Nodes are given where they are what is shown.
-func Rows(what string, instances []v1alpha1.Instance, nodes []v1alpha1.Node) []Row {
-	by := map[[2]string]*Row{}
+// rowsOf are what instances come to, by name. Those that are over count nowhere. Nodes are given where they are what is shown.
+func rowsOf(what string, instances []v1alpha1.Instance, nodes []v1alpha1.Node) []row {
+	by := map[[2]string]*row{}
 	for i := range nodes {
 		n := &nodes[i]
-		r := &Row{Name: n.Name}
+		r := &row{Name: n.Name}
 		if o := n.Status.Offers; o != nil {
 			offered := amountsOf(o.Allocatable)
 			r.Offered = &offered
@@ -97,12 +97,12 @@ func Rows(what string, instances []v1alpha1.Instance, nodes []v1alpha1.Node) []R
 		if in.Status.Phase == v1alpha1.InstanceFailed || in.Status.Phase == v1alpha1.InstanceDone {
 			continue
 		}
-		is := Row{Namespace: in.Namespace, Name: in.Name, Node: in.Spec.Node}
+		is := row{Namespace: in.Namespace, Name: in.Name, Node: in.Spec.Node}
 		switch what {
-		case Workloads:
+		case ofWorkloads:
 			is.Name, is.Node = in.Spec.Workload, ""
-		case Nodes:
-			is = Row{Name: in.Spec.Node}
+		case ofNodes:
+			is = row{Name: in.Spec.Node}
 		}
 		key := [2]string{is.Namespace, is.Name}
 		if by[key] == nil {
@@ -110,17 +110,17 @@ func Rows(what string, instances []v1alpha1.Instance, nodes []v1alpha1.Node) []R
 		}
 		by[key].add(in)
 	}
-	rows := make([]Row, 0, len(by))
+	rows := make([]row, 0, len(by))
 	for _, r := range by {
 		rows = append(rows, *r)
 	}
-	Sort(rows, "name")
+	sortRows(rows, "name")
 	return rows
 }
 
-// Sort puts rows in order: by name, or those first that use most cpu or memory.
-func Sort(rows []Row, by string) {
-	slices.SortFunc(rows, func(a, b Row) int {
+// sortRows puts rows in order: by name, or those first that use most cpu or memory.
+func sortRows(rows []row, by string) {
+	slices.SortFunc(rows, func(a, b row) int {
 		most := 0
 		switch by {
 		case "cpu":
@@ -132,9 +132,9 @@ func Sort(rows []Row, by string) {
 	})
 }
 
-// Read asks for what rows are made of, in a namespace; empty is all.
-func Read(ctx context.Context, server *remote.Server, what, namespace string) (instances []v1alpha1.Instance, nodes []v1alpha1.Node, err error) {
-	if what == Nodes {
+// read asks for what rows are made of, in a namespace; empty is all.
+func read(ctx context.Context, server *remote.Server, what, namespace string) (instances []v1alpha1.Instance, nodes []v1alpha1.Node, err error) {
+	if what == ofNodes {
 		namespace = "" // what a node runs is of any
 		if nodes, err = list[v1alpha1.Node](ctx, server, v1alpha1.ResourceNodes, ""); err != nil {
 			return nil, nil, err
@@ -164,13 +164,13 @@ func list[T any](ctx context.Context, server *remote.Server, resource, namespace
 	return all, nil
 }
 
-// Write writes rows as a table. With all, their namespaces stand in front.
-func Write(out io.Writer, what string, rows []Row, all bool, now time.Time, style present.Style) error {
+// write writes rows as a table. With all, their namespaces stand in front.
+func write(out io.Writer, what string, rows []row, all bool, now time.Time, style present.Style) error {
 	columns := columnsOf(what)
-	if all && what != Nodes {
-		columns = append([]column{{"NAMESPACE", func(r *Row) string { return r.Namespace }}}, columns...)
+	if all && what != ofNodes {
+		columns = append([]column{{"NAMESPACE", func(r *row) string { return r.Namespace }}}, columns...)
 	}
-	columns = append(columns, column{"SEEN", func(r *Row) string { return seen(r, now) }})
+	columns = append(columns, column{"SEEN", func(r *row) string { return seen(r, now) }})
 	table := present.Table{}
 	for _, c := range columns {
 		table.Header = append(table.Header, c.header)
@@ -187,39 +187,39 @@ func Write(out io.Writer, what string, rows []Row, all bool, now time.Time, styl
 
 type column struct {
 	header string
-	cell   func(*Row) string
+	cell   func(*row) string
 }
 
 func columnsOf(what string) []column {
-	name := func(r *Row) string { return r.Name }
-	count := column{"MEASURED", func(r *Row) string { return fmt.Sprintf("%d/%d", r.Measured, r.Instances) }}
-	cpu := []column{{"CPU", ifMeasured(func(r *Row) string { return milli(r.Used.CPU) })}, {"CPU%", ifMeasured(func(r *Row) string { return percent(r.Used.CPU, r.Of.CPU) })},
-		{"CPU-REQUESTS", func(r *Row) string { return milli(r.Requested.CPU) }}}
-	memory := []column{{"MEMORY", ifMeasured(func(r *Row) string { return mebi(r.Used.Memory) })}, {"MEMORY%", ifMeasured(func(r *Row) string { return percent(r.Used.Memory, r.Of.Memory) })},
-		{"MEMORY-REQUESTS", func(r *Row) string { return mebi(r.Requested.Memory) }}}
+	name := func(r *row) string { return r.Name }
+	count := column{"MEASURED", func(r *row) string { return fmt.Sprintf("%d/%d", r.Measured, r.Instances) }}
+	cpu := []column{{"CPU", ifMeasured(func(r *row) string { return milli(r.Used.CPU) })}, {"CPU%", ifMeasured(func(r *row) string { return percent(r.Used.CPU, r.Of.CPU) })},
+		{"CPU-REQUESTS", func(r *row) string { return milli(r.Requested.CPU) }}}
+	memory := []column{{"MEMORY", ifMeasured(func(r *row) string { return mebi(r.Used.Memory) })}, {"MEMORY%", ifMeasured(func(r *row) string { return percent(r.Used.Memory, r.Of.Memory) })},
+		{"MEMORY-REQUESTS", func(r *row) string { return mebi(r.Requested.Memory) }}}
 	switch what {
-	case Instances:
-		return slices.Concat([]column{{"INSTANCE", name}, {"NODE", func(r *Row) string { return r.Node }}}, cpu, memory)
-	case Workloads:
+	case ofInstances:
+		return slices.Concat([]column{{"INSTANCE", name}, {"NODE", func(r *row) string { return r.Node }}}, cpu, memory)
+	case ofWorkloads:
 		return slices.Concat([]column{{"WORKLOAD", name}, count}, cpu, memory)
 	}
-	offered := func(amount func(*Amounts) string) func(*Row) string {
-		return func(r *Row) string {
+	offered := func(amount func(*amounts) string) func(*row) string {
+		return func(r *row) string {
 			if r.Offered == nil {
 				return none
 			}
 			return amount(r.Offered)
 		}
 	}
-	return slices.Concat([]column{{"NODE", name}, count}, cpu, []column{{"CPU-OFFERED", offered(func(a *Amounts) string { return milli(a.CPU) })}},
-		memory, []column{{"MEMORY-OFFERED", offered(func(a *Amounts) string { return mebi(a.Memory) })}})
+	return slices.Concat([]column{{"NODE", name}, count}, cpu, []column{{"CPU-OFFERED", offered(func(a *amounts) string { return milli(a.CPU) })}},
+		memory, []column{{"MEMORY-OFFERED", offered(func(a *amounts) string { return mebi(a.Memory) })}})
 }
 
 // none stands for what is not known.
 const none = "-"
 
-func ifMeasured(cell func(*Row) string) func(*Row) string {
-	return func(r *Row) string {
+func ifMeasured(cell func(*row) string) func(*row) string {
+	return func(r *row) string {
 		if r.Measured == 0 {
 			return none
 		}
@@ -240,7 +240,7 @@ func percent(used, of int64) string {
 	return fmt.Sprintf("%.0f%%", float64(used)*100/float64(of))
 }
 
-func seen(r *Row, now time.Time) string {
+func seen(r *row, now time.Time) string {
 	if r.Seen == nil {
 		return none
 	}

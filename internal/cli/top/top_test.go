@@ -47,19 +47,19 @@ func some() ([]v1alpha1.Instance, []v1alpha1.Node) {
 func TestTables(t *testing.T) {
 	instances, nodes := some()
 	for what, want := range map[string]string{
-		Instances: `
+		ofInstances: `
 NAMESPACE  INSTANCE  NODE  CPU   CPU%  CPU-REQUESTS  MEMORY  MEMORY%  MEMORY-REQUESTS  SEEN
 prod       web-1     n2    500m  100%  500m          20Mi    20%      100Mi            20s
 prod       web-0     n1    250m  50%   500m          50Mi    50%      100Mi            4s
 prod       db-0      n1    10m   2%    500m          300Mi   300%     100Mi            1s
 prod       web-2     n2    -     -     500m          -       -        100Mi            -
 qa         web-0     n1    -     -     500m          -       -        100Mi            -
-`, Workloads: `
+`, ofWorkloads: `
 NAMESPACE  WORKLOAD  MEASURED  CPU   CPU%  CPU-REQUESTS  MEMORY  MEMORY%  MEMORY-REQUESTS  SEEN
 prod       web       2/3       750m  75%   1500m         70Mi    35%      300Mi            20s
 prod       db        1/1       10m   2%    500m          300Mi   300%     100Mi            1s
 qa         web       0/1       -     -     500m          -       -        100Mi            -
-`, Nodes: `
+`, ofNodes: `
 NODE  MEASURED  CPU   CPU%  CPU-REQUESTS  CPU-OFFERED  MEMORY  MEMORY%  MEMORY-REQUESTS  MEMORY-OFFERED  SEEN
 n2    1/2       500m  100%  1000m         4000m        20Mi    20%      200Mi            8192Mi          20s
 n1    2/3       260m  26%   1500m         4000m        350Mi   175%     300Mi            8192Mi          4s
@@ -67,13 +67,13 @@ n3    0/0       -     -     0m            -            -       -        0Mi     
 `,
 	} {
 		with := nodes
-		if what != Nodes {
+		if what != ofNodes {
 			with = nil
 		}
-		rows := Rows(what, instances, with)
-		Sort(rows, "cpu")
+		rows := rowsOf(what, instances, with)
+		sortRows(rows, "cpu")
 		var b strings.Builder
-		if err := Write(&b, what, rows, true, now, present.Style{}); err != nil {
+		if err := write(&b, what, rows, true, now, present.Style{}); err != nil {
 			t.Fatal(err)
 		}
 		if b.String() != strings.TrimPrefix(want, "\n") {
@@ -86,8 +86,8 @@ n3    0/0       -     -     0m            -            -       -        0Mi     
 func TestSort(t *testing.T) {
 	instances, _ := some()
 	for by, want := range map[string]string{"cpu": "web-1 web-0 db-0 web-2 web-0", "memory": "db-0 web-0 web-1 web-2 web-0", "name": "db-0 web-0 web-1 web-2 web-0"} {
-		rows := Rows(Instances, instances, nil)
-		Sort(rows, by)
+		rows := rowsOf(ofInstances, instances, nil)
+		sortRows(rows, by)
 		var names []string
 		for i := range rows {
 			names = append(names, rows[i].Name)

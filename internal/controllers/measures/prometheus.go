@@ -114,10 +114,11 @@ func (p *Prometheus) Run(ctx context.Context) error {
 	var all sync.WaitGroup
 	defer all.Wait()
 	defer p.client.CloseIdleConnections()
-	news := map[string]chan struct{}{}
+	var news []chan struct{}
 	for name := range p.servers {
-		news[name] = make(chan struct{}, 1)
-		all.Go(func() { p.ask(ctx, name, news[name]) })
+		c := make(chan struct{}, 1)
+		news = append(news, c)
+		all.Go(func() { p.ask(ctx, name, c) })
 	}
 	for {
 		select {
