@@ -15,6 +15,7 @@ import (
 	"tako.dev/tako/api/v1alpha1"
 	"tako.dev/tako/internal/cli/answer"
 	"tako.dev/tako/internal/cli/failure"
+	"tako.dev/tako/internal/cli/logs"
 	"tako.dev/tako/internal/transfer/wire"
 )
 
@@ -33,6 +34,16 @@ func (p *program) newHistory() *cobra.Command {
 
 // historyLines is how many lines of a history a person reads.
 const historyLines = 50
+
+func (p *program) newLogs() *cobra.Command {
+	shell := &logs.Shell{Out: p.Out, Say: p.say, Connect: p.connect, Ask: func(ctx context.Context, s logs.Source, a logs.Asked, w io.Writer) error {
+		return p.ask(ctx, s.Node, question{what: v1alpha1.NodeLogs, subject: s.Subject(), lines: a.Lines, since: a.Since, previous: a.Previous}, w)
+	}}
+	return shell.Complete(p.asking(logs.Command(), v1alpha1.NodeLogs, 100, p.logs), func(arg string) bool {
+		_, err := nodeArgument(arg)
+		return err == nil
+	})
+}
 
 // asking completes a command that asks a host for lines about one thing or about all; show shows them to a person.
 func (p *program) asking(cmd *cobra.Command, what string, lines int, show func(context.Context, string, question) error) *cobra.Command {
@@ -109,6 +120,19 @@ func (p *program) graph(ctx context.Context, node, subject, form string) error {
 	}
 	_, err = io.WriteString(p.Out, text)
 	return err
+}
+
+func (p *program) logs(ctx context.Context, node string, q question) error {
+	var said bytes.Buffer
+	if err := p.ask(ctx, node, q, &said); err != nil {
+		return err
+	}
+	for _, line := range answer.LogLines(said.String(), p.style()) {
+		if _, err := fmt.Fprintln(p.Out, line); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // evidence shows why one of the resources of a host is as it is.

@@ -1,4 +1,4 @@
-// Package logs reads what instances have printed. Each host is asked for that of its own; what comes is merged by time.
+// Package logs is what `tako logs` does about instances: it reads what they have printed. Each host is asked for that of its own; what comes is merged by time.
 //
 // Goroutines: Round starts one for each host that it asks, a few at once, and waits for them.
 package logs
@@ -22,8 +22,8 @@ import (
 const (
 	// atOnce is how many hosts are asked at once: what a server gives to one person.
 	atOnce = 8
-	// SourcesMax is how many tasks are read together: more lines than anybody follows.
-	SourcesMax = 64
+	// sourcesMax is how many tasks are read together: more lines than anybody follows.
+	sourcesMax = 64
 	// timeForm is how the time of a line is shown, in the time zone of who looks.
 	timeForm = "2006-01-02 15:04:05"
 )
@@ -67,12 +67,20 @@ type Failure struct {
 	Err error
 }
 
+// Asked is what is wanted of a source.
+type Asked struct {
+	Lines    int    // at most, the newest
+	Since    string // nothing older: how long ago, or a time; empty: however old
+	Previous bool   // of the attempt before the newest one
+}
+
+// Ask asks the host of a source, and writes its answer. It may be called from several goroutines.
+type Ask func(ctx context.Context, s Source, a Asked, w io.Writer) error
+
 // Reader reads what instances have printed, each line once. It belongs to one goroutine.
 type Reader struct {
-	// Ask asks the host of a source for lines that are not older than since; empty: for the newest. It may be called from several goroutines.
-	Ask func(ctx context.Context, s Source, since string, w io.Writer) error
-	// Since is how old lines may be that are read first; empty: however old.
-	Since string
+	Ask   Ask
+	Asked Asked // about what is read first
 
 	newest map[Source]time.Time
 	failed map[Source]bool
@@ -87,15 +95,15 @@ func (r *Reader) Round(ctx context.Context, sources []Source) (lines []Line, fai
 	room := make(chan struct{}, atOnce)
 	var all sync.WaitGroup
 	for i, s := range sources {
-		since := r.Since
+		asked := r.Asked
 		if at, known := r.newest[s]; known {
-			since = at.UTC().Format(time.RFC3339)
+			asked.Since = at.UTC().Format(time.RFC3339)
 		}
 		room <- struct{}{}
 		all.Go(func() {
 			defer func() { <-room }()
 			var said bytes.Buffer
-			if errs[i] = r.Ask(ctx, s, since, &said); errs[i] == nil {
+			if errs[i] = r.Ask(ctx, s, asked, &said); errs[i] == nil {
 				found[i], errs[i] = decode(&said)
 			}
 		})

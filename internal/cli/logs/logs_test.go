@@ -16,14 +16,14 @@ import (
 // host has what tasks have printed, by subject.
 type host map[string][]Line
 
-func (h host) ask(_ context.Context, s Source, since string, w io.Writer) error {
+func (h host) ask(_ context.Context, s Source, a Asked, w io.Writer) error {
 	lines, known := h[s.Subject()]
 	if !known {
 		return errors.New("the host is not connected")
 	}
 	var from time.Time
-	if since != "" {
-		from, _ = time.Parse(time.RFC3339, since)
+	if a.Since != "" {
+		from, _ = time.Parse(time.RFC3339, a.Since)
 	}
 	for _, l := range lines {
 		if l.At.Before(from) {
