@@ -429,3 +429,27 @@ func TestWorkloadCase45_CapacityShrinks(t *testing.T) {
 	s.RemoveInstance("web-1")
 	c.Equal(len(place(s, w, "web-2").Bindings), 1, "bindings when there is room again")
 }
+
+// A node has places for so many instances, however little they ask for: what is beyond goes elsewhere, or says so.
+func TestPlacesOfANode(t *testing.T) {
+	s := New(1)
+	s.SetNode(Node{Node: fit.Node{Name: "n0", Capacity: fit.Amounts{CPU: 1 << 40, Memory: 1 << 50, Disk: 1 << 50}}})
+	s.SetWorkload(Workload{Key: "prod/web", Revision: "a", Request: fit.Request{Amounts: fit.Amounts{CPU: 1, Instances: 1}}})
+	g := &Group{Name: "g", Workload: "prod/web", Revision: "a"}
+	for i := range fit.InstancesMax + 1 {
+		g.Instances = append(g.Instances, fmt.Sprint("prod/web-", i))
+	}
+	d := s.Place(g, time.Unix(1_900_000_000, 0))
+	if len(d.Bindings) != fit.InstancesMax || d.Explanation == nil {
+		t.Fatalf("%d are placed, %v", len(d.Bindings), d.Explanation)
+	}
+	for _, words := range []string{"1 with as many instances as there may be", "move an instance away"} {
+		if text := d.Explanation.String(); !strings.Contains(text, words) {
+			t.Errorf("%q does not say %q", text, words)
+		}
+	}
+	s.RemoveInstance("prod/web-0")
+	if d := s.Place(&Group{Name: "g", Workload: "prod/web", Revision: "a", Instances: g.Instances[fit.InstancesMax:]}, time.Unix(1_900_000_001, 0)); len(d.Bindings) != 1 {
+		t.Errorf("with one place free: %+v", d)
+	}
+}

@@ -8,7 +8,7 @@ type mask uint32
 const everything = mask(1<<fit.Reasons - 1)
 
 // takenBySomebody are the reasons that hold no more when somebody gives something back.
-const takenBySomebody = mask(1<<fit.PortTaken | 1<<fit.NoDevice | 1<<fit.NoCPU | 1<<fit.NoMemory | 1<<fit.NoDisk)
+const takenBySomebody = mask(1<<fit.PortTaken | 1<<fit.NoDevice | 1<<fit.NoCPU | 1<<fit.NoMemory | 1<<fit.NoDisk | 1<<fit.NoPlace)
 
 func maskOf(reasons ...fit.Reason) mask {
 	var m mask

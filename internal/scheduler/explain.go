@@ -94,7 +94,7 @@ func (e *Explanation) String() string {
 func (f Filtered) String() string {
 	words := map[fit.Reason]string{fit.Unhealthy: "unhealthy", fit.Cordoned: "cordoned", fit.WrongLabels: "without", fit.WrongArchitecture: "of another architecture",
 		fit.NoRuntime: "without runtime", fit.Tainted: "with taint", fit.NoDirectory: "without directory", fit.Refused: "refused lately", fit.DataWhere: "other than", fit.PortTaken: "with taken port",
-		fit.NoDevice: "with too few", fit.NoCPU: "with too little cpu", fit.NoMemory: "with too little memory", fit.NoDisk: "with too little disk",
+		fit.NoDevice: "with too few", fit.NoCPU: "with too little cpu", fit.NoMemory: "with too little memory", fit.NoDisk: "with too little disk", fit.NoPlace: "with as many instances as there may be",
 		fit.NotNear: "not near", fit.TooNear: "too near", fit.Uneven: "too uneven over"}[f.Reason]
 	if f.What == "" {
 		return words
@@ -207,6 +207,7 @@ func (s *Snapshot) surveyRoom(p *pass, v *survey, kept *bitset) {
 		{fit.NoCPU, a.CPU, func(i int32) int64 { return s.left[i].CPU }},
 		{fit.NoMemory, a.Memory, func(i int32) int64 { return s.left[i].Memory }},
 		{fit.NoDisk, a.Disk, func(i int32) int64 { return s.left[i].Disk }},
+		{fit.NoPlace, a.Instances, func(i int32) int64 { return s.left[i].Instances }},
 	} {
 		if c.need > 0 {
 			v.against(s, failing(func(i int32) bool { return c.have(i) < c.need }), kept, c.why, "")
@@ -248,7 +249,7 @@ func clip(list []Filtered) []Filtered {
 // costs say which reason is sooner done away with, in thousandths of a node: a taint is tolerated with a line, an architecture never comes.
 // What is missing of an amount costs its share of what the node has.
 var costs = [fit.Reasons]int64{fit.Unhealthy: 900, fit.Cordoned: 300, fit.WrongLabels: 600, fit.WrongArchitecture: 2000, fit.NoRuntime: 800, fit.Tainted: 500, fit.NoDirectory: 700,
-	fit.Refused: 400, fit.DataWhere: 1500, fit.PortTaken: 600, fit.NoDevice: 1000, fit.NotNear: 800, fit.TooNear: 800, fit.Uneven: 700}
+	fit.Refused: 400, fit.DataWhere: 1500, fit.PortTaken: 600, fit.NoDevice: 1000, fit.NoPlace: 1000, fit.NotNear: 800, fit.TooNear: 800, fit.Uneven: 700}
 
 // nearest finds, of the nodes that the fewest conditions speak against, one for each of a few reasons.
 func (s *Snapshot) nearest(p *pass, v *survey) []Miss {

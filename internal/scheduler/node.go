@@ -136,7 +136,7 @@ func (s *Snapshot) RemoveNode(name string) {
 // clampAmounts keeps what a node says of itself within what can be added up.
 func clampAmounts(a fit.Amounts) fit.Amounts {
 	const most = 1 << 50
-	return fit.Amounts{CPU: min(max(a.CPU, 0), most), Memory: min(max(a.Memory, 0), most), Disk: min(max(a.Disk, 0), most)}
+	return fit.Amounts{CPU: min(max(a.CPU, 0), most), Memory: min(max(a.Memory, 0), most), Disk: min(max(a.Disk, 0), most), Instances: a.Placed().Instances}
 }
 
 // reflectsSame reports whether a node differs in its revision at most.
@@ -161,7 +161,7 @@ func helpedBy(was, is *Node) mask {
 	differs(!slices.Equal(was.Taints, is.Taints), fit.Tainted)
 	differs(!slices.Equal(was.Directories, is.Directories), fit.NoDirectory)
 	differs(!maps.EqualFunc(was.Devices, is.Devices, slices.Equal[[]string]), fit.NoDevice)
-	differs(was.Capacity != is.Capacity, fit.NoCPU, fit.NoMemory, fit.NoDisk)
+	differs(was.Capacity != is.Capacity, fit.NoCPU, fit.NoMemory, fit.NoDisk, fit.NoPlace)
 	return m
 }
 
@@ -170,7 +170,7 @@ func (s *Snapshot) holds(k int32, by int64) {
 	in := &s.instances[k]
 	st, r := &s.nodes[in.node], &in.class.spec.Request
 	left := &s.left[in.node]
-	left.CPU, left.Memory, left.Disk = left.CPU-by*r.Amounts.CPU, left.Memory-by*r.Amounts.Memory, left.Disk-by*r.Amounts.Disk
+	left.CPU, left.Memory, left.Disk, left.Instances = left.CPU-by*r.Amounts.CPU, left.Memory-by*r.Amounts.Memory, left.Disk-by*r.Amounts.Disk, left.Instances-by*r.Amounts.Instances
 	for _, d := range r.Devices {
 		if st.devices == nil {
 			st.devices = map[string]int64{}

@@ -31,7 +31,7 @@ func (r *reference) workloadOf(in Instance) Workload {
 // left is what nobody holds of a node; room that is kept for a group counts for all others.
 func (r *reference) left(node, group string) fit.Left {
 	n := r.nodes[node]
-	left := fit.Left{Amounts: n.Capacity, Devices: map[string]int64{}, Ports: map[fit.Port]string{}}
+	left := fit.Left{Amounts: n.Capacity.Placed(), Devices: map[string]int64{}, Ports: map[fit.Port]string{}}
 	for name, ids := range n.Devices {
 		left.Devices[name] = int64(len(ids))
 	}

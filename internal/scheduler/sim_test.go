@@ -107,7 +107,7 @@ func (w *world) setNode(n Node) {
 
 // left is what the store has left of a node.
 func (w *world) left(c *column) fit.Amounts {
-	left := c.Capacity
+	left := c.Capacity.Placed()
 	for _, in := range c.instances {
 		left = left.Minus(w.request(in).Amounts)
 	}

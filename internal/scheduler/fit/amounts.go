@@ -5,6 +5,7 @@ import (
 	"strconv"
 
 	"tako.dev/tako/declare/workload"
+	"tako.dev/tako/internal/catalog"
 )
 
 // amountMax bounds each amount of a request: 1 PiB, or as many thousandths of a processor. What thousands of instances hold together is
@@ -16,21 +17,35 @@ type Amounts struct {
 	CPU    int64 // thousandths of a processor
 	Memory int64 // bytes
 	Disk   int64 // bytes
+	// Instances is how many: each is one, and a node has places for so many. A node that says 0 has InstancesMax.
+	Instances int64
+}
+
+// InstancesMax is how many instances a node may have: what can be told of one.
+const InstancesMax = catalog.InstancesMax
+
+// Placed is what a node has, with the places for instances that it has where it does not say.
+func (a Amounts) Placed() Amounts {
+	if a.Instances == 0 {
+		a.Instances = InstancesMax
+	}
+	return a
 }
 
 // Plus is both together.
 func (a Amounts) Plus(b Amounts) Amounts {
-	return Amounts{a.CPU + b.CPU, a.Memory + b.Memory, a.Disk + b.Disk}
+	return Amounts{a.CPU + b.CPU, a.Memory + b.Memory, a.Disk + b.Disk, a.Instances + b.Instances}
 }
 
 // Minus is what is left of a without b; it may be less than nothing.
 func (a Amounts) Minus(b Amounts) Amounts {
-	return Amounts{a.CPU - b.CPU, a.Memory - b.Memory, a.Disk - b.Disk}
+	return Amounts{a.CPU - b.CPU, a.Memory - b.Memory, a.Disk - b.Disk, a.Instances - b.Instances}
 }
 
 // Within reports whether left has all of a. Of what is not asked for there may be less than nothing.
 func (a Amounts) Within(left Amounts) bool {
-	return (a.CPU == 0 || a.CPU <= left.CPU) && (a.Memory == 0 || a.Memory <= left.Memory) && (a.Disk == 0 || a.Disk <= left.Disk)
+	return (a.CPU == 0 || a.CPU <= left.CPU) && (a.Memory == 0 || a.Memory <= left.Memory) && (a.Disk == 0 || a.Disk <= left.Disk) &&
+		(a.Instances == 0 || a.Instances <= left.Instances)
 }
 
 // compileAmounts reads what a task requests.

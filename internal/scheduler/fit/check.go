@@ -31,6 +31,7 @@ const (
 	NoCPU
 	NoMemory
 	NoDisk
+	NoPlace     // it has as many instances as a node may have
 	NotNear     // no instance that it must be near to is near
 	TooNear     // an instance that it must be away from is near
 	Uneven      // the spread over a label would be too uneven
@@ -41,7 +42,7 @@ const (
 const Reasons = int(reasonCount)
 
 var reasonNames = [...]string{"unhealthy", "cordoned", "labels", "architecture", "runtime", "taint", "directory", "refused", "data",
-	"port", "device", "cpu", "memory", "disk", "affinity", "antiAffinity", "spread"}
+	"port", "device", "cpu", "memory", "disk", "instances", "affinity", "antiAffinity", "spread"}
 
 // String is the reason's name as it stands in statuses.
 func (r Reason) String() string {
@@ -107,6 +108,8 @@ func (r Refusal) String() string {
 		return fmt.Sprintf("needs %s memory, %s is free", bytesText(r.Need, true), bytesText(r.Have, false))
 	case NoDisk:
 		return fmt.Sprintf("needs %s disk, %s is free", bytesText(r.Need, true), bytesText(r.Have, false))
+	case NoPlace:
+		return fmt.Sprintf("has as many instances as a node may have, %d", InstancesMax)
 	case NotNear:
 		return "has none of " + r.What + " near"
 	case TooNear:
@@ -152,6 +155,8 @@ func (r Refusal) Cure() string {
 		return "+" + bytesText(r.Need-r.Have, true) + " memory"
 	case NoDisk:
 		return "+" + bytesText(r.Need-r.Have, true) + " disk"
+	case NoPlace:
+		return "move an instance away"
 	case Refused:
 		return "wait, or see why it refuses"
 	case DataWhere:
@@ -221,7 +226,7 @@ func Held(left *Left, r *Request) []Refusal {
 	for _, a := range []struct {
 		why        Reason
 		need, have int64
-	}{{NoCPU, r.Amounts.CPU, left.Amounts.CPU}, {NoMemory, r.Amounts.Memory, left.Amounts.Memory}, {NoDisk, r.Amounts.Disk, left.Amounts.Disk}} {
+	}{{NoCPU, r.Amounts.CPU, left.Amounts.CPU}, {NoMemory, r.Amounts.Memory, left.Amounts.Memory}, {NoDisk, r.Amounts.Disk, left.Amounts.Disk}, {NoPlace, r.Amounts.Instances, left.Amounts.Instances}} {
 		if a.need > 0 && a.need > a.have {
 			found = append(found, Refusal{Reason: a.why, Need: a.need, Have: a.have})
 		}

@@ -30,7 +30,7 @@ func TestCompile(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if want := (Amounts{2000, 3 << 29, 10 << 30}); r.Amounts != want {
+	if want := (Amounts{2000, 3 << 29, 10 << 30, 1}); r.Amounts != want {
 		t.Errorf("amounts %+v, want %+v", r.Amounts, want)
 	}
 	if len(r.Ports) != 2 || r.Ports[0] != (Port{workload.UDP, 53}) || r.Ports[1].String() != "80/TCP" {

@@ -21,10 +21,15 @@ type holding struct {
 }
 
 // NewLedger is the ledger of a node that nobody holds anything of.
-func NewLedger(n Node) *Ledger { return &Ledger{node: n, holders: map[string]*holding{}} }
+func NewLedger(n Node) *Ledger { return &Ledger{node: placed(n), holders: map[string]*holding{}} }
 
 // SetNode changes what the node is and has. What is held stays held, even of what is not there any more.
-func (l *Ledger) SetNode(n Node) { l.node = n }
+func (l *Ledger) SetNode(n Node) { l.node = placed(n) }
+
+func placed(n Node) Node {
+	n.Capacity = n.Capacity.Placed()
+	return n
+}
 
 // Admit takes an instance, or changes one that is there, or says why not; then nothing has changed. The conditions under which instances
 // come do not drive away one that is there.

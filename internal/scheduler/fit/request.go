@@ -45,6 +45,7 @@ func comparePorts(a, b Port) int {
 func Compile(spec *workload.Spec) (Request, error) {
 	r := Request{Selector: spec.Selector, Architectures: spec.Placement.Architectures, Runtime: spec.Template.RuntimeOrDefault(), Tolerations: spec.Placement.Tolerations}
 	devices := map[string]int64{}
+	r.Amounts.Instances = 1
 	for i := range spec.Template.Tasks {
 		t := &spec.Template.Tasks[i]
 		wrong := func(cause error) (Request, error) {
@@ -55,7 +56,7 @@ func Compile(spec *workload.Spec) (Request, error) {
 		if err != nil {
 			return wrong(err)
 		}
-		if r.Amounts = r.Amounts.Plus(a); !r.Amounts.Within(Amounts{amountMax, amountMax, amountMax}) {
+		if r.Amounts = r.Amounts.Plus(a); !r.Amounts.Within(Amounts{amountMax, amountMax, amountMax, 1}) {
 			return wrong(fmt.Errorf("with those of the tasks before it more is requested than any node has"))
 		}
 		for _, d := range t.Resources.Devices {

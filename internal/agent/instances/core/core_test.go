@@ -122,7 +122,7 @@ func TestOneTaskThatFailsEndsAJob(t *testing.T) {
 	is(t, n.Phase, wire.InstanceFailed, "phase")
 	is(t, n.Code, reason.TaskEnded, "code")
 	is(t, h.running("u1"), 0, "processes")
-	is(t, h.machine.ledger.Left().Amounts, simNode.Fit.Capacity, "what is left of the host")
+	is(t, h.machine.ledger.Left().Amounts, simNode.Fit.Capacity.Placed(), "what is left of the host")
 }
 
 func TestRecordComesBack(t *testing.T) {

@@ -135,7 +135,7 @@ func (r *Record) valid(uid string) error {
 			return err
 		}
 	}
-	if h := r.Held; h != nil && (h.Amounts.CPU < 0 || h.Amounts.Memory < 0 || h.Amounts.Disk < 0) {
+	if h := r.Held; h != nil && (h.Amounts.CPU < 0 || h.Amounts.Memory < 0 || h.Amounts.Disk < 0 || h.Amounts.Instances < 0) {
 		return errors.New("it holds less than nothing")
 	}
 	return nil

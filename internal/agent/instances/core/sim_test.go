@@ -468,7 +468,7 @@ func (w *world) check() {
 			w.ports[uid] = i.Ports
 		}
 	}
-	if !sum.Within(simNode.Fit.Capacity) {
+	if !sum.Within(simNode.Fit.Capacity.Placed()) {
 		w.fatalf("more is held than there is: %+v", sum)
 	}
 }
