@@ -82,17 +82,19 @@ func importTable() []row {
 		{pattern: "internal/transfer/h2", may: plain("transfer/bucket")},
 		{pattern: "internal/transfer/bucket"},
 		{pattern: "internal/transfer/snapshots", may: plain("catalog")},
-		{pattern: "internal/transfer/server", may: plain("catalog", "content", "trust", "transfer/core", "transfer/bucket", "transfer/h2", "transfer/handshake", "transfer/snapshots", "transfer/wire")},
+		{pattern: "internal/transfer/server", may: plain("catalog", "content", "trust", "transfer/core", "transfer/bucket", "transfer/h2", "transfer/handshake", "transfer/server/budget", "transfer/snapshots", "transfer/wire")},
+		{pattern: "internal/transfer/server/budget", may: plain()},
 		{pattern: "internal/transfer/export", may: plain("catalog", "transfer/server", "transfer/wire")},
 		{pattern: "internal/transfer/client", may: plain("catalog", "names/edition", "content", "trust", "disk", "transfer/core", "transfer/peer/core", "transfer/place", "transfer/wire")},
 		{pattern: "internal/transfer/peer", may: plain("catalog", "trust", "transfer/core", "transfer/wire")},
 		{pattern: "internal/transfer/peer/core", may: plain("catalog")},
 		{pattern: "internal/transfer/relay", may: plain("catalog", "names/edition", "content", "trust", "transfer/client", "transfer/core", "transfer/relay/core", "transfer/server", "transfer/wire",
-			"transfer/peer", "transfer/peer/core", "transfer/place")}, // the last three for tests: hosts that have lost their relay ask each other
+			"names", "transfer/peer", "transfer/peer/core", "transfer/place")}, // the last four for tests: hosts that have lost their relay ask each other
 		{pattern: "internal/transfer/relay/core", may: plain("catalog", "transfer/wire")},
 		{pattern: "internal/agent", may: slices.Concat(agent, []string{"internal/agent/*", "internal/agent/instances/core"})},
 		{pattern: "internal/agent/book", may: plain("converge", "agent/report", "agent/store")},
-		{pattern: "internal/agent/instances", may: plain("catalog", "content", "names", "disk", "disk/durable", "run", "run/core", "scheduler/fit", "transfer/wire", "agent/instances/core", "agent/store")},
+		{pattern: "internal/agent/instances", may: plain("catalog", "content", "names", "disk", "disk/durable", "run", "run/core", "scheduler/fit", "transfer/wire", "agent/instances/core", "agent/store",
+			"run/oci/image")}, // the last one for the suite of tests beside it: images that are fetched
 		{pattern: "internal/agent/instances/core", may: plain("catalog", "run", "run/core", "scheduler/fit", "transfer/wire")},
 		{pattern: "internal/agent/naming", may: plain("catalog", "disk", "disk/durable", "names", "names/edition", "names/endpoints", "names/server", "transfer/client", "transfer/wire", "trust")},
 		{pattern: "internal/agent/bring", may: plain("transfer/client", "transfer/place")},

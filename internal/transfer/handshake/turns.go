@@ -21,17 +21,19 @@ const (
 // turns bounds the handshakes that are computed at once. Who came last has the next turn: when a herd comes, those that came first are near the
 // end of their patience, and what is computed for them is in vain and keeps the others waiting until they are as near to theirs.
 type turns struct {
-	mu      sync.Mutex
-	free    int
-	waiting []*turn // the last one is the next
-	most    int     // that wait, until no more are accepted
+	atOnce int // so many have a turn
+	most   int // so many wait for one, until no more are accepted
+
+	mu      sync.Mutex // guards all below
+	running []*turn    // that have come, the longest one first
+	waiting []*turn    // the last one is the next
 
 	fewer chan struct{} // holds one: fewer wait
 }
 
 func newTurns() *turns {
 	processors := runtime.GOMAXPROCS(0)
-	return &turns{free: turnsOfOne * processors, most: waitingOfOne * processors, fewer: make(chan struct{}, 1)}
+	return &turns{atOnce: turnsOfOne * processors, most: waitingOfOne * processors, fewer: make(chan struct{}, 1)}
 }
 
 // room waits until one more may wait for its turn, or for the end.
@@ -64,7 +66,7 @@ type turn struct {
 	comes chan struct{} // closed when it has come
 
 	// of's mu guards what follows.
-	over  *time.Timer // nil: it has not come
+	began time.Time // zero: it has not come
 	ended bool
 }
 
@@ -73,24 +75,49 @@ func (t *turns) next() *turn { return &turn{of: t, comes: make(chan struct{})} }
 // take waits for the turn. Where it does not come in time the error is the context's.
 func (t *turn) take(ctx context.Context) error {
 	t.of.mu.Lock()
-	if t.of.free > 0 {
-		t.of.free--
-		t.beginLocked()
-	} else {
-		t.of.waiting = append(t.of.waiting, t)
-	}
+	t.of.waiting = append(t.of.waiting, t)
 	t.of.mu.Unlock()
-	select {
-	case <-t.comes:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
+	for {
+		// Whoever waits ends the turns that have lasted long enough: where nobody waits, they keep nobody waiting.
+		timer := time.NewTimer(t.of.pass(time.Now()))
+		select {
+		case <-t.comes:
+			timer.Stop()
+			return nil
+		case <-ctx.Done():
+			timer.Stop()
+			return ctx.Err()
+		case <-timer.C:
+		}
 	}
 }
 
-func (t *turn) beginLocked() {
-	t.over = time.AfterFunc(turnMax, t.end)
-	close(t.comes)
+// pass ends the turns that have lasted long enough, begins those that may come now, and says how long until there can be another.
+func (t *turns) pass(now time.Time) time.Duration {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for len(t.running) > 0 && now.Sub(t.running[0].began) >= turnMax {
+		t.running[0].ended = true
+		t.running = slices.Delete(t.running, 0, 1)
+	}
+	t.passLocked(now)
+	if len(t.running) == 0 {
+		return turnMax
+	}
+	return turnMax - now.Sub(t.running[0].began)
+}
+
+func (t *turns) passLocked(now time.Time) {
+	for len(t.running) < t.atOnce && len(t.waiting) > 0 {
+		last := len(t.waiting) - 1
+		one := t.waiting[last]
+		t.waiting[last] = nil
+		t.waiting = t.waiting[:last]
+		t.running = append(t.running, one)
+		one.began = now
+		close(one.comes)
+		t.fewerLocked()
+	}
 }
 
 // end gives the turn on, or waits for it no longer. A second time it does nothing.
@@ -102,20 +129,12 @@ func (t *turn) end() {
 		return
 	}
 	t.ended = true
-	if t.over == nil {
-		all.waiting = slices.DeleteFunc(all.waiting, func(other *turn) bool { return other == t })
+	same := func(other *turn) bool { return other == t }
+	if t.began.IsZero() {
+		all.waiting = slices.DeleteFunc(all.waiting, same)
 		all.fewerLocked()
 		return
 	}
-	t.over.Stop()
-	last := len(all.waiting) - 1
-	if last < 0 {
-		all.free++
-		return
-	}
-	after := all.waiting[last]
-	all.waiting[last] = nil
-	all.waiting = all.waiting[:last]
-	all.fewerLocked()
-	after.beginLocked()
+	all.running = slices.DeleteFunc(all.running, same)
+	all.passLocked(time.Now())
 }

@@ -2,9 +2,12 @@ package server
 
 import (
 	"errors"
+	"fmt"
 	"net"
 	"testing"
 	"time"
+
+	boots "tako.dev/tako/e2e/host"
 )
 
 // TestAcceptRate: connections that come faster than all of them may are not refused: they wait, until there is no listener any more.
@@ -73,11 +76,9 @@ func TestLeft(t *testing.T) {
 	if err := far.Close(); err != nil {
 		t.Fatal(err)
 	}
-	for late := time.Now().Add(10 * time.Second); !near.Left() || !tooLate(raw); time.Sleep(time.Millisecond) {
-		if time.Now().After(late) {
-			t.Fatal("the end is not known")
-		}
-	}
+	boots.Eventually(t, 10*time.Second, "the end is known", func() (string, bool) {
+		return fmt.Sprint(near.Left(), tooLate(raw)), near.Left() && tooLate(raw)
+	})
 	if n, err := near.Read(make([]byte, 9)); n != 5 || err != nil {
 		t.Errorf("%d bytes and %v are read", n, err)
 	}

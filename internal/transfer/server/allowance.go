@@ -7,7 +7,40 @@ import (
 
 	"tako.dev/tako/internal/reason"
 	"tako.dev/tako/internal/transfer/bucket"
+	"tako.dev/tako/internal/transfer/server/budget"
 )
+
+// budgets are the places of calls that send content. Whoever needs all of a layer has places of its own, so that large first transfers do
+// not keep small changes waiting; and so do objects.
+type budgets struct{ snapshots, deltas, objects *budget.Budget }
+
+func newBudgets(l Limits, m *metrics) budgets {
+	of := func(name string, places int) *budget.Budget {
+		return budget.New(places, m.waiting.WithLabelValues(name))
+	}
+	return budgets{snapshots: of("snapshots", l.Snapshots), deltas: of("deltas", l.Deltas), objects: of("objects", l.Objects)}
+}
+
+const (
+	// hostPlaces is how many calls of one node may have a place or wait for one: an agent makes one at a time, and its last one may not have
+	// been found lost yet. A host that reads slowly, or lies, takes no more of them from the others.
+	hostPlaces = 2
+	// relayPlaces is the same of one relay, which asks once for many hosts, and for several layers at once: half of the places for snapshots.
+	relayPlaces = 8
+)
+
+// placesOf is how many places a caller may have.
+func placesOf(who Identity) int {
+	if who.Relay {
+		return relayPlaces
+	}
+	return hostPlaces
+}
+
+// enter takes a place for the caller, or waits for one.
+func (s *Server) enter(q *request, b *budget.Budget) (leave func(), err error) {
+	return b.Enter(q.Context(), q.who.caller(), placesOf(q.who), s.opts.Times.Turn)
+}
 
 // errand is what a node has an allowance for.
 type errand uint8

@@ -467,7 +467,7 @@ func TestTransferCase41_SnapshotsStarveNobody(t *testing.T) {
 	old, target := r.layer("l", 100, 0, 0), r.layer("l", 100, 1, 0)
 	head := r.head(id, 5, listOf(t, catalog.Layer{ID: "l", Root: target.Root()}))
 	h := r.as("web-1")
-	leave, err := r.server.budgets.snapshots.enter(t.Context(), "web-2", time.Second)
+	leave, err := r.server.budgets.snapshots.Enter(t.Context(), "web-2", hostPlaces, time.Second)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -538,10 +538,8 @@ func TestOneHostTakesNoPlacesFromOthers(t *testing.T) {
 	}
 	// The last byte comes before the place is given back.
 	places := r.server.budgets.snapshots
-	boots.Eventually(t, time.Minute, "no host is counted but the one that has something open", func() (string, bool) {
-		places.mu.Lock()
-		defer places.mu.Unlock()
-		return fmt.Sprint(places.hosts), len(places.hosts) <= 1
+	boots.Eventually(t, time.Minute, "no place is taken but those of the host that has something open", func() (string, bool) {
+		return fmt.Sprint(places.Taken()), places.Taken() <= hostPlaces
 	})
 }
 

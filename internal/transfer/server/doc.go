@@ -2,7 +2,7 @@
 // made of, and hears how the hosts fare.
 //
 // Run serves one TCP listener with HTTP/2 over TLS 1.3, until its context ends. What waits for a connection, for a call or for an answer
-// is bounded (listener.go, budget.go, ask.go), and so is what one host may ask for, whoever has its certificate (allowance.go).
+// is bounded (listener.go, ask.go, budget), and so is what one host may ask for, whoever has its certificate (allowance.go).
 //
 //	accept   admission before TLS, keepalive so that a lost host is known within 15 s
 //	call     certificate -> Identity, per call; a join and the trust documents go without

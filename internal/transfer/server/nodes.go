@@ -32,7 +32,7 @@ func (s *Server) nodes(q *request) error {
 			return err
 		}
 	}
-	leave, err := s.budgets.deltas.enter(q.Context(), q.who.caller(), s.opts.Times.Turn)
+	leave, err := s.enter(q, s.budgets.deltas)
 	if err != nil {
 		return err
 	}

@@ -50,7 +50,7 @@ func (s *Server) object(q *request) error {
 	if err := s.names(q, &l, key, digest); err != nil {
 		return err
 	}
-	leave, err := s.budgets.objects.enter(q.Context(), q.who.caller(), s.opts.Times.Turn)
+	leave, err := s.enter(q, s.budgets.objects)
 	if err != nil {
 		return err
 	}

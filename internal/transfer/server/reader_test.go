@@ -191,7 +191,7 @@ func TestTransferCase41_GiantFirstSnapshots(t *testing.T) {
 	for running.Load() > 0 {
 		parts, whole := steady.parts(change)
 		c.Check(whole && len(parts) == 1 && len(parts[0].Changes) == 1, "a small change does not come through: %+v", parts)
-		most = max(most, len(r.server.budgets.snapshots.places))
+		most = max(most, r.server.budgets.snapshots.Taken())
 		changes++
 	}
 	fetching.Wait()

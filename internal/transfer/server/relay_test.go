@@ -233,7 +233,7 @@ func TestRelayRenewsForHosts(t *testing.T) {
 // TestRelayCallers: a node and a relay of one name are two callers, and a relay has more places.
 func TestRelayCallers(t *testing.T) {
 	node, relay := Identity{Name: "edge"}, Identity{Name: "edge", Relay: true}
-	if node.caller() == relay.caller() || placesOf(node.caller()) != hostPlaces || placesOf(relay.caller()) != relayPlaces {
+	if node.caller() == relay.caller() || placesOf(node) != hostPlaces || placesOf(relay) != relayPlaces {
 		t.Error(fmt.Sprint(node.caller(), relay.caller()))
 	}
 }

@@ -45,7 +45,7 @@ func New(opts Options) (*Server, error) {
 	m := newMetrics()
 	s := &Server{
 		opts: opts, began: time.Now(), metrics: m, desk: newDesk(m), stopping: make(chan struct{}), audited: bucket.NewSources(auditRate()), allowances: newAllowances(opts.Limits),
-		budgets: budgets{snapshots: newBudget("snapshots", opts.Limits.Snapshots, m), deltas: newBudget("deltas", opts.Limits.Deltas, m), objects: newBudget("objects", opts.Limits.Objects, m)},
+		budgets: newBudgets(opts.Limits, m),
 	}
 	s.calls = s.routes()
 	return s, nil

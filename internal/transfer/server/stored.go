@@ -38,7 +38,7 @@ func (s *Server) stored(q *request, path string, open func(Stored, content.Diges
 	if err != nil {
 		return err
 	}
-	leave, err := s.budgets.objects.enter(q.Context(), q.who.caller(), s.opts.Times.Turn)
+	leave, err := s.enter(q, s.budgets.objects)
 	if err == nil {
 		err = s.sendObject(q, found, from)
 		leave()

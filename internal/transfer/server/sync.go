@@ -96,11 +96,11 @@ func (s *Server) sync(q *request) error {
 	if way.Close != nil {
 		defer way.Close()
 	}
-	budget := s.budgets.deltas
+	places := s.budgets.deltas
 	if way.Kind == wire.SyncSnapshot {
-		budget = s.budgets.snapshots
+		places = s.budgets.snapshots
 	}
-	leave, err := budget.enter(q.Context(), q.who.caller(), s.opts.Times.Turn)
+	leave, err := s.enter(q, places)
 	if err != nil {
 		return err
 	}
