@@ -1,4 +1,4 @@
-package cli
+package tokens
 
 import (
 	"strings"
@@ -18,16 +18,16 @@ func TestShowToken(t *testing.T) {
 		{"of a host", map[string]any{"token": "SECRET", "joinLine": "tako://LINE/SECRET"}, "tako://LINE/SECRET\n", "a host joins with `tako-agent join -` and this line"},
 	} {
 		var out, err strings.Builder
-		p := &program{Streams: Streams{Out: &out, Err: &err}}
+		p := &Shell{Out: &out, Say: func(text string) { err.WriteString(text + "\n") }}
 		made := &unstructured.Unstructured{Object: map[string]any{
 			"metadata": map[string]any{"name": "t"}, "spec": map[string]any{"expires": "2030-01-01T00:00:00Z"}, "status": c.status,
 		}}
-		if e := p.showToken(made, &tokenFlags{joins: "a host joins with `tako-agent join -`"}); e != nil || out.String() != c.out || !strings.Contains(err.String(), c.err) || strings.Contains(err.String(), "SECRET") {
+		if e := p.show(made, &flags{joins: "a host joins with `tako-agent join -`"}); e != nil || out.String() != c.out || !strings.Contains(err.String(), c.err) || strings.Contains(err.String(), "SECRET") {
 			t.Errorf("%s: %q, %q, %v", c.name, out.String(), err.String(), e)
 		}
 	}
-	p := &program{Streams: Streams{Out: &strings.Builder{}, Err: &strings.Builder{}}}
-	if e := p.showToken(&unstructured.Unstructured{Object: map[string]any{"metadata": map[string]any{"name": "t"}}}, &tokenFlags{}); e == nil {
+	p := &Shell{Out: &strings.Builder{}, Say: func(string) {}}
+	if e := p.show(&unstructured.Unstructured{Object: map[string]any{"metadata": map[string]any{"name": "t"}}}, &flags{}); e == nil {
 		t.Error("that there is no secret is not told")
 	}
 }
