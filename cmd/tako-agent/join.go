@@ -242,9 +242,9 @@ func (c *common) run(ctx context.Context, audit, peers string, names naming.Wher
 		if !filepath.IsAbs(d) {
 			return &reason.Error{Code: reason.Usage, Doing: "read --directory " + d, Hint: "write an absolute path"}
 		}
-		opts.Directories = append(opts.Directories, filepath.Clean(d))
+		opts.Instances.Directories = append(opts.Instances.Directories, filepath.Clean(d))
 	}
-	opts.Runtimes, opts.Objects = c.runtimes(host.Bus), host.Objects
+	opts.Instances.Runtimes, opts.Objects = c.runtimes(host.Bus), host.Objects
 	printer := &printer{watch: true}
 	opts.OnLine, opts.Watch, opts.Joined = printer.line, true, true
 	opts.Log = slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{ReplaceAttr: withoutTime}))

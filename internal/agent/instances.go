@@ -20,7 +20,7 @@ func (l *loop) keepInstances(ctx context.Context) (err error) {
 		return err
 	}
 	j.instances, err = instances.New(instances.Options{
-		StateDir: l.opts.StateDir, Boot: boot, Runtimes: l.opts.Runtimes, Objects: l.opts.Objects, Open: j.vault.Open, Clean: j.vault.Scrub,
+		StateDir: l.opts.StateDir, Boot: boot, Runtimes: l.opts.Instances.Runtimes, Objects: l.opts.Objects, Open: j.vault.Open, Clean: j.vault.Scrub,
 		Changed: j.tell, Ready: j.naming.Ready, Services: j.naming.Environment,
 		Note:    func(h store.Happening) { l.keepNote(ctx, h) },
 		Trouble: func(doing string, err error) { l.post(ctx, func() { l.book.Trouble(doing, err) }) },
@@ -54,7 +54,7 @@ func (l *loop) wantInstances() {
 
 // offers is what the host has for instances.
 func (l *loop) offers() wire.Offers {
-	return l.joined.instances.Offers(l.lookup, l.opts.Directories)
+	return l.joined.instances.Offers(l.lookup, l.opts.Instances.Directories)
 }
 
 // instance explains an instance; false where the subject is something else.

@@ -49,7 +49,7 @@ func (c *centre) running(revision string, command ...string) catalog.Layer {
 // ends when it is not named any more.
 func TestInstancesOfAJoinedHost(t *testing.T) {
 	s, c := joinedSite(t)
-	s.opts.Runtimes = processes()
+	s.opts.Instances.Runtimes = processes()
 	stop := s.watch()
 	uid := "uid-" + strconv.Itoa(os.Getpid())
 	in := catalog.Instance{UID: uid, Namespace: "shop", Name: "web-0", Workload: "web", Revision: "web-1"}

@@ -7,31 +7,29 @@ import (
 	"time"
 
 	"tako.dev/tako/declare"
+	"tako.dev/tako/internal/agent/instances"
 	"tako.dev/tako/internal/agent/naming"
 	"tako.dev/tako/internal/agent/subscribe"
 	"tako.dev/tako/internal/content"
 	"tako.dev/tako/internal/disk"
 	"tako.dev/tako/internal/host"
-	"tako.dev/tako/internal/run"
 )
 
 // Options say what an agent keeps, where, and with what.
 type Options struct {
-	Files    []string          // declaration files and directories; none of a host that has joined a cluster
-	Joined   bool              // what is desired comes from the servers of a cluster; NodeName and Labels do not count then
-	Peers    string            // where other hosts of the cluster ask this one, HOST:PORT; empty: it neither answers nor asks them
-	Names    naming.Where      // where names are answered on this host; of a host that has joined
-	StateDir string            // where its state lives, a path of the host
-	NodeName string            // $(node.name)
-	Labels   map[string]string // node.labels
-	Root     *disk.Root        // where the paths of resources begin
-	Types    map[declare.ResourceType]host.Type
-	Bus      subscribe.Units // nil where there is no systemd
-	Facts    Facts
-	Runtimes []run.Kind       // that run the tasks of instances; of a host that has joined
-	Objects  *content.Objects // that it fetches; nil: none
-	// Directories are those of the host that instances may mount.
-	Directories []string
+	Files     []string          // declaration files and directories; none of a host that has joined a cluster
+	Joined    bool              // what is desired comes from the servers of a cluster; NodeName and Labels do not count then
+	Peers     string            // where other hosts of the cluster ask this one, HOST:PORT; empty: it neither answers nor asks them
+	Names     naming.Where      // where names are answered on this host; of a host that has joined
+	StateDir  string            // where its state lives, a path of the host
+	NodeName  string            // $(node.name)
+	Labels    map[string]string // node.labels
+	Root      *disk.Root        // where the paths of resources begin
+	Types     map[declare.ResourceType]host.Type
+	Bus       subscribe.Units // nil where there is no systemd
+	Facts     Facts
+	Instances instances.Means  // of a host that has joined
+	Objects   *content.Objects // that it fetches; nil: none
 	// Watch keeps the host converged until the context ends; without it Run ends when nothing is left to do.
 	Watch bool
 	// Now lets windows not count until everything that can be done at the start is done.

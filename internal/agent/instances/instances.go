@@ -27,6 +27,12 @@ import (
 // retryPause is how long after a runtime has failed it is begun with again.
 const retryPause = 5 * time.Second
 
+// Means are what a host runs instances with.
+type Means struct {
+	Runtimes    []run.Kind // that run their tasks
+	Directories []string   // of the host, that they may mount
+}
+
 // Options of a Keeper.
 type Options struct {
 	StateDir string
