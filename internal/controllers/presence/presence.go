@@ -121,6 +121,11 @@ type entry struct {
 	wake     time.Time // zero: not by itself
 	place    int       // in wakes; -1: not in it
 	saving   saving
+	waking
+}
+
+// waking is what paces how others are woken because of a node.
+type waking struct {
 	others   pending // what was noted may matter to others
 	stirring pending // something else was heard of its instances
 	telling  calm    // how often people were told
