@@ -57,8 +57,10 @@ type Value struct {
 	Below bool   `json:"below,omitempty"` // it began on a line of its own
 	At    int    `json:"at,omitempty"`    // its place among its neighbours, where it was removed
 	Gap   int    `json:"gap,omitempty"`   // how many lines with nothing, or a comment, were between it and the one before; of the first one, after
-	// Around is what it was in, where it was alone in there.
+	// Around is what it was in, where nothing else was in there.
 	Around *Value `json:"around,omitempty"`
+	// More are the items behind it that are equal, and were removed with it.
+	More []Value `json:"more,omitempty"`
 }
 
 // core is one kind of part. Texts are without a byte order mark. All its methods are pure.

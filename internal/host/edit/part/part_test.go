@@ -267,6 +267,8 @@ func TestJSON(t *testing.T) {
 		{"absent, the only", absent(jsonEdit("/a", "")), `{"a": 1}`, `{}`},
 		{"absent already", absent(jsonEdit("/a/b", "")), `{"b": 1}`, ""},
 		{"absent item", absent(jsonEdit("/a/-", "2")), `{"a": [1, 2, 3]}`, `{"a": [1, 3]}`},
+		{"absent item, several times", absent(jsonEdit("/a/-", "2")), `{"a": [2, 1, 2, 3, 2]}`, `{"a": [1, 3]}`},
+		{"absent item, nothing but", absent(jsonEdit("/a/-", "2")), `{"a": [2, 2]}`, `{"a": []}`},
 		{"absent item by number", absent(jsonEdit("/a/0", "")), `{"a": [1]}`, "!is a list"},
 	})
 	if got, err := made(t, jsonEdit("/log/level", `"debug"`)).Edit(""); err != nil || got != "{\n  \"log\": {\n    \"level\": \"debug\"\n  }\n}\n" {
@@ -306,6 +308,8 @@ func TestYAML(t *testing.T) {
 		{"item", yamlEdit("/server/ports/-", `8080`), doc, swap("# tls\n", "# tls\n  - 8080\n")},
 		{"item there", yamlEdit("/server/ports/-", `80`), doc, ""},
 		{"item of a missing list", yamlEdit("/server/names/-", `"a"`), doc, swap("b]}\n", "b]}\n  names:\n    - a\n")},
+		{"absent item, several times", absent(yamlEdit("/a/-", `1`)), "a:\n  - 1\n  - 2 # two\n  - 1 # again\nb: 1\n", "a:\n  - 2 # two\nb: 1\n"},
+		{"absent item, nothing but", absent(yamlEdit("/a/-", `1`)), "a:\n  - 1\n  - 1 # again\nb: 1\n", "a: []\nb: 1\n"},
 		{"item that is a mapping", yamlEdit("/last/-", `{"name": "one", "value": 1}`), doc, ""},
 		{"of an empty text", yamlEdit("/a/b", `1`), "", "a:\n  b: 1\n"},
 		{"of comments alone", yamlEdit("/a", `1`), "# c\n", "# c\na: 1\n"},

@@ -308,19 +308,33 @@ func (c *pointerCore) keep(text string) (Remnant, error) {
 	case c.absent:
 		in, at = s.chain[len(s.chain)-2], s.index[len(s.index)-1]
 	}
-	v := d.rawOf(n)
-	v.At = max(at, 0)
-	if c.absent && d.yaml && !n.inner && !v.Below {
-		v.Raw = d.text[n.slot:d.lineEnd(n.to)] // with the comment behind it
+	if !c.absent {
+		v := d.rawOf(n)
+		v.At = max(at, 0)
+		return Remnant{Value: &v}, nil
 	}
-	if c.absent {
-		v.Gap = d.gapOf(in, v.At)
+	v := d.taken(in, at)
+	for i := at + 1; c.item && i < len(in.children); i++ {
+		if c.matches(d, in.children[i].value) {
+			v.More = append(v.More, d.taken(in, i))
+		}
 	}
-	if c.absent && len(in.children) == 1 {
+	if len(in.children) == 1+len(v.More) {
 		around := d.rawOf(in)
 		v.Around = &around
 	}
 	return Remnant{Value: &v}, nil
+}
+
+// taken is a child as it is before it is taken out.
+func (d *document) taken(in *node, at int) Value {
+	n := in.children[at].value
+	v := d.rawOf(n)
+	v.At, v.Gap = at, d.gapOf(in, at)
+	if d.yaml && !n.inner && !v.Below {
+		v.Raw = d.text[n.slot:d.lineEnd(n.to)] // with the comment behind it
+	}
+	return v
 }
 
 func (c *pointerCore) restore(text string, r Remnant) (string, error) {
@@ -346,7 +360,17 @@ func (c *pointerCore) restore(text string, r Remnant) (string, error) {
 	if n := s.end(); r.Value.Around != nil && d.isBare(n) && (n.outer >= 0 || n.flow) {
 		return d.setRaw(n, *r.Value.Around), nil
 	}
-	return c.putRaw(d, s.end(), *r.Value)
+	text, err = c.putRaw(d, s.end(), *r.Value)
+	for _, v := range r.Value.More {
+		if err != nil {
+			return "", err
+		}
+		if d, s, _, err = c.find(text); err != nil {
+			return "", err
+		}
+		text, err = c.putRaw(d, s.end(), v)
+	}
+	return text, err
 }
 
 // putRaw puts a value back that was taken out.
