@@ -66,7 +66,13 @@ const whole = `grep -Hxv -e "conf $1" -e "conf $2" /srv/app/conf; grep -Hxv -e "
 for f in /srv/app/conf /etc/more.conf; do [ $(wc -l <$f) = 1 ] || echo "$f is not whole"; done
 [ $(wc -l </etc/systemd/system/app.service) = 6 ] || echo 'the unit file is not whole'
 case $(readlink /srv/app/current) in fresh-$1|fresh-$2) ;; *) echo 'the symlink is neither old nor new' ;; esac
-for f in $(ls -d /srv/app/fresh-*); do [ "$(cat $f)" = "fresh ${f##*-}" ] || echo "$f is not whole"; done
+for f in $(ls -d /srv/app/fresh-*); do
+	if have=$(cat $f 2>/dev/null); then
+		[ "$have" = "fresh ${f##*-}" ] || echo "$f is not whole"
+	elif [ -e $f ]; then # else it was removed meanwhile
+		echo "$f cannot be read"
+	fi
+done
 exit 0`
 
 // complete prints what of a generation is missing, or left of another.
