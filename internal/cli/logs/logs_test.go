@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"slices"
 	"strings"
@@ -89,7 +88,7 @@ func FuzzDecode(f *testing.F) {
 		}
 		for _, l := range lines {
 			if l.At.IsZero() || strings.HasSuffix(l.Text, "\n") {
-				t.Fatal(fmt.Sprintf("%+v", l))
+				t.Fatalf("%+v", l)
 			}
 		}
 	})

@@ -59,11 +59,10 @@ func (r *rig) another() *edition.Store {
 // lead has a server begin to lead that has heard nobody, with what there is.
 func (r *rig) lead(term uint64, objects ...any) {
 	r.Helper()
-	n, err := New(Options{Objects: r, Presence: r, Store: r.store, Key: r.key, Epoch: func() uint64 { return 1 }, Term: nil})
-	if err == nil {
+	if _, err := New(Options{Objects: r, Presence: r, Store: r.store, Key: r.key, Epoch: func() uint64 { return 1 }, Term: nil}); err == nil {
 		r.Fatal("it is made without a term")
 	}
-	n, err = New(Options{Objects: r, Presence: r, Store: r.store, Key: r.key, Epoch: func() uint64 { return 1 }, Term: noTerm})
+	n, err := New(Options{Objects: r, Presence: r, Store: r.store, Key: r.key, Epoch: func() uint64 { return 1 }, Term: noTerm})
 	if err != nil {
 		r.Fatal(err)
 	}
