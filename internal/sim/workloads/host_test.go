@@ -160,8 +160,8 @@ func (h *host) begin() {
 	h.seeks, h.fetches, h.telling = false, false, false
 	h.w.say("%s: its agent begins", h.name)
 	agent := h.agent
-	h.step(core.Node{Fit: fit.Node{Name: h.name, Architecture: h.offers.Arch, Capacity: fit.Amounts{CPU: h.offers.CPU, Memory: h.offers.Memory, Disk: h.offers.Disk}},
-		Runtimes: []declared.Runtime{declared.Process}})
+	h.step(core.Node{Fit: fit.Node{Name: h.name, Architecture: h.offers.Arch, Capacity: fit.Amounts{CPU: h.offers.CPU, Memory: h.offers.Memory, Disk: h.offers.Disk},
+		Runtimes: []declared.Runtime{declared.Process}}, Runtimes: []declared.Runtime{declared.Process}})
 	var records []core.Record
 	for _, uid := range slices.Sorted(maps.Keys(h.records)) {
 		r, err := core.DecodeRecord(uid, h.records[uid])
