@@ -31,9 +31,9 @@ type set struct {
 }
 
 type bucket struct {
-	rows []*row // by hash
-	sum  catalog.Digest
-	dull bool // sum is of what is there now
+	rows   []*row // by hash
+	sum    catalog.Digest
+	summed bool // sum is of what is there now
 }
 
 func (b *bucket) find(hash catalog.Digest) (int, bool) {
@@ -44,7 +44,7 @@ func (b *bucket) find(hash catalog.Digest) (int, bool) {
 func (s *set) put(r *row) (old *row) {
 	b := &s.buckets[r.hash[0]]
 	at, found := b.find(r.hash)
-	b.dull = false
+	b.summed = false
 	s.bytes += len(r.body)
 	if found {
 		old, b.rows[at] = b.rows[at], r
@@ -65,7 +65,7 @@ func (s *set) drop(key string) (old *row) {
 		return nil
 	}
 	old = b.rows[at]
-	b.rows, b.dull = slices.Delete(b.rows, at, at+1), false
+	b.rows, b.summed = slices.Delete(b.rows, at, at+1), false
 	s.count--
 	s.bytes -= len(old.body)
 	return old
@@ -86,8 +86,8 @@ func (s *set) root() catalog.Digest {
 	all.Write([]byte("tako/names-root/1\n"))
 	for i := range s.buckets {
 		b := &s.buckets[i]
-		if !b.dull {
-			b.sum, b.dull = catalog.Digest{}, true
+		if !b.summed {
+			b.sum, b.summed = catalog.Digest{}, true
 			if len(b.rows) > 0 {
 				h := sha256.New()
 				for _, r := range b.rows {
