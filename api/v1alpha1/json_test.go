@@ -238,7 +238,10 @@ func TestTypesAreRegistered(t *testing.T) {
 			}
 		}
 	}
-	if n := 2 * len(kinds); len(Types()) != n {
+	if !scheme.Recognizes(SchemeGroupVersion.WithKind(KindPlan)) { // which is asked, and never listed
+		t.Errorf("%s is not registered", KindPlan)
+	}
+	if n := 2*len(kinds) + 1; len(Types()) != n {
 		t.Errorf("%d types, want %d", len(Types()), n)
 	}
 	original := &NodeConfig{

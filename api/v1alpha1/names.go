@@ -18,6 +18,7 @@ const (
 	KindServer            = "Server"
 	KindWorkload          = workload.Kind
 	KindInstance          = "Instance"
+	KindPlan              = "Plan"
 )
 
 // The resources: the kinds as they stand in the path of a request.
@@ -33,6 +34,7 @@ const (
 	ResourceServers            = "servers"
 	ResourceWorkloads          = "workloads"
 	ResourceInstances          = "instances"
+	ResourcePlans              = "plans"
 )
 
 // The types of conditions, with the meaning that kstatus gives them. All are True, False or Unknown.

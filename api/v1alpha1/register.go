@@ -23,7 +23,7 @@ func Resource(resource string) schema.GroupResource {
 	return SchemeGroupVersion.WithResource(resource).GroupResource()
 }
 
-// Types returns one new object of every kind and list of this package. A server that registers the types under its internal
+// Types returns one new object of every kind and list of this package; of a Plan there is no list. A server that registers the types under its internal
 // version too takes them from here.
 func Types() []runtime.Object {
 	return []runtime.Object{
@@ -38,6 +38,7 @@ func Types() []runtime.Object {
 		&Server{}, &ServerList{},
 		&Workload{}, &WorkloadList{},
 		&Instance{}, &InstanceList{},
+		&Plan{},
 	}
 }
 

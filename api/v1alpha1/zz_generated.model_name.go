@@ -81,6 +81,11 @@ func (in Disbelieved) OpenAPIModelName() string {
 }
 
 // OpenAPIModelName returns the OpenAPI model name for this type.
+func (in DisplacedWorkload) OpenAPIModelName() string {
+	return "dev.tako.v1alpha1.DisplacedWorkload"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
 func (in FailedRevision) OpenAPIModelName() string {
 	return "dev.tako.v1alpha1.FailedRevision"
 }
@@ -243,6 +248,36 @@ func (in PendingExplanation) OpenAPIModelName() string {
 // OpenAPIModelName returns the OpenAPI model name for this type.
 func (in PendingReason) OpenAPIModelName() string {
 	return "dev.tako.v1alpha1.PendingReason"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in Plan) OpenAPIModelName() string {
+	return "dev.tako.v1alpha1.Plan"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in PlanSpec) OpenAPIModelName() string {
+	return "dev.tako.v1alpha1.PlanSpec"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in PlanStatus) OpenAPIModelName() string {
+	return "dev.tako.v1alpha1.PlanStatus"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in PlannedDomain) OpenAPIModelName() string {
+	return "dev.tako.v1alpha1.PlannedDomain"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in PlannedNode) OpenAPIModelName() string {
+	return "dev.tako.v1alpha1.PlannedNode"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in PlannedWorkload) OpenAPIModelName() string {
+	return "dev.tako.v1alpha1.PlannedWorkload"
 }
 
 // OpenAPIModelName returns the OpenAPI model name for this type.
@@ -453,6 +488,11 @@ func (in WorkloadCulprit) OpenAPIModelName() string {
 // OpenAPIModelName returns the OpenAPI model name for this type.
 func (in WorkloadList) OpenAPIModelName() string {
 	return "dev.tako.v1alpha1.WorkloadList"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in WorkloadPlan) OpenAPIModelName() string {
+	return "dev.tako.v1alpha1.WorkloadPlan"
 }
 
 // OpenAPIModelName returns the OpenAPI model name for this type.

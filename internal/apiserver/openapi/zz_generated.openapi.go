@@ -175,6 +175,7 @@ func GetOpenAPIDefinitions(ref common.ReferenceCallback) map[string]common.OpenA
 		v1alpha1.ClusterRevisionList{}.OpenAPIModelName():                      schema_takodev_tako_api_v1alpha1_ClusterRevisionList(ref),
 		v1alpha1.ConfigConflict{}.OpenAPIModelName():                           schema_takodev_tako_api_v1alpha1_ConfigConflict(ref),
 		v1alpha1.Disbelieved{}.OpenAPIModelName():                              schema_takodev_tako_api_v1alpha1_Disbelieved(ref),
+		v1alpha1.DisplacedWorkload{}.OpenAPIModelName():                        schema_takodev_tako_api_v1alpha1_DisplacedWorkload(ref),
 		v1alpha1.FailedRevision{}.OpenAPIModelName():                           schema_takodev_tako_api_v1alpha1_FailedRevision(ref),
 		v1alpha1.Instance{}.OpenAPIModelName():                                 schema_takodev_tako_api_v1alpha1_Instance(ref),
 		v1alpha1.InstanceFailure{}.OpenAPIModelName():                          schema_takodev_tako_api_v1alpha1_InstanceFailure(ref),
@@ -208,6 +209,12 @@ func GetOpenAPIDefinitions(ref common.ReferenceCallback) map[string]common.OpenA
 		v1alpha1.OwnLayer{}.OpenAPIModelName():                                 schema_takodev_tako_api_v1alpha1_OwnLayer(ref),
 		v1alpha1.PendingExplanation{}.OpenAPIModelName():                       schema_takodev_tako_api_v1alpha1_PendingExplanation(ref),
 		v1alpha1.PendingReason{}.OpenAPIModelName():                            schema_takodev_tako_api_v1alpha1_PendingReason(ref),
+		v1alpha1.Plan{}.OpenAPIModelName():                                     schema_takodev_tako_api_v1alpha1_Plan(ref),
+		v1alpha1.PlanSpec{}.OpenAPIModelName():                                 schema_takodev_tako_api_v1alpha1_PlanSpec(ref),
+		v1alpha1.PlanStatus{}.OpenAPIModelName():                               schema_takodev_tako_api_v1alpha1_PlanStatus(ref),
+		v1alpha1.PlannedDomain{}.OpenAPIModelName():                            schema_takodev_tako_api_v1alpha1_PlannedDomain(ref),
+		v1alpha1.PlannedNode{}.OpenAPIModelName():                              schema_takodev_tako_api_v1alpha1_PlannedNode(ref),
+		v1alpha1.PlannedWorkload{}.OpenAPIModelName():                          schema_takodev_tako_api_v1alpha1_PlannedWorkload(ref),
 		v1alpha1.PromiseCounts{}.OpenAPIModelName():                            schema_takodev_tako_api_v1alpha1_PromiseCounts(ref),
 		v1alpha1.RelayIdentity{}.OpenAPIModelName():                            schema_takodev_tako_api_v1alpha1_RelayIdentity(ref),
 		v1alpha1.ResourceProblem{}.OpenAPIModelName():                          schema_takodev_tako_api_v1alpha1_ResourceProblem(ref),
@@ -250,6 +257,7 @@ func GetOpenAPIDefinitions(ref common.ReferenceCallback) map[string]common.OpenA
 		v1alpha1.Workload{}.OpenAPIModelName():                                 schema_takodev_tako_api_v1alpha1_Workload(ref),
 		v1alpha1.WorkloadCulprit{}.OpenAPIModelName():                          schema_takodev_tako_api_v1alpha1_WorkloadCulprit(ref),
 		v1alpha1.WorkloadList{}.OpenAPIModelName():                             schema_takodev_tako_api_v1alpha1_WorkloadList(ref),
+		v1alpha1.WorkloadPlan{}.OpenAPIModelName():                             schema_takodev_tako_api_v1alpha1_WorkloadPlan(ref),
 		v1alpha1.WorkloadRollout{}.OpenAPIModelName():                          schema_takodev_tako_api_v1alpha1_WorkloadRollout(ref),
 		v1alpha1.WorkloadStatus{}.OpenAPIModelName():                           schema_takodev_tako_api_v1alpha1_WorkloadStatus(ref),
 		v1alpha1.WrappedKey{}.OpenAPIModelName():                               schema_takodev_tako_api_v1alpha1_WrappedKey(ref),
@@ -7985,6 +7993,61 @@ func schema_takodev_tako_api_v1alpha1_Disbelieved(ref common.ReferenceCallback) 
 	}
 }
 
+func schema_takodev_tako_api_v1alpha1_DisplacedWorkload(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "DisplacedWorkload is a workload of lower priority of which instances would make room.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"name": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Name is its name.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"displaced": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Displaced is how many would be told to go.",
+							Type:        []string{"integer"},
+							Format:      "int32",
+						},
+					},
+					"pending": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Pending is how many of the workload would have no node then.",
+							Type:        []string{"integer"},
+							Format:      "int32",
+						},
+					},
+					"nodes": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "Nodes are where they go from: at most 10, by name.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Type:   []string{"string"},
+										Format: "",
+									},
+								},
+							},
+						},
+					},
+				},
+				Required: []string{"name", "displaced", "nodes"},
+			},
+		},
+	}
+}
+
 func schema_takodev_tako_api_v1alpha1_FailedRevision(ref common.ReferenceCallback) common.OpenAPIDefinition {
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
@@ -10016,6 +10079,307 @@ func schema_takodev_tako_api_v1alpha1_PendingReason(ref common.ReferenceCallback
 				Required: []string{"reason", "nodes", "left"},
 			},
 		},
+	}
+}
+
+func schema_takodev_tako_api_v1alpha1_Plan(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "Plan is a question: where would the instances of workloads of one namespace go if these were applied now, together? It is answered by who creates one, and nothing of it is stored.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"kind": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Kind is a string value representing the REST resource this object represents. Servers may infer this from the endpoint the client submits requests to. Cannot be updated. In CamelCase. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#types-kinds",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"apiVersion": {
+						SchemaProps: spec.SchemaProps{
+							Description: "APIVersion defines the versioned schema of this representation of an object. Servers should convert recognized schemas to the latest internal value, and may reject unrecognized values. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#resources",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"metadata": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Metadata names the namespace.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(metav1.ObjectMeta{}.OpenAPIModelName()),
+						},
+					},
+					"spec": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Spec is what would be applied.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(v1alpha1.PlanSpec{}.OpenAPIModelName()),
+						},
+					},
+					"status": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Status is the answer.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(v1alpha1.PlanStatus{}.OpenAPIModelName()),
+						},
+					},
+				},
+				Required: []string{"spec", "status"},
+			},
+		},
+		Dependencies: []string{
+			metav1.ObjectMeta{}.OpenAPIModelName(), v1alpha1.PlanSpec{}.OpenAPIModelName(), v1alpha1.PlanStatus{}.OpenAPIModelName()},
+	}
+}
+
+func schema_takodev_tako_api_v1alpha1_PlanSpec(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "PlanSpec is what would be applied and deleted. There is at least one of either, at most 200 together.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"workloads": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "Workloads are those that would be applied, whole, each once.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(v1alpha1.PlannedWorkload{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+					"delete": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "Delete are the names of workloads that would be deleted.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Type:   []string{"string"},
+										Format: "",
+									},
+								},
+							},
+						},
+					},
+				},
+			},
+		},
+		Dependencies: []string{
+			v1alpha1.PlannedWorkload{}.OpenAPIModelName()},
+	}
+}
+
+func schema_takodev_tako_api_v1alpha1_PlanStatus(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "PlanStatus is what would come of it, if nothing else changes meanwhile and every instance that starts becomes ready.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"workloads": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "Workloads are those of the spec, in its order: what is applied, then what is deleted.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(v1alpha1.WorkloadPlan{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+					"displaced": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "Displaced are other workloads of which instances would make room: at most 100, those first that lose the most.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(v1alpha1.DisplacedWorkload{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+					"moreDisplaced": {
+						SchemaProps: spec.SchemaProps{
+							Description: "MoreDisplaced is how many more there are.",
+							Type:        []string{"integer"},
+							Format:      "int32",
+						},
+					},
+					"message": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Message says why the answer is about a part of the way only. Left out where it is about all of it.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+				},
+			},
+		},
+		Dependencies: []string{
+			v1alpha1.DisplacedWorkload{}.OpenAPIModelName(), v1alpha1.WorkloadPlan{}.OpenAPIModelName()},
+	}
+}
+
+func schema_takodev_tako_api_v1alpha1_PlannedDomain(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "PlannedDomain is how many instances would be on nodes with one value of a label.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"key": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Key is the label.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"value": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Value is its value.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"instances": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Instances is how many would be there.",
+							Type:        []string{"integer"},
+							Format:      "int32",
+						},
+					},
+				},
+				Required: []string{"key", "value", "instances"},
+			},
+		},
+	}
+}
+
+func schema_takodev_tako_api_v1alpha1_PlannedNode(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "PlannedNode is what becomes of a workload on one node.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"name": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Name is its name.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"instances": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Instances is how many would be there.",
+							Type:        []string{"integer"},
+							Format:      "int32",
+						},
+					},
+					"added": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Added is how many of them are not there now.",
+							Type:        []string{"integer"},
+							Format:      "int32",
+						},
+					},
+					"changed": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Changed is how many of them would be changed in place.",
+							Type:        []string{"integer"},
+							Format:      "int32",
+						},
+					},
+					"removed": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Removed is how many that are there now would not be.",
+							Type:        []string{"integer"},
+							Format:      "int32",
+						},
+					},
+				},
+				Required: []string{"name", "instances"},
+			},
+		},
+	}
+}
+
+func schema_takodev_tako_api_v1alpha1_PlannedWorkload(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "PlannedWorkload is a workload as it would be.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"name": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Name is its name.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"annotations": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Annotations are its annotations.",
+							Type:        []string{"object"},
+							AdditionalProperties: &spec.SchemaOrBool{
+								Allows: true,
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Type:   []string{"string"},
+										Format: "",
+									},
+								},
+							},
+						},
+					},
+					"spec": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Spec is its spec.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(workload.Spec{}.OpenAPIModelName()),
+						},
+					},
+				},
+				Required: []string{"name", "spec"},
+			},
+		},
+		Dependencies: []string{
+			workload.Spec{}.OpenAPIModelName()},
 	}
 }
 
@@ -12319,6 +12683,142 @@ func schema_takodev_tako_api_v1alpha1_WorkloadList(ref common.ReferenceCallback)
 		},
 		Dependencies: []string{
 			metav1.ListMeta{}.OpenAPIModelName(), v1alpha1.Workload{}.OpenAPIModelName()},
+	}
+}
+
+func schema_takodev_tako_api_v1alpha1_WorkloadPlan(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "WorkloadPlan is where the instances of a workload would be.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"name": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Name is its name.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"wanted": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Wanted is how many instances there would be to be.",
+							Type:        []string{"integer"},
+							Format:      "int32",
+						},
+					},
+					"placed": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Placed is how many of them would have a node.",
+							Type:        []string{"integer"},
+							Format:      "int32",
+						},
+					},
+					"kept": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Kept counts the instances that would stay as they are.",
+							Type:        []string{"integer"},
+							Format:      "int32",
+						},
+					},
+					"changed": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Changed counts those that would be changed in place, without a restart.",
+							Type:        []string{"integer"},
+							Format:      "int32",
+						},
+					},
+					"replaced": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Replaced counts those that would end, and have another one come for them.",
+							Type:        []string{"integer"},
+							Format:      "int32",
+						},
+					},
+					"added": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Added counts those that would come beside them.",
+							Type:        []string{"integer"},
+							Format:      "int32",
+						},
+					},
+					"removed": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Removed counts those that would end, and have none come for them.",
+							Type:        []string{"integer"},
+							Format:      "int32",
+						},
+					},
+					"nodes": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "Nodes are the nodes of all of these instances, by name: at most 500.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(v1alpha1.PlannedNode{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+					"moreNodes": {
+						SchemaProps: spec.SchemaProps{
+							Description: "MoreNodes is how many more there are.",
+							Type:        []string{"integer"},
+							Format:      "int32",
+						},
+					},
+					"domains": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "Domains count the instances that would be there by values of node labels: of the zone, and of those that its placement names. At most 100.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(v1alpha1.PlannedDomain{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+					"pending": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Pending says why instances would have no node. Left out where all would have one.",
+							Ref:         ref(v1alpha1.PendingExplanation{}.OpenAPIModelName()),
+						},
+					},
+					"phase": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Phase is that of its status then: Complete, or where it would stay for now.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"message": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Message says why it would stay there, for people.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+				},
+				Required: []string{"name", "wanted", "placed"},
+			},
+		},
+		Dependencies: []string{
+			v1alpha1.PendingExplanation{}.OpenAPIModelName(), v1alpha1.PlannedDomain{}.OpenAPIModelName(), v1alpha1.PlannedNode{}.OpenAPIModelName()},
 	}
 }
 
