@@ -71,6 +71,8 @@ func defaultRoles() []rbac.ClusterRole {
 		role(basicRole,
 			on("authorization.k8s.io", []string{"selfsubjectaccessreviews", "selfsubjectrulesreviews"}, []string{"create"}),
 			on("authentication.k8s.io", []string{"selfsubjectreviews"}, []string{"create"}),
+			// About which workloads somebody may ask follows from which he may apply: that is asked there.
+			on(v1alpha1.GroupName, []string{v1alpha1.ResourcePlans}, []string{"create"}),
 			// Which bundles somebody may push follows from which configs he may update: that is asked there.
 			rbac.PolicyRule{Verbs: []string{"get", "post", "patch"}, NonResourceURLs: []string{bundles.Path + "*"}},
 			rbac.PolicyRule{Verbs: []string{"get"}, NonResourceURLs: []string{"/api", "/api/*", "/apis", "/apis/*", "/openapi", "/openapi/*", "/version", "/version/", "/healthz", "/livez", "/readyz"}},

@@ -27,10 +27,12 @@ import (
 	"tako.dev/tako/internal/apiserver/election"
 	"tako.dev/tako/internal/apiserver/etcd"
 	"tako.dev/tako/internal/apiserver/objects"
+	"tako.dev/tako/internal/apiserver/plans"
 	"tako.dev/tako/internal/apiserver/registry"
 	"tako.dev/tako/internal/apiserver/spare"
 	"tako.dev/tako/internal/apiserver/state"
 	"tako.dev/tako/internal/controllers"
+	"tako.dev/tako/internal/controllers/preview"
 	"tako.dev/tako/internal/fleet/events"
 	"tako.dev/tako/internal/reason"
 	"tako.dev/tako/internal/transfer/snapshots"
@@ -304,6 +306,10 @@ func (s *Server) assemble(p parts) (*assembly, error) {
 		return nil, err
 	}
 	objects.AddVirtual(v1alpha1.SchemeGroupVersion, v1alpha1.ResourceServers, registry.NewServerStore(stands.read))
+	var hosts *transfer // nobody asks before it is there
+	objects.AddVirtual(v1alpha1.SchemeGroupVersion, v1alpha1.ResourcePlans, plans.New(plans.Options{
+		Objects: objects, Authorizer: config.Authorization.Authorizer, Hosts: func() (preview.Hosts, bool) { return hosts.hosts() },
+	}))
 	generic, err := s.chain(config, backend, objects)
 	if err != nil {
 		backend.Close()
@@ -316,7 +322,7 @@ func (s *Server) assemble(p parts) (*assembly, error) {
 		backend.Close()
 		return nil, err
 	}
-	hosts, err := s.newTransfer(p, objects, local, known, config.LoopbackClientConfig)
+	hosts, err = s.newTransfer(p, objects, local, known, config.LoopbackClientConfig)
 	if err != nil {
 		backend.Close()
 		return nil, err

@@ -32,6 +32,7 @@ import (
 	"tako.dev/tako/internal/controllers/measures"
 	"tako.dev/tako/internal/controllers/names"
 	"tako.dev/tako/internal/controllers/presence"
+	"tako.dev/tako/internal/controllers/preview"
 	"tako.dev/tako/internal/controllers/recorder"
 	"tako.dev/tako/internal/controllers/workloads"
 	fleetnode "tako.dev/tako/internal/fleet/node"
@@ -136,6 +137,15 @@ func (s *Server) newTransfer(p parts, objects *registry.Registry, local *registr
 		}
 	})
 	return t, nil
+}
+
+// hosts is what this server knows of hosts; false while it does not lead.
+func (t *transfer) hosts() (preview.Hosts, bool) {
+	now := t.term.Load()
+	if now == nil {
+		return preview.Hosts{}, false
+	}
+	return preview.Hosts{Seen: now.presence.Of, Measures: now.measures}, true
 }
 
 // newTerm makes what a server has as the leader.

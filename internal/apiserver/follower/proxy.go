@@ -74,7 +74,7 @@ func NewProxy(o ProxyOptions) *Proxy {
 func (p *Proxy) Handler(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		info, known := request.RequestInfoFrom(r.Context())
-		if !known || r.Method != http.MethodGet || info.APIGroup != v1alpha1.GroupName || info.Resource != v1alpha1.ResourceNodes && info.Resource != v1alpha1.ResourceInstances {
+		if !known || info.APIGroup != v1alpha1.GroupName || !leaders(r.Method, info.Resource) {
 			next.ServeHTTP(w, r)
 			return
 		}
@@ -84,6 +84,17 @@ func (p *Proxy) Handler(next http.Handler) http.Handler {
 			}
 		})
 	})
+}
+
+// leaders reports whether the leader alone can answer: what is heard of hosts and instances is read, and where instances would go is asked.
+func leaders(method, resource string) bool {
+	switch resource {
+	case v1alpha1.ResourceNodes, v1alpha1.ResourceInstances:
+		return method == http.MethodGet
+	case v1alpha1.ResourcePlans:
+		return method == http.MethodPost
+	}
+	return false
 }
 
 // Forward has a request that proves by itself who makes it be answered by the leader, or by next while that is this server.

@@ -189,6 +189,9 @@ func bearer(t *v1alpha1.Token) string {
 	return ""
 }
 
+// FieldErrors is faults in the library's form, for what is not stored here.
+func FieldErrors(faults []declare.Fault) field.ErrorList { return fieldErrors(faults) }
+
 // fieldErrors is faults in the library's form. The words are those that everybody gets who makes the mistake, wherever.
 func fieldErrors(faults []declare.Fault) field.ErrorList {
 	var errs field.ErrorList

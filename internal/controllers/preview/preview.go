@@ -25,6 +25,11 @@ type Fleet struct {
 	Workloads []*v1alpha1.Workload
 	Revisions []*v1alpha1.Revision
 	Instances []*v1alpha1.Instance
+	Hosts
+}
+
+// Hosts are what is known of hosts, and stored nowhere.
+type Hosts struct {
 	// Seen is what is known of the host of a node.
 	Seen func(node types.UID) (presence.Seen, bool)
 	// Measures is what the scale of workloads follows. Nil: nothing is measured.
