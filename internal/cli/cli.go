@@ -51,6 +51,7 @@ func New(streams Streams, further ...*cobra.Command) *cobra.Command {
 		Short: "Declare what every host must have, and see why one is not as declared",
 		Example: `  tako apply -f site.yaml            declare what is in a file
   tako diff -f site.yaml             what that would change
+  tako plan -f web.yaml              where its instances would go
   tako status                        the fleet on one page
   tako why node/web-7                why a host is not as declared
   tako get nodeconfigs -A            what is declared
@@ -74,7 +75,7 @@ func New(streams Streams, further ...*cobra.Command) *cobra.Command {
 	root.SetIn(streams.In)
 	root.SetOut(streams.Out)
 	root.SetErr(streams.Err)
-	root.AddCommand(p.newApply(), p.newDiff(), p.newGet(), p.newDescribe(), p.newDelete(), p.newEdit(), p.newWait(), p.newEvents(),
+	root.AddCommand(p.newApply(), p.newDiff(), p.newPlan(), p.newGet(), p.newDescribe(), p.newDelete(), p.newEdit(), p.newWait(), p.newEvents(),
 		p.newStatus(), p.newTop(), p.newWhy(), p.newHistory(), p.newLogs(), p.newHold(), p.newResume(), p.newAdopt(), p.newRollout(), p.newNode(),
 		p.newExplain(), p.newSource(), p.newTrace(), p.newToken(), p.newContent(), p.newBundle(), p.newSign(), p.newExport(), p.newVersion(), p.newMan())
 	for _, c := range further {

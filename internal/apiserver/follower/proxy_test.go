@@ -113,6 +113,10 @@ func TestLeaderAnswers(t *testing.T) {
 	if p.ask(t.Context(), instances, http.MethodGet, v1alpha1.ResourceInstances, nil); instances.Body.String() != "there /apis/tako.dev/v1alpha1/instances?watch=1" {
 		t.Errorf("instances: %d %s", instances.Code, instances.Body)
 	}
+	asked := httptest.NewRecorder()
+	if p.ask(t.Context(), asked, http.MethodPost, v1alpha1.ResourcePlans, nil); asked.Body.String() != "there /apis/tako.dev/v1alpha1/plans?watch=1" {
+		t.Errorf("plans: %d %s", asked.Code, asked.Body)
+	}
 	r := p.came[0]
 	if who := r.TLS.PeerCertificates[0].Subject.CommonName; who != "tako:server:b" {
 		t.Errorf("it is asked by %s", who)
