@@ -80,7 +80,7 @@ func (s *Store) Create(ctx context.Context, obj runtime.Object, validate rest.Va
 			return nil, err
 		}
 	}
-	p.Namespace = request.NamespaceValue(ctx)
+	p.Namespace, p.ManagedFields = request.NamespaceValue(ctx), nil      // nobody owns fields of a question
 	if len(p.Spec.Workloads)+len(p.Spec.Delete) <= v1alpha1.PlannedMax { // otherwise it is refused below, before anybody is asked a million times
 		if err := s.mayApply(ctx, p); err != nil {
 			return nil, err

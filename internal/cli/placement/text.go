@@ -79,6 +79,9 @@ func writePlan(b *strings.Builder, p *v1alpha1.WorkloadPlan) {
 // instancesText says how many have a node, and what becomes of those that there are.
 func instancesText(p *v1alpha1.WorkloadPlan) string {
 	parts := []string{fmt.Sprintf("%d of %d would have a node", p.Placed, p.Wanted)}
+	if p.Wanted == 0 && p.Placed == 0 {
+		parts[0] = "none would be left"
+	}
 	for _, of := range []struct {
 		count int32
 		what  string
