@@ -56,6 +56,7 @@ needs a data directory of its own with a copy of the first one's machine-secret 
 	f.StringVar(&o.Listen, "listen", apiserver.DefaultListen, "where the API is served, HOST:PORT; port 0 takes a free one")
 	f.StringVar(&o.TransferListen, "transfer-listen", "", "where hosts are served, HOST:PORT; default: the port after that of --listen; port 0 takes a free one")
 	f.StringSliceVar(&o.Names, "name", nil, "further name or address that clients and hosts know the server by; hosts are told the first")
+	f.StringSliceVar(&o.DNS, "names", nil, "where names of workloads are answered by the DNS, ADDRESS:PORT by UDP and TCP; may be repeated; default: nowhere, agents do")
 	f.StringSliceVar(&o.SourceDirs, "source-dir", nil, "directory of this machine below which Sources may take repositories (file://); default: none")
 	f.StringToStringVar(&o.Prometheus, "prometheus", nil, "NAME=URL of a Prometheus that workloads may be scaled by; may be repeated; those who declare workloads may ask it anything; default: none")
 	f.StringSliceVar(&o.Etcd.Endpoints, "etcd-servers", nil, "an etcd cluster that others run; which several servers may share; default: one in the data directory")

@@ -63,6 +63,7 @@ type fleet struct {
 type control struct {
 	*rig.Rig
 	way *way
+	dns string // where it answers for names
 }
 
 func newFleet(t *testing.T, servers int) *fleet {
@@ -105,8 +106,8 @@ func (f *fleet) add() *control {
 			f.Fatal(err)
 		}
 	}
-	c := &control{Rig: &rig.Rig{T: f.T, Dir: f.dir, Bin: rig.Programs(f.T)}, way: newWay(f.T, f.etcd)}
-	c.Server = server.New(f.T, filepath.Join(c.Bin, "tako"), dir, "--etcd-servers", "http://"+c.way.listener.Addr().String())
+	c := &control{Rig: &rig.Rig{T: f.T, Dir: f.dir, Bin: rig.Programs(f.T)}, way: newWay(f.T, f.etcd), dns: host.FreeAddress(f.T)}
+	c.Server = server.New(f.T, filepath.Join(c.Bin, "tako"), dir, "--etcd-servers", "http://"+c.way.listener.Addr().String(), "--names", c.dns)
 	f.servers = append(f.servers, c)
 	f.Cleanup(func() {
 		if f.Failed() && c.Server.Run != nil {

@@ -36,10 +36,10 @@ type fleet struct {
 	greeter string
 }
 
-// newFleet starts a server and so many hosts: host-0 in zone a, host-1 in b, host-2 in c, host-3 in a.
-func newFleet(t *testing.T, hosts int) *fleet {
+// newFleet starts a server and so many hosts: host-0 in zone a, host-1 in b, host-2 in c, host-3 in a. Further arguments are those of `tako server`.
+func newFleet(t *testing.T, hosts int, args ...string) *fleet {
 	t.Helper()
-	f := &fleet{Rig: rig.New(t), hosts: map[string]*rig.Host{}, greeter: host.Program(t, "greeter", "tako.dev/tako/e2e/workloads/greeter")}
+	f := &fleet{Rig: rig.New(t, args...), hosts: map[string]*rig.Host{}, greeter: host.Program(t, "greeter", "tako.dev/tako/e2e/workloads/greeter")}
 	f.Apply("apiVersion: v1\nkind: Namespace\nmetadata: {name: " + environment + "}\n")
 	for i := range hosts {
 		name := "host-" + strconv.Itoa(i)

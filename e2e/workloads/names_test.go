@@ -20,11 +20,14 @@ import (
 	"tako.dev/tako/e2e/rig"
 )
 
-// named is a fleet whose hosts answer for names.
+// named is a fleet whose hosts and server answer for names.
 type named struct {
 	*fleet
-	ports map[string]int // of the DNS, by host
+	ports map[string]int // of the DNS, by host, and of theServer
 }
+
+// theServer is what the server is called among those who answer.
+const theServer = "server"
 
 // freePort is one of this machine that nobody listens on.
 func freePort(t *testing.T) int {
@@ -42,7 +45,8 @@ func newNamed(t *testing.T, hosts int) *named {
 	if _, err := exec.LookPath("dig"); err != nil {
 		t.Skip("needs dig (bind9-dnsutils): whether hosts answer for names is not known without it")
 	}
-	n := &named{newFleet(t, hosts), map[string]int{}}
+	port := freePort(t)
+	n := &named{newFleet(t, hosts, "--names", fmt.Sprintf("127.0.0.1:%d", port)), map[string]int{theServer: port}}
 	for name, h := range n.hosts {
 		n.ports[name] = freePort(t)
 		h.Stop()
@@ -52,7 +56,7 @@ func newNamed(t *testing.T, hosts int) *named {
 	return n
 }
 
-// dig asks a host with the real one, and returns the lines of its answer, sorted.
+// dig asks a host, or the server, with the real one, and returns the lines of its answer, sorted.
 func (n *named) dig(on string, query ...string) []string {
 	n.Helper()
 	ctx, cancel := context.WithTimeout(n.Context(), rig.InTime)
@@ -118,7 +122,7 @@ func TestNames(t *testing.T) {
 		return lines
 	}
 	both := []string{"web-0", "web-1"}
-	for name := range n.hosts {
+	for name := range n.ports {
 		n.answersAre("both are ready", name, srv(both...), service, "SRV")
 	}
 	t.Run("records", func(t *testing.T) {
@@ -134,9 +138,12 @@ func TestNames(t *testing.T) {
 		if node := n.dig("host-0", "+short", "+tcp", "host-1.node.tako.internal", "A"); !slices.Equal(node, addresses) {
 			t.Errorf("all hosts are on this machine, at %q, and host-1 at %q", addresses, node)
 		}
+		n.answersAre("the server browses as well", theServer, []string{"web-0._http._tcp." + zone + ".", "web-1._http._tcp." + zone + "."}, "+tcp", "_http._tcp."+zone, "PTR")
 		for query, status := range map[string]string{"web." + zone + " AXFR": "failed", "nobody." + zone: "NXDOMAIN", "example.org": "REFUSED", "-c CH version.bind TXT": "REFUSED"} {
-			if text := strings.Join(n.dig("host-0", strings.Fields(query)...), ""); !strings.Contains(text, status) {
-				t.Errorf("dig %s: want %s:\n%s", query, status, text)
+			for _, on := range []string{"host-0", theServer} {
+				if text := strings.Join(n.dig(on, strings.Fields(query)...), ""); !strings.Contains(text, status) {
+					t.Errorf("%s: dig %s: want %s:\n%s", on, query, status, text)
+				}
 			}
 		}
 	})
@@ -147,10 +154,10 @@ func TestNames(t *testing.T) {
 		}{{"/lose", []string{"web-1"}}, {"/gain", both}} {
 			n.get(ports["web-0"], change.path)
 			began := time.Now()
-			for name := range n.hosts {
+			for name := range n.ports {
 				n.answersAre("after "+change.path, name, srv(change.left...), service, "SRV")
 			}
-			t.Logf("after %s both hosts have answered so within %s, probes of 100 ms and dig included", change.path, time.Since(began))
+			t.Logf("after %s both hosts and the server have answered so within %s, probes of 100 ms and dig included", change.path, time.Since(began))
 		}
 	})
 	t.Run("files and environment", func(t *testing.T) {
@@ -187,8 +194,9 @@ func TestNames(t *testing.T) {
 		n.answersAre("started again", on["web-1"], srv(both...), service, "SRV")
 		n.Server.Start(t)
 		n.answersAre("the server is back", on["web-1"], srv("web-1"), service, "SRV")
+		n.answersAre("and the server answers again", theServer, srv("web-1"), service, "SRV")
 		n.get(ports["web-0"], "/gain")
-		for name := range n.hosts {
+		for name := range n.ports {
 			n.answersAre("ready again", name, srv(both...), service, "SRV")
 		}
 	})

@@ -28,6 +28,7 @@ type Options struct {
 	// that takes one.
 	TransferListen string
 	Names          []string // further DNS names and addresses that clients and hosts know the server by
+	DNS            []string // where names of workloads are answered, ADDRESS:PORT, by UDP and TCP; default nowhere
 	// Etcd is a cluster that others run. Without endpoints the server runs a member of its own in DataDir.
 	Etcd etcd.Connection
 	// QuotaBytes bounds the database of the server's own etcd; default 2 GiB, at least quotaMin.
@@ -69,6 +70,9 @@ func (o Options) validate() error {
 	}
 	if err := checkListen(o.TransferListen); err != nil {
 		return &reason.Error{Code: reason.InvalidValue, Doing: doing, Cause: fmt.Errorf("--transfer-listen %q: %w", o.TransferListen, err), Hint: "it looks like 127.0.0.1:6444, or :6444 for all addresses of this machine"}
+	}
+	if _, err := dnsAddresses(o.DNS); err != nil {
+		return err
 	}
 	if o.QuotaBytes != 0 && o.QuotaBytes < quotaMin {
 		return &reason.Error{Code: reason.InvalidValue, Doing: doing, Cause: fmt.Errorf("--quota-bytes %d: at least %d", o.QuotaBytes, quotaMin), Hint: "2147483648 (2 GiB) is the default"}

@@ -58,7 +58,8 @@ type transfer struct {
 	server   *transferserver.Server
 	supply   *supply.Supply // nil: there are no other servers
 	names    *edition.Store
-	failed   chan error // has room for one: hosts cannot be served any more
+	answers  func(context.Context) // for names by the DNS
+	failed   chan error            // has room for one: hosts cannot be served any more
 	// begin makes what this server has as the leader; term is that, nil while it does not lead.
 	begin func() (*term, error)
 	term  atomic.Pointer[term]
@@ -100,6 +101,9 @@ func (s *Server) newTransfer(p parts, objects *registry.Registry, local *registr
 		Suspected: t.suspect, Log: s.partsLog, Metrics: takoMetrics{},
 	})
 	t.names = s.newNames(p)
+	if t.answers, err = s.answerNames(t.names); err != nil {
+		return nil, err
+	}
 	t.begin = func() (*term, error) { return s.newTerm(t, p, local) }
 	own, err4 := t.begin()
 	if err := errors.Join(err3, err4); err != nil {
@@ -178,6 +182,7 @@ func (t *transfer) background(s *Server, p parts) []func(context.Context) {
 		reported("layers", t.layers.Run),
 		reported("heads", t.heads.Run),
 		func(ctx context.Context) { s.keepNames(ctx, p, t.names) },
+		t.answers,
 		reported("recorder", func(ctx context.Context) error {
 			if !waitReady(ctx, t.loopback) {
 				return nil

@@ -26,15 +26,14 @@ import (
 	"tako.dev/tako/internal/names/edition"
 	"tako.dev/tako/internal/names/endpoints"
 	"tako.dev/tako/internal/names/server"
-	"tako.dev/tako/internal/reason"
 	"tako.dev/tako/internal/transfer/client"
 	"tako.dev/tako/internal/transfer/wire"
 	"tako.dev/tako/internal/trust"
 )
 
 const (
-	// listenPause is how long after an address could not be listened at that is tried again: somebody may have to end there.
-	listenPause = 10 * time.Second
+	// failedPause is how long after the files could not be written that is tried again.
+	failedPause = 10 * time.Second
 	// filesPause is the shortest between two writings of the files, and filesShare how many times as long as one has taken: with 10,000 endpoints they
 	// have megabytes.
 	filesPause, filesShare = 200 * time.Millisecond, 20
@@ -95,7 +94,7 @@ func New(o Options) (*Naming, error) {
 		servers = append(servers, a.Addr())
 	}
 	base, err1 := names.New(names.Options{Servers: servers})
-	answering, err2 := server.New(server.Options{})
+	answering, err2 := server.New(server.Options{Rate: server.PublicRate(), Home: true}) // some of the addresses may be for others
 	if err := errors.Join(err1, err2); err != nil {
 		return nil, err
 	}
@@ -221,32 +220,12 @@ func (n *Naming) Run(ctx context.Context) error {
 	all.Go(func() {
 		n.store.Keep(ctx, n.path(), func(err error) { n.opts.Log.Warn("keep the names", "err", err) })
 	})
-	for _, address := range n.opts.Addresses {
-		all.Go(func() { n.answer(ctx, address) })
-	}
+	all.Go(func() { n.server.Serve(ctx, n.opts.Addresses, n.opts.Log) })
 	if n.opts.Endpoints != "" {
 		all.Go(func() { n.write(ctx) })
 	}
 	<-ctx.Done()
 	return nil
-}
-
-// answer answers at one address.
-func (n *Naming) answer(ctx context.Context, address netip.AddrPort) {
-	said := ""
-	for ctx.Err() == nil {
-		sockets, err := server.Listen(ctx, []netip.AddrPort{address})
-		if err == nil {
-			said = ""
-			n.opts.Log.Info("names are answered", "address", address)
-			err = n.server.Run(ctx, sockets)
-		}
-		if err != nil && ctx.Err() == nil && err.Error() != said {
-			said = err.Error()
-			n.opts.Log.Warn("names are not answered", "address", address, "err", err, "hint", reason.Of(err).Hint)
-		}
-		pause(ctx, listenPause)
-	}
 }
 
 // write keeps the files as they should be.
@@ -268,7 +247,7 @@ func (n *Naming) write(ctx context.Context) {
 				said = text
 				n.opts.Log.Warn("the files of endpoints are not written", "directory", n.opts.Endpoints, "err", err)
 			}
-			pause(ctx, listenPause)
+			pause(ctx, failedPause)
 			select {
 			case n.files <- struct{}{}:
 			default:

@@ -182,6 +182,7 @@ type News struct {
 	Mark wire.NamesMark
 	Put  []Row
 	Gone []string
+	All  bool // there is nothing else: what it does not say is not in the edition
 }
 
 // Take takes a part. With the last one of a way the edition is verified and becomes the newest: then news are what is different in it; otherwise they are nil.
@@ -254,15 +255,7 @@ func (s *Store) arriveLocked(e Edition, signed []byte) (*News, error) {
 		return nil, wrong(fmt.Errorf("%d rows came to root %s, signed are %d rows with root %s", s.rows.count, root, e.Rows, e.Root))
 	}
 	s.adoptLocked(e, signed, c)
-	news := &News{Mark: e.Mark, Gone: c.gone}
-	for _, r := range c.put {
-		row, err := decodeRow(r.body)
-		if err != nil {
-			return nil, err // it was decoded when it came
-		}
-		news.Put = append(news.Put, row)
-	}
-	return news, nil
+	return newsOf(e.Mark, c)
 }
 
 // doubled finds a key that several rows have.
@@ -331,6 +324,37 @@ func (s *Store) wayLocked(have wire.NamesMark) (from wire.NamesMark, c change) {
 		return have, c
 	}
 	return wire.NamesMark{}, change{put: s.rows.all()}
+}
+
+// Since is what the newest edition says that an earlier one did not; everything, where it is not known any more what has changed. News are nil where there
+// is none that is later. changed is closed when there is another one. The error is StateCorrupt.
+func (s *Store) Since(have wire.NamesMark) (news *News, changed <-chan struct{}, err error) {
+	s.mu.Lock()
+	mark, changed := s.edition.Mark, s.changed
+	if mark.Compare(have) <= 0 {
+		s.mu.Unlock()
+		return nil, changed, nil
+	}
+	from, c := s.wayLocked(have)
+	s.mu.Unlock()
+	news, err = newsOf(mark, c)
+	if err == nil {
+		news.All = from == wire.NamesMark{}
+	}
+	return news, changed, err
+}
+
+// newsOf is what a change says that has led to an edition.
+func newsOf(mark wire.NamesMark, c change) (*News, error) {
+	news := &News{Mark: mark, Gone: c.gone}
+	for _, r := range c.put {
+		row, err := decodeRow(r.body)
+		if err != nil {
+			return nil, err // it was decoded when it came
+		}
+		news.Put = append(news.Put, row)
+	}
+	return news, nil
 }
 
 // partsOf divides a change into parts, of which the last one has the edition.

@@ -353,6 +353,44 @@ func TestKeep(t *testing.T) {
 	}
 }
 
+// TestSince: who looks from time to time has what is there, whether the Store still knows what has changed or not, whoever made the edition.
+func TestSince(t *testing.T) {
+	key := trust.NewSigningKey()
+	s := newStore(key)
+	news, changed, err := s.Since(wire.NamesMark{})
+	if news != nil || err != nil {
+		t.Fatalf("of nothing: %+v, %v", news, err)
+	}
+	publish(t, s, key, 1, []Row{instance(1, 80), instance(2, 80)})
+	select {
+	case <-changed:
+	default:
+		t.Error("nobody is told of the first edition")
+	}
+	publish(t, s, key, 2, []Row{instance(3, 80)}, instance(1, 80).Key)
+	for _, c := range []struct {
+		what      string
+		store     *Store
+		have      wire.NamesMark
+		put, gone int
+		all, none bool
+	}{
+		{what: "everything", store: s, put: 2, all: true},
+		{what: "one step", store: s, have: wire.NamesMark{Epoch: 1, Term: 7, Number: 1}, put: 1, gone: 1},
+		{what: "an edition that is not known", store: s, have: wire.NamesMark{Epoch: 1}, put: 2, all: true},
+		{what: "the newest", store: s, have: s.Mark(), none: true},
+	} {
+		news, _, err := c.store.Since(c.have)
+		if err != nil || (news == nil) != c.none {
+			t.Errorf("%s: %+v, %v", c.what, news, err)
+			continue
+		}
+		if news != nil && (len(news.Put) != c.put || len(news.Gone) != c.gone || news.All != c.all || news.Mark != s.Mark()) {
+			t.Errorf("%s: %+v", c.what, news)
+		}
+	}
+}
+
 // FuzzTake: whatever comes, a Store has what is signed or what it had.
 func FuzzTake(f *testing.F) {
 	key := trust.NewSigningKey()

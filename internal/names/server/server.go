@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"net"
 	"net/netip"
 	"sync"
@@ -25,13 +26,22 @@ const (
 	idleMax       = 10 * time.Second
 	queryMax      = 5 * time.Second // for the rest of a question whose length has come, and for taking an answer
 	sendMax       = time.Second     // for the kernel to take a packet
+	// listenPause is how long after an address could not be listened at that is tried again: somebody may have to end there.
+	listenPause = 10 * time.Second
 )
+
+// PublicRate is what a client may ask at an address that others reach. A resolver that keeps answers for their second asks for each name once in that, for
+// all who ask it; and whoever asks by UDP in somebody else's name has at most 1.2 MB/s sent there.
+func PublicRate() bucket.Rate { return bucket.Rate{Burst: 2000, Second: 1000} }
 
 // Options are how a Server answers.
 type Options struct {
 	// Rate bounds how many questions one client has answered, by UDP and by TCP each: its address, of IPv6 its network of 64 bits. The rest are left without an answer,
 	// because whoever is said to ask by UDP may be somebody else. Default no bound, which is for local addresses only.
 	Rate bucket.Rate
+	// Home says that the rate is not for programs of this machine which ask from a local address (127.0.0.0/8, ::1): those come from nowhere else, and
+	// a resolver asks for all of them. Default they have it too.
+	Home bool
 }
 
 // Server answers questions. Its methods may be called by any goroutine.
@@ -41,6 +51,7 @@ type Server struct {
 	counter counter
 	// By UDP anybody can ask in the name of a client, and use up what that may ask there; so by TCP it has its own. Nil: no bound.
 	packetLimit, streamLimit *limiter
+	home                     bool
 }
 
 // New makes a server that knows of nothing yet: until the first Swap it says so (SERVFAIL), because what it does not know may be there.
@@ -48,7 +59,7 @@ func New(o Options) (*Server, error) {
 	if o.Rate != (bucket.Rate{}) && (o.Rate.Burst < 1 || o.Rate.Second <= 0) {
 		return nil, &reason.Error{Code: reason.InvalidValue, Doing: "set how many questions a client may ask", Hint: "give how many at once, at least 1, and how many more each second; or neither"}
 	}
-	s := &Server{}
+	s := &Server{home: o.Home}
 	if o.Rate.Burst > 0 {
 		s.packetLimit, s.streamLimit = &limiter{sources: bucket.NewSources(o.Rate)}, &limiter{sources: bucket.NewSources(o.Rate)}
 	}
@@ -62,6 +73,14 @@ func (s *Server) Swap(x *names.Index) { s.view.Store(x) }
 type limiter struct {
 	mu      sync.Mutex // guards sources
 	sources *bucket.Sources
+}
+
+// limit is what bounds a client.
+func (s *Server) limit(by *limiter, from netip.Addr) *limiter {
+	if s.home && from.Unmap().IsLoopback() {
+		return nil
+	}
+	return by
 }
 
 // allow reports whether a client may ask once more.
@@ -156,6 +175,36 @@ func (s *Server) Run(ctx context.Context, sockets *Sockets) error {
 	return &reason.Error{Code: reason.NamesUnserved, Doing: "answer questions of the DNS", Cause: err}
 }
 
+// Serve answers at addresses, each by UDP and TCP, until the context ends. One that cannot be listened at, or that fails, is tried again, and the others
+// go on; log is told, once for each reason in a row.
+func (s *Server) Serve(ctx context.Context, addresses []netip.AddrPort, log *slog.Logger) {
+	var all sync.WaitGroup
+	defer all.Wait()
+	for _, address := range addresses {
+		all.Go(func() { s.serve(ctx, address, log) })
+	}
+}
+
+func (s *Server) serve(ctx context.Context, address netip.AddrPort, log *slog.Logger) {
+	said := ""
+	for ctx.Err() == nil {
+		sockets, err := Listen(ctx, []netip.AddrPort{address})
+		if err == nil {
+			said = ""
+			log.Info("names are answered", "address", sockets.Addresses()[0])
+			err = s.Run(ctx, sockets)
+		}
+		if err != nil && ctx.Err() == nil && err.Error() != said {
+			said = err.Error()
+			log.Warn("names are not answered", "address", address, "err", err, "hint", reason.Of(err).Hint)
+		}
+		select {
+		case <-time.After(listenPause):
+		case <-ctx.Done():
+		}
+	}
+}
+
 // packets answers what comes to an address by UDP.
 func (s *Server) packets(ctx context.Context, conn *net.UDPConn) error {
 	query, reply := make([]byte, queryBytesMax), make([]byte, packetBytesMax)
@@ -164,7 +213,7 @@ func (s *Server) packets(ctx context.Context, conn *net.UDPConn) error {
 		if err != nil {
 			return err
 		}
-		if !s.packetLimit.allow(from.Addr()) {
+		if !s.limit(s.packetLimit, from.Addr()).allow(from.Addr()) {
 			s.counter.limited.Add(1)
 			continue
 		}

@@ -251,6 +251,25 @@ func TestRate(t *testing.T) {
 	}
 }
 
+// TestHome: programs of this machine have no bound where they ask at a local address, and the rate is for all others.
+func TestHome(t *testing.T) {
+	s, at := run(t, Options{Rate: bucket.Rate{Burst: 1, Second: 0.001}, Home: true})
+	s.Swap(web(t, 1, 1))
+	for range 5 {
+		for _, network := range []string{"udp", "tcp"} {
+			ask(t, at, network, "web.prod.tako.internal.", dns.TypeA, 0)
+		}
+	}
+	if c := s.Counts(); c.Limited != 0 || c.Answered["NOERROR"] != 10 {
+		t.Errorf("counted %+v", c)
+	}
+	for from, bounded := range map[string]bool{"127.0.0.88": false, "::1": false, "::ffff:127.0.0.1": false, "192.0.2.7": true, "2001:db8::7": true} {
+		if limit := s.limit(s.packetLimit, netip.MustParseAddr(from)); (limit != nil) != bounded {
+			t.Errorf("%s is bounded: %t", from, limit != nil)
+		}
+	}
+}
+
 // TestEachComesFirst: clients that ask for both families, or for one name after another, hear of all instances first all the same.
 func TestEachComesFirst(t *testing.T) {
 	s, err := New(Options{})

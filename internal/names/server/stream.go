@@ -46,7 +46,8 @@ func (s *Server) streams(ctx context.Context, l *net.TCPListener) error {
 		}
 		from := conn.RemoteAddr().(*net.TCPAddr).AddrPort().Addr() // what a TCPConn has
 		// Behind a local address all programs of the host are one client: they wait for one another.
-		if s.streamLimit != nil && !open.enter(from) {
+		limit := s.limit(s.streamLimit, from)
+		if limit != nil && !open.enter(from) {
 			s.counter.limited.Add(1)
 			_ = conn.Close() // there is nothing on the way
 			<-places
@@ -54,10 +55,10 @@ func (s *Server) streams(ctx context.Context, l *net.TCPListener) error {
 		}
 		conns.Go(func() {
 			defer func() { <-places }()
-			if s.streamLimit != nil {
+			if limit != nil {
 				defer open.leave(from)
 			}
-			s.stream(ctx, conn, from)
+			s.stream(ctx, conn, limit)
 		})
 	}
 }
@@ -89,7 +90,8 @@ func (c *clients) leave(from netip.Addr) {
 }
 
 // stream answers the questions of a connection, one after the other (RFC 7766), until the client is done, or silent for too long.
-func (s *Server) stream(ctx context.Context, conn *net.TCPConn, from netip.Addr) {
+func (s *Server) stream(ctx context.Context, conn *net.TCPConn, limit *limiter) {
+	from := conn.RemoteAddr().(*net.TCPAddr).AddrPort().Addr()   // what a TCPConn has
 	ended := context.AfterFunc(ctx, func() { _ = conn.Close() }) // ends what is being read or written
 	defer func() {
 		if ended() {
@@ -105,7 +107,7 @@ func (s *Server) stream(ctx context.Context, conn *net.TCPConn, from netip.Addr)
 			}
 			return
 		}
-		if !s.streamLimit.allow(from) {
+		if !limit.allow(from) {
 			s.counter.limited.Add(1)
 			return
 		}
