@@ -309,7 +309,7 @@ func (a *answering) meta(z *zone, labels []string) bool {
 		return true
 	case len(labels) > 1:
 		return false
-	case labels[0] == "b" || labels[0] == "lb":
+	case labels[0] == "b" || labels[0] == "db" || labels[0] == "lb":
 		if a.q.Qtype == dns.TypePTR {
 			a.add(a.ptr(a.apex(), apexTTL))
 		}

@@ -21,7 +21,7 @@
 //	    WORKLOAD._sub                             the same of one workload
 //	    INSTANCE                                  SRV TXT
 //	  _services._dns-sd._udp                      PTR to each _PORT._tcp of which an instance is ready
-//	  b._dns-sd._udp, lb._dns-sd._udp             PTR to NAMESPACE.DOMAIN: where to browse
+//	  b, db and lb._dns-sd._udp                   PTR to NAMESPACE.DOMAIN: where to browse
 //
 // A workload that is declared and has no ready instance is there with no data (NODATA); what is not declared is not there (NXDOMAIN). Names
 // between two that are there are there too (RFC 8020).

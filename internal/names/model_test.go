@@ -93,6 +93,7 @@ func (m *model) records() *records {
 		r.add(zone, dns.TypeNS, top)
 		r.exist("_services._dns-sd._udp." + zone)
 		r.add("b._dns-sd._udp."+zone, dns.TypePTR, zone)
+		r.add("db._dns-sd._udp."+zone, dns.TypePTR, zone)
 		r.add("lb._dns-sd._udp."+zone, dns.TypePTR, zone)
 	}
 	for key, w := range m.workloads {

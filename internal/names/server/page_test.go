@@ -148,6 +148,11 @@ func TestBrowseAsClientsDo(t *testing.T) {
 	s.Swap(shop(t))
 	ask := func(name, qtype string) []string { return shell(t, at, "", "dig +short "+name+" "+qtype) }
 	found := map[string]string{}
+	for _, which := range []string{"db", "lb"} { // the default, and that of clients which ask nobody: RFC 6763, section 11
+		if domains := ask(which+"._dns-sd._udp.prod.tako.internal", "PTR"); !slices.Equal(domains, []string{"prod.tako.internal."}) {
+			t.Errorf("%s: %q", which, domains)
+		}
+	}
 	for _, domain := range ask("b._dns-sd._udp.prod.tako.internal", "PTR") {
 		for _, kind := range ask("_services._dns-sd._udp."+domain, "PTR") {
 			for _, instance := range ask(kind, "PTR") {
@@ -159,6 +164,17 @@ func TestBrowseAsClientsDo(t *testing.T) {
 				found[instance] = strings.Join(ask(words[3], "A"), " ") + ":" + words[2]
 			}
 		}
+	}
+	// Who browses has in one answer all that resolving needs: RFC 6763, section 12.1.
+	added := shell(t, at, "", "dig +noall +additional _http._tcp.prod.tako.internal PTR")
+	for _, want := range []string{"web-x2k4._http._tcp.prod.tako.internal. 1 IN SRV 0 1 20817 web-x2k4.web.prod.tako.internal.", `web-7f9c._http._tcp.prod.tako.internal. 1 IN TXT "txtvers=1" "path=/shop"`,
+		"web-x2k4.web.prod.tako.internal. 1 IN A 10.0.0.11", "web-7f9c.web.prod.tako.internal. 1 IN A 10.0.0.12"} {
+		if !slices.Contains(added, want) {
+			t.Errorf("with the instances comes no %s:\n%q", want, added)
+		}
+	}
+	if added := shell(t, at, "", "dig +noall +additional web-7f9c._http._tcp.prod.tako.internal SRV"); !slices.Equal(added, []string{"web-7f9c.web.prod.tako.internal. 1 IN A 10.0.0.12"}) {
+		t.Errorf("with the place comes %q", added)
 	}
 	for instance, want := range map[string]string{"web-x2k4._http._tcp.prod.tako.internal.": "10.0.0.11:20817", "web-7f9c._http._tcp.prod.tako.internal.": "10.0.0.12:31260",
 		"db-m3qz._postgresql._tcp.prod.tako.internal.": "10.0.0.21:5432"} {

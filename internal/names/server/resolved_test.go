@@ -3,11 +3,13 @@ package server
 import (
 	"cmp"
 	"context"
+	"maps"
 	"net"
 	"net/netip"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -97,6 +99,70 @@ func TestResolved(t *testing.T) {
 	}
 }
 
+// plainHost has a network of its own, with a server of the DNS on a link, and two servers in its resolv.conf: ours, and that one.
+const plainHost = `
+ip link set lo up
+ip link add up0 type veth peer name up1
+ip address add 192.0.2.1/24 dev up0
+ip link set up0 up
+ip link set up1 up
+printf 'nameserver 127.0.0.88\nnameserver 192.0.2.1\noptions timeout:2 attempts:1\n' >"$1/resolv.conf"
+printf 'hosts: files dns\n' >"$1/nsswitch.conf"
+mount --bind "$1/resolv.conf" "$(readlink -f /etc/resolv.conf)"
+mount --bind "$1/nsswitch.conf" /etc/nsswitch.conf
+`
+
+// TestPlainResolver: programs of a host without a resolver of its own, by the C library and by that of Go, find our names and those of others, where its
+// resolv.conf has us first; and those of others while nobody answers for us.
+func TestPlainResolver(t *testing.T) {
+	if _, err := exec.LookPath("getent"); err != nil {
+		t.Skip("needs getent, of Debian's package libc-bin")
+	}
+	if !apart.Run(t, apart.Host{Namespaces: []string{"--net"}, Script: plainHost}) {
+		return
+	}
+	ask := map[string]func(name string) string{
+		"C": func(name string) string {
+			out, _ := exec.CommandContext(t.Context(), "getent", "ahostsv4", name).Output() // an error is that there is none
+			var all []string
+			for line := range strings.Lines(string(out)) {
+				all = append(all, strings.Fields(line)[0])
+			}
+			slices.Sort(all)
+			return strings.Join(slices.Compact(all), " ")
+		},
+		"Go": func(name string) string {
+			all, _ := (&net.Resolver{PreferGo: true}).LookupHost(t.Context(), name) // an error is that there is none
+			slices.Sort(all)
+			return strings.Join(all, " ")
+		},
+	}
+	others := map[string]string{"www.node.example.org": "198.51.100.1", "nothing.example.org": ""}
+	all := map[string]string{"web.prod.tako.internal": "10.0.0.11 10.0.0.12", "batch.prod.tako.internal": "", "bacth.prod.tako.internal": ""}
+	maps.Copy(all, others)
+	serve(t, "192.0.2.1:53", elsewhere(t))
+	t.Run("answered", func(t *testing.T) {
+		ours := serve(t, "127.0.0.88:53", shop(t))
+		for name, want := range all {
+			for by, ask := range ask {
+				if got := ask(name); got != want {
+					t.Errorf("%s by %s: %q, want %q", name, by, got, want)
+				}
+			}
+		}
+		if c := ours.Counts(); c.Answered["REFUSED"] == 0 || c.Answered["NOERROR"] == 0 || c.Answered["NXDOMAIN"] == 0 {
+			t.Errorf("we were not asked first: %+v", c)
+		}
+	})
+	for name, want := range others {
+		for by, ask := range ask {
+			if got := ask(name); got != want {
+				t.Errorf("%s by %s while nobody answers for us: %q, want %q", name, by, got, want)
+			}
+		}
+	}
+}
+
 // elsewhere is a domain that is not ours.
 func elsewhere(t *testing.T) *names.Index {
 	t.Helper()
@@ -121,6 +187,9 @@ func startResolved(t *testing.T, program string) {
 	for _, b := range block.FindAllStringSubmatch(string(page), -1) {
 		if path, settings, _ := strings.Cut(b[2], "\n"); b[1] == "ini" {
 			path = strings.TrimPrefix(path, "# ")
+			if packaged, err := os.ReadFile("../../../packaging/resolved.conf.d/tako.conf"); err != nil || string(packaged) != settings {
+				t.Errorf("packaging has other settings than the page: %q, %v", packaged, err)
+			}
 			if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 				t.Fatal(err)
 			}
