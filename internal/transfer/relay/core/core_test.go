@@ -245,6 +245,48 @@ func TestRosterPaces(t *testing.T) {
 	}
 }
 
+// TestRosterHurries: by which something else is ready goes before the others, which keep their pace; and so often only.
+func TestRosterHurries(t *testing.T) {
+	start := time.Unix(1_000_000, 0)
+	now := start
+	r := NewRoster(now)
+	r.Begun()
+	number := uint64(0)
+	hear := func(agent uint64, ready bool) {
+		number++
+		r.Heard(agent, &wire.Report{Number: number, Instances: []wire.Instance{{UID: "uid-other"}, {UID: "uid-web", Ready: ready}}})
+	}
+	for n := uint64(1); n <= 3; n++ {
+		r.Opened(n, "web", fmt.Sprint(n), []byte{1})
+		hear(n, false)
+	}
+	wants := func(after time.Duration, next time.Duration, want ...uint64) {
+		t.Helper()
+		now = start.Add(after)
+		say, at := r.Take(now)
+		var is []uint64
+		for _, a := range say {
+			is = append(is, a.Number)
+		}
+		if !slices.Equal(is, want) || !at.IsZero() && at.Sub(start) != next || at.IsZero() && next != 0 {
+			t.Fatalf("after %s go %v, and the next after %s; want %v and %s", after, is, at.Sub(start), want, next)
+		}
+	}
+	wants(0, 0, 1, 2, 3)
+	hear(1, false)
+	wants(10*time.Second, 0, 1)
+	hear(1, false)
+	hear(2, true)
+	wants(10*time.Second, 10*time.Second+gather) // for who comes with it
+	wants(10*time.Second+gather, 11*time.Second, 2)
+	hear(2, false)
+	hear(3, true)
+	wants(10100*time.Millisecond, 10220*time.Millisecond)
+	wants(10220*time.Millisecond, 11*time.Second, 2, 3)
+	hear(3, true) // as it was told
+	wants(11*time.Second, 0, 1, 3)
+}
+
 // TestRosterHears: what the server says counts for the node, and the first word of a stream is waited for anew.
 func TestRosterHears(t *testing.T) {
 	now := time.Unix(1_000_000, 0)

@@ -1,6 +1,7 @@
 package core
 
 import (
+	"hash/fnv"
 	"maps"
 	"slices"
 	"time"
@@ -13,6 +14,9 @@ const (
 	gather = 20 * time.Millisecond
 	// reportPause is the shortest between two messages with reports, unless the server says another one.
 	reportPause = time.Second
+	// readyShare is the part of the pause between reports that one waits in which something else is ready than was said: names and rollouts wait for
+	// it, and with what else is on that way it is to be known within a second.
+	readyShare = 5
 	// reportPauseMax is the longest that a server may say.
 	reportPauseMax = time.Minute
 	// AwayMax is how long a relay without a server keeps its agents: after that they are better with another relay. A server that restarts
@@ -29,7 +33,8 @@ type Roster struct {
 	away      time.Time     // since when no server has answered; zero: one has
 	pause     time.Duration // between messages with reports
 	sent      time.Time     // the last message
-	reported  time.Time     // the last one with reports
+	reported  time.Time     // the last one with reports that were not in a hurry
+	hastened  time.Time     // the last one with some that were
 }
 
 // agent is one watch.
@@ -41,6 +46,9 @@ type agent struct {
 
 	report *wire.Report // the newest; nil: none yet
 	host   *wire.Host   // what changes seldom, of the newest report that had it
+
+	ready uint64 // hash of what is ready by the newest report
+	shown uint64 // the same of the one that the server was told last
 
 	told   bool // the server knows of it, over this stream
 	fresh  bool // it does not know the report
@@ -112,9 +120,23 @@ func (r *Roster) Heard(number uint64, report *wire.Report) wire.StatusReply {
 	if report.Host != nil {
 		a.host, a.seldom = report.Host, true
 	}
-	a.report, a.fresh, a.asked = report, true, false
+	a.report, a.ready, a.fresh, a.asked = report, readyOf(report), true, false
 	return a.node.Status
 }
+
+// readyOf is a hash of what is ready. Where something else has the same, by chance, its report is in no hurry.
+func readyOf(report *wire.Report) uint64 {
+	all := fnv.New64a()
+	for i := range report.Instances {
+		if report.Instances[i].Ready {
+			_, _ = all.Write(append([]byte(report.Instances[i].UID), 0)) // a hash takes everything
+		}
+	}
+	return all.Sum64()
+}
+
+// hurries tells whether the server does not know yet what is ready.
+func (a *agent) hurries() bool { return a.told && a.fresh && a.ready != a.shown && a.left == wire.Here }
 
 // Asked notes that a heartbeat was written to an agent.
 func (r *Roster) Asked(number uint64) {
@@ -142,7 +164,7 @@ func (r *Roster) Closed(number uint64, lost bool) {
 
 // Begun notes that a stream begins: whoever is at its other end knows nothing yet.
 func (r *Roster) Begun() {
-	r.streaming, r.pause, r.sent, r.reported = true, reportPause, time.Time{}, time.Time{}
+	r.streaming, r.pause, r.sent, r.reported, r.hastened = true, reportPause, time.Time{}, time.Time{}, time.Time{}
 	for number, a := range r.agents {
 		if a.left != wire.Here {
 			delete(r.agents, number)
@@ -207,10 +229,14 @@ func (r *Roster) Take(now time.Time) (say []wire.RelayedAgent, next time.Time) {
 		return nil, time.Time{}
 	}
 	soon, report := r.sent.Add(gather), r.reported.Add(r.pause)
-	said := false // a report
+	haste := r.hastened.Add(r.pause / readyShare)
+	if haste.Before(soon) {
+		haste = soon
+	}
+	said, hurried := false, false // a report
 	for _, number := range slices.Sorted(maps.Keys(r.agents)) {
 		a := r.agents[number]
-		due := a.due(soon, report)
+		due := a.due(soon, haste, report)
 		switch {
 		case due.IsZero():
 		case due.After(now):
@@ -218,7 +244,8 @@ func (r *Roster) Take(now time.Time) (say []wire.RelayedAgent, next time.Time) {
 		case len(say) == wire.RelayedMax:
 			next = earlier(next, now.Add(gather))
 		default:
-			said = said || a.told && a.fresh && a.left == wire.Here
+			hurried = hurried || a.hurries()
+			said = said || a.told && a.fresh && a.left == wire.Here && !a.hurries()
 			say = append(say, a.say())
 			if a.left != wire.Here {
 				delete(r.agents, number)
@@ -231,6 +258,9 @@ func (r *Roster) Take(now time.Time) (say []wire.RelayedAgent, next time.Time) {
 	if said {
 		r.reported = now
 	}
+	if hurried {
+		r.hastened = now
+	}
 	return say, next
 }
 
@@ -242,7 +272,7 @@ func earlier(a, b time.Time) time.Time {
 }
 
 // due is when to tell of an agent; the zero time when there is nothing to tell. The first word about one waits for its report.
-func (a *agent) due(soon, report time.Time) time.Time {
+func (a *agent) due(soon, haste, report time.Time) time.Time {
 	switch {
 	case a.node.Problem != nil && !a.told:
 		return time.Time{} // the server does not want to hear of it
@@ -250,6 +280,8 @@ func (a *agent) due(soon, report time.Time) time.Time {
 		return time.Time{}
 	case !a.told, a.left != wire.Here:
 		return soon
+	case a.hurries() && haste.Before(report):
+		return haste
 	case a.fresh, a.asked:
 		return report
 	}
@@ -269,6 +301,6 @@ func (a *agent) say() wire.RelayedAgent {
 		}
 		said.Report = &report
 	}
-	a.told, a.fresh, a.seldom, a.asked = true, false, false, false
+	a.told, a.shown, a.fresh, a.seldom, a.asked = true, a.ready, false, false, false
 	return said
 }
