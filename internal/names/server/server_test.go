@@ -1,6 +1,7 @@
 package server
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -480,6 +481,45 @@ func FuzzRespond(f *testing.F) {
 		if stream && r.Truncated {
 			t.Fatalf("%v: truncated by TCP", q.Question)
 		}
+	})
+}
+
+// FuzzReceive has a connection bring any bytes: what is taken are the questions that are whole, one after the other, up to the first that is cut short or
+// too long.
+func FuzzReceive(f *testing.F) {
+	f.Add([]byte{0, 1, 7, 0, 2, 8, 9})
+	f.Add([]byte{0, 0, 0, 1, 5, 0xff, 0xff, 1})
+	f.Add([]byte{0, 3, 1})
+	f.Add([]byte{0})
+	f.Fuzz(func(t *testing.T, data []byte) {
+		here, there := net.Pipe()
+		var writer sync.WaitGroup
+		writer.Go(func() {
+			_, _ = there.Write(data) // the reader may have enough before
+			_ = there.Close()
+		})
+		query := make([]byte, 64)
+		for rest := data; ; {
+			n, err := receive(here, query)
+			whole := len(rest) >= 2
+			if whole {
+				length := int(rest[0])<<8 | int(rest[1])
+				if whole = length <= len(query) && len(rest) >= 2+length; whole {
+					if err != nil || !bytes.Equal(query[:n], rest[2:2+length]) {
+						t.Fatalf("of %x comes %x, %v", rest, query[:n], err)
+					}
+					rest = rest[2+length:]
+				}
+			}
+			if !whole {
+				if err == nil {
+					t.Fatalf("of %x comes %x", rest, query[:n])
+				}
+				break
+			}
+		}
+		_ = here.Close()
+		writer.Wait()
 	})
 }
 
