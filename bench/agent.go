@@ -13,6 +13,8 @@ import (
 	"strconv"
 	"syscall"
 	"time"
+
+	"tako.dev/tako/bench/load"
 )
 
 // What is declared: small files, as gen.sh makes them for the peers, so many in one directory at most.
@@ -128,7 +130,7 @@ func (b *bench) once(ctx context.Context, binary string, s *site) (time.Duration
 
 // resident is an agent that keeps a site.
 type resident struct {
-	process
+	load.Process
 	*site
 	binary string
 	cmd    *exec.Cmd
@@ -154,7 +156,7 @@ func (b *bench) keep(ctx context.Context, s *site, do func(*resident) error) (er
 	if err := cmd.Start(); err != nil {
 		return err
 	}
-	r := &resident{process: process(cmd.Process.Pid), site: s, binary: b.agent, cmd: cmd}
+	r := &resident{Process: load.Process(cmd.Process.Pid), site: s, binary: b.agent, cmd: cmd}
 	defer func() { err = errors.Join(err, r.stop()) }()
 	if err := r.converged(ctx); err != nil {
 		return err
@@ -212,7 +214,7 @@ func (r *resident) converged(ctx context.Context) error {
 		if err == nil && s.Converged && s.Settled {
 			return nil
 		}
-		if waitErr := pause(ctx, statusPause); waitErr != nil {
+		if waitErr := load.Pause(ctx, statusPause); waitErr != nil {
 			return fmt.Errorf("the agent does not converge: %w; its last report: %+v", errors.Join(err, waitErr), s)
 		}
 	}

@@ -68,20 +68,20 @@ func (b *bench) serve(ctx context.Context, dir string, do func(*load.Server) err
 
 // apiStart measures starts on an empty data directory, and again on the same.
 func (b *bench) apiStart(ctx context.Context) error {
-	var fresh, again sample
+	var fresh, again load.Sample
 	for range b.rounds {
 		dir, err := b.newDir()
 		if err != nil {
 			return err
 		}
-		for _, to := range []*sample{&fresh, &again} {
+		for _, to := range []*load.Sample{&fresh, &again} {
 			if err := b.serve(ctx, dir, func(s *load.Server) error { *to = append(*to, s.Took); return nil }); err != nil {
 				return err
 			}
 		}
 	}
-	b.table.add("API: exec to ready, fresh", fresh.spread(), "<= 1 s", judge(fresh.median() <= freshMax))
-	b.table.add("API: exec to ready, restart", again.spread(), "<= 0.6 s", judge(again.median() <= restartMax))
+	b.table.add("API: exec to ready, fresh", fresh.Spread(), "<= 1 s", judge(fresh.Median() <= freshMax))
+	b.table.add("API: exec to ready, restart", again.Spread(), "<= 0.6 s", judge(again.Median() <= restartMax))
 	return nil
 }
 
@@ -92,16 +92,16 @@ func (b *bench) apiIdle(ctx context.Context) error {
 		return err
 	}
 	return b.serve(ctx, dir, func(s *load.Server) error {
-		if err := pause(ctx, b.rest); err != nil {
+		if err := load.Pause(ctx, b.rest); err != nil {
 			return err
 		}
-		anonymous, resident, err := process(s.PID).memory()
+		anonymous, resident, err := load.Process(s.PID).Memory()
 		if err != nil {
 			return err
 		}
 		what := fmt.Sprintf("API: idle memory, %v after the start: ", b.rest)
-		b.table.add(what+"RssAnon", megabytes(anonymous), "<= 60 MB", judge(anonymous <= serverAnonymousMax))
-		b.table.add(what+"RSS", megabytes(resident), "<= 130 MB", judge(resident <= serverResidentMax))
+		b.table.add(what+"RssAnon", load.Megabytes(anonymous), "<= 60 MB", judge(anonymous <= serverAnonymousMax))
+		b.table.add(what+"RSS", load.Megabytes(resident), "<= 130 MB", judge(resident <= serverResidentMax))
 		c := s.Client()
 		defer c.Leave()
 		set, err := collector(ctx, c)
@@ -143,7 +143,7 @@ func (b *bench) apiLoaded(ctx context.Context) error {
 	if err := b.fill(ctx, s); err != nil {
 		return errors.Join(err, s.Stop())
 	}
-	var killed sample
+	var killed load.Sample
 	for range b.rounds {
 		if err := s.Kill(); err != nil {
 			return err
@@ -153,7 +153,7 @@ func (b *bench) apiLoaded(ctx context.Context) error {
 		}
 		killed = append(killed, s.Took)
 	}
-	b.table.add(fmt.Sprintf("API: exec to ready after kill -9, %d objects and their revisions", b.objects), killed.spread(), "<= 1.5 s", judge(killed.median() <= killedMax))
+	b.table.add(fmt.Sprintf("API: exec to ready after kill -9, %d objects and their revisions", b.objects), killed.Spread(), "<= 1.5 s", judge(killed.Median() <= killedMax))
 	return s.Stop()
 }
 
@@ -174,7 +174,7 @@ func (b *bench) fill(ctx context.Context, s *load.Server) error {
 	if err != nil {
 		return err
 	}
-	b.table.add("API: the last of their revisions, after the last create", milliseconds(behind), "stated", noVerdict)
+	b.table.add("API: the last of their revisions, after the last create", load.Milliseconds(behind), "stated", noVerdict)
 	_, text, err := afterLoad(s)
 	if err != nil {
 		return err
@@ -213,15 +213,15 @@ func (b *bench) apiMemory(ctx context.Context) error {
 
 // afterLoad is the memory of a server: its RSS in kB, and all of it in words.
 func afterLoad(s *load.Server) (resident int64, text string, err error) {
-	anonymous, resident, err := process(s.PID).memory()
+	anonymous, resident, err := load.Process(s.PID).Memory()
 	if err != nil {
 		return 0, "", err
 	}
-	peak, err := process(s.PID).peak()
+	peak, err := load.Process(s.PID).Peak()
 	if err != nil {
 		return 0, "", err
 	}
-	return resident, fmt.Sprintf("%s (RssAnon %s, peak RSS %s)", megabytes(resident), megabytes(anonymous), megabytes(peak)), nil
+	return resident, fmt.Sprintf("%s (RssAnon %s, peak RSS %s)", load.Megabytes(resident), load.Megabytes(anonymous), load.Megabytes(peak)), nil
 }
 
 // apiCreate measures creation of what no controller takes up.
@@ -282,7 +282,7 @@ func (b *bench) apiDisk(dir string) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
-	var all sample
+	var all load.Sample
 	for range b.repairs {
 		start := time.Now()
 		if _, err := f.Write(make([]byte, os.Getpagesize())); err != nil {
@@ -313,12 +313,12 @@ func (b *bench) apiWatch(ctx context.Context) error {
 			return err
 		}
 		rate := float64(b.watchers*b.changes) / took.Seconds()
-		_, resident, err := process(s.PID).memory()
+		_, resident, err := load.Process(s.PID).Memory()
 		if err != nil {
 			return err
 		}
 		b.table.add(fmt.Sprintf("API: %d watchers, %d changes: deliveries", b.watchers, b.changes),
-			fmt.Sprintf("%s (RSS %s)", perSecond(rate), megabytes(resident)), ">= 50000/s", judge(rate >= deliveriesMin))
+			fmt.Sprintf("%s (RSS %s)", perSecond(rate), load.Megabytes(resident)), ">= 50000/s", judge(rate >= deliveriesMin))
 		return nil
 	})
 }
@@ -340,11 +340,11 @@ func (b *bench) apiList(ctx context.Context) error {
 		if _, err := s.Settled(ctx, b.objects); err != nil {
 			return err
 		}
-		_, before, err := process(s.PID).memory()
+		_, before, err := load.Process(s.PID).Memory()
 		if err != nil {
 			return err
 		}
-		if err := process(s.PID).forgetPeak(); err != nil {
+		if err := load.Process(s.PID).ForgetPeak(); err != nil {
 			return err
 		}
 		what := fmt.Sprintf("API: list of %d NodeConfigs of %d resources, in parts of %d", b.objects, resources, chunk)
@@ -352,27 +352,27 @@ func (b *bench) apiList(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		b.table.add(what+", gzip as client-go asks for it", took.spread(), "<= 1.5 s", judge(took.median() <= listMax))
+		b.table.add(what+", gzip as client-go asks for it", took.Spread(), "<= 1.5 s", judge(took.Median() <= listMax))
 		if _, took, err = b.lists(ctx, s.Plain()); err != nil {
 			return err
 		}
-		b.table.add(what+", not compressed", took.spread(), "stated", noVerdict)
-		_, after, err := process(s.PID).memory()
+		b.table.add(what+", not compressed", took.Spread(), "stated", noVerdict)
+		_, after, err := load.Process(s.PID).Memory()
 		if err != nil {
 			return err
 		}
-		peak, err := process(s.PID).peak()
+		peak, err := load.Process(s.PID).Peak()
 		if err != nil {
 			return err
 		}
-		b.table.add(fmt.Sprintf("API: RSS before, at the most during and after those %d lists of %s", 2*b.rounds, megabytes(size>>10)),
-			fmt.Sprintf("%s, %s, %s", megabytes(before), megabytes(peak), megabytes(after)), "bounded: stated", noVerdict)
+		b.table.add(fmt.Sprintf("API: RSS before, at the most during and after those %d lists of %s", 2*b.rounds, load.Megabytes(size>>10)),
+			fmt.Sprintf("%s, %s, %s", load.Megabytes(before), load.Megabytes(peak), load.Megabytes(after)), "bounded: stated", noVerdict)
 		return nil
 	})
 }
 
 // lists lets a client read the long list several times.
-func (b *bench) lists(ctx context.Context, c *load.Client) (size int64, all sample, err error) {
+func (b *bench) lists(ctx context.Context, c *load.Client) (size int64, all load.Sample, err error) {
 	defer c.Leave()
 	for range b.rounds {
 		var took time.Duration

@@ -63,7 +63,7 @@ func (b *bench) data(ctx context.Context, entries int, bar int64) (err error) {
 // fresh measures a host that joins when there is much for it.
 func (b *bench) fresh(ctx context.Context, f *load.Fleet, entries int, size, bar int64) error {
 	const node = "fresh"
-	before, err := process(f.PID).cpu()
+	before, err := load.Process(f.PID).CPU()
 	if err != nil {
 		return err
 	}
@@ -77,11 +77,11 @@ func (b *bench) fresh(ctx context.Context, f *load.Fleet, entries int, size, bar
 		return err
 	}
 	took := time.Since(start)
-	after, err := process(f.PID).cpu()
+	after, err := load.Process(f.PID).CPU()
 	if err != nil {
 		return err
 	}
-	agent, err := process(pid).cpu()
+	agent, err := load.Process(pid).CPU()
 	if err != nil {
 		return err
 	}
@@ -95,18 +95,18 @@ func (b *bench) fresh(ctx context.Context, f *load.Fleet, entries int, size, bar
 		if err != nil {
 			return err
 		}
-		b.table.add(what+"from its start until the server knows that it has them", milliseconds(took), "<= 3 s", judge(took <= snapshotMax))
-		b.table.add(what+"CPU of the server, with its joining", milliseconds(after-before), "<= 1.5 s", judge(after-before <= snapshotCPUMax))
-		b.table.add(what+"CPU of the agent", milliseconds(agent), "stated", noVerdict)
-		b.table.add(what+"against reading, hashing, writing and fsyncing as many bytes in bulk", fmt.Sprintf("%.1f times (%s)", took.Seconds()/bulk.Seconds(), milliseconds(bulk)), "stated", noVerdict)
+		b.table.add(what+"from its start until the server knows that it has them", load.Milliseconds(took), "<= 3 s", judge(took <= snapshotMax))
+		b.table.add(what+"CPU of the server, with its joining", load.Milliseconds(after-before), "<= 1.5 s", judge(after-before <= snapshotCPUMax))
+		b.table.add(what+"CPU of the agent", load.Milliseconds(agent), "stated", noVerdict)
+		b.table.add(what+"against reading, hashing, writing and fsyncing as many bytes in bulk", fmt.Sprintf("%.1f times (%s)", took.Seconds()/bulk.Seconds(), load.Milliseconds(bulk)), "stated", noVerdict)
 	}
-	if err := pause(ctx, b.rest); err != nil {
+	if err := load.Pause(ctx, b.rest); err != nil {
 		return err
 	}
-	anonymous, resident, err := process(pid).memory()
+	anonymous, resident, err := load.Process(pid).Memory()
 	if err != nil {
 		return err
 	}
-	b.table.add(what+fmt.Sprintf("RssAnon after %v", b.rest), fmt.Sprintf("%s (RSS %s)", megabytes(anonymous), megabytes(resident)), "<= "+megabytes(bar), judge(anonymous <= bar))
+	b.table.add(what+fmt.Sprintf("RssAnon after %v", b.rest), fmt.Sprintf("%s (RSS %s)", load.Megabytes(anonymous), load.Megabytes(resident)), "<= "+load.Megabytes(bar), judge(anonymous <= bar))
 	return nil
 }

@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"tako.dev/tako/bench/load"
 )
 
 // Bars of repairs.
@@ -149,7 +151,7 @@ func (b *bench) repair(ctx context.Context, files int) error {
 	if err != nil {
 		return err
 	}
-	repairs, limit := map[kind]sample{}, sample{}
+	repairs, limit := map[kind]load.Sample{}, load.Sample{}
 	err = b.keep(ctx, s, func(r *resident) error {
 		// Each file drifts once at most, so that no repair is taken for a fight.
 		order := rand.Perm(files)
@@ -168,7 +170,7 @@ func (b *bench) repair(ctx context.Context, files int) error {
 				return err
 			}
 			limit = append(limit, took)
-			if err := pause(ctx, driftPause); err != nil {
+			if err := load.Pause(ctx, driftPause); err != nil {
 				return err
 			}
 		}
@@ -178,11 +180,11 @@ func (b *bench) repair(ctx context.Context, files int) error {
 		return err
 	}
 	b.table.add(fmt.Sprintf("raw loop beside %d files, %d times", files, len(limit)), limit.String(), "", noVerdict)
-	median, p99 := limit.median()+medianOver, limit.at(0.99)+p99Over
+	median, p99 := limit.Median()+medianOver, limit.At(0.99)+p99Over
 	for _, k := range kinds {
 		got := repairs[k]
 		b.table.add(fmt.Sprintf("repair of one of %d files after %s, %d times", files, k, len(got)), got.String(),
-			fmt.Sprintf("median <= %s, p99 <= %s", milliseconds(median), milliseconds(p99)), judge(got.median() <= median && got.at(0.99) <= p99))
+			fmt.Sprintf("median <= %s, p99 <= %s", load.Milliseconds(median), load.Milliseconds(p99)), judge(got.Median() <= median && got.At(0.99) <= p99))
 	}
 	return nil
 }

@@ -32,7 +32,7 @@ func measureFleets(ctx context.Context, b *bench) error {
 		}
 		n := float64(count)
 		err := b.crowd(ctx, count, func(s *load.Server, hosts *swarm.Process) error {
-			anonymous, _, err := process(s.PID).memory()
+			anonymous, _, err := load.Process(s.PID).Memory()
 			if err != nil {
 				return err
 			}
@@ -43,8 +43,8 @@ func measureFleets(ctx context.Context, b *bench) error {
 				}
 			}
 			memory = append(memory, load.Point{N: n, Value: float64(max(anonymous-bare, 1)) / 1024})
-			acknowledged = append(acknowledged, load.Point{N: n, Value: all.acknowledged.median().Seconds() * 1000})
-			cpu = append(cpu, load.Point{N: n, Value: all.servers.median().Seconds() * 1000})
+			acknowledged = append(acknowledged, load.Point{N: n, Value: all.acknowledged.Median().Seconds() * 1000})
+			cpu = append(cpu, load.Point{N: n, Value: all.servers.Median().Seconds() * 1000})
 			return nil
 		})
 		if err != nil {

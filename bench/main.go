@@ -3,7 +3,7 @@
 //
 //	go run ./bench                 everything, about seventy minutes on two cores
 //	go run ./bench -quick          the same with shorter windows and fewer rounds, about fifteen minutes
-//	go run ./bench -only repair    one row, or several with commas between; path is all whose names begin with path-, and so are source, transfer
+//	go run ./bench -only repair    one row, or several with commas between; path is all whose names begin with path-, and so are source, transfer, workloads
 //
 // It prints one table: what was measured, the bar, the verdict. A bar that is missed does not make it fail; only what could
 // not be measured does. README.md says how to read it. Everything runs in the goroutine of main but for the readers of the
@@ -24,6 +24,7 @@ import (
 
 	"tako.dev/tako/bench/load"
 	"tako.dev/tako/bench/placing"
+	"tako.dev/tako/bench/running"
 	"tako.dev/tako/bench/swarm"
 )
 
@@ -82,6 +83,7 @@ func rows() []row {
 		{"source-push", measurePush}, {"source-same", measureNothing}, {"source-many", measureMany},
 		{"transfer-idle", measureStanding}, {"transfer-again", measureAgain}, {"transfer-lost", measureLost}, {"transfer-change", measureChange},
 		{"transfer-burst", measureBurst}, {"transfer-bytes", measureBytes}, {"transfer-data", measureData}, {"transfer-growth", measureFleets}, {"transfer-peers", measureRelist},
+		{"workloads-placed", workloads((*running.Bench).Placed)}, {"workloads-running", workloads((*running.Bench).Running)}, {"workloads-start", workloads((*running.Bench).Start)},
 		{"scheduler", func(ctx context.Context, b *bench) error {
 			return placing.Measure(ctx, func(what, measured, bar string, met bool) { b.table.add(what, measured, bar, judge(met)) }, b.grows)
 		}},

@@ -7,6 +7,7 @@ import (
 	"os"
 	"time"
 
+	"tako.dev/tako/bench/load"
 	"tako.dev/tako/bench/swarm"
 )
 
@@ -32,7 +33,7 @@ func measureLost(ctx context.Context, b *bench) error {
 		if err != nil {
 			return err
 		}
-		b.table.add(what, milliseconds(took), "<= 15 s", judge(took <= noticedMax))
+		b.table.add(what, load.Milliseconds(took), "<= 15 s", judge(took <= noticedMax))
 	}
 	return nil
 }

@@ -6,6 +6,8 @@ import (
 	"os"
 	"strings"
 	"time"
+
+	"tako.dev/tako/bench/load"
 )
 
 // Bars of the agent by itself.
@@ -60,24 +62,24 @@ func (b *bench) idle(ctx context.Context, files int, bar int64) error {
 		if err := b.stir(ctx, r); err != nil {
 			return err
 		}
-		if err := pause(ctx, b.window); err != nil {
+		if err := load.Pause(ctx, b.window); err != nil {
 			return err
 		}
-		anonymous, all, err := r.memory()
+		anonymous, all, err := r.Memory()
 		if err != nil {
 			return err
 		}
 		after := fmt.Sprintf("idle memory, %d files, %v after the last event", files, b.window)
 		if bar > 0 {
-			b.table.add(after+": RssAnon", megabytes(anonymous), "<= "+megabytes(bar), judge(anonymous <= bar))
+			b.table.add(after+": RssAnon", load.Megabytes(anonymous), "<= "+load.Megabytes(bar), judge(anonymous <= bar))
 		} else {
-			b.table.add(after+": RssAnon", megabytes(anonymous), "stated", noVerdict)
+			b.table.add(after+": RssAnon", load.Megabytes(anonymous), "stated", noVerdict)
 		}
 		if files > managed {
-			b.table.add(after+": RSS", megabytes(all), "stated", noVerdict)
+			b.table.add(after+": RSS", load.Megabytes(all), "stated", noVerdict)
 			return b.idleCost(ctx, r)
 		}
-		b.table.add(after+": RSS", megabytes(all), "<= "+megabytes(residentMax), judge(all <= residentMax))
+		b.table.add(after+": RSS", load.Megabytes(all), "<= "+load.Megabytes(residentMax), judge(all <= residentMax))
 		if err := b.idleCost(ctx, r); err != nil {
 			return err
 		}
@@ -103,17 +105,17 @@ func (b *bench) stir(ctx context.Context, r *resident) error {
 
 func (b *bench) idleCost(ctx context.Context, r *resident) error {
 	read := func() (wakeups, ticks int64, err error) {
-		if wakeups, err = r.wakeups(); err != nil {
+		if wakeups, err = r.Wakeups(); err != nil {
 			return 0, 0, err
 		}
-		ticks, err = r.ticks()
+		ticks, err = r.Ticks()
 		return wakeups, ticks, err
 	}
 	wakeups, ticks, err := read()
 	if err != nil {
 		return err
 	}
-	if err := pause(ctx, b.window); err != nil {
+	if err := load.Pause(ctx, b.window); err != nil {
 		return err
 	}
 	wakeupsAfter, ticksAfter, err := read()
@@ -132,7 +134,7 @@ func (b *bench) idleCalls(ctx context.Context, r *resident) error {
 		b.table.skip(what, bar, why)
 		return nil
 	}
-	stats, all, err := r.statCalls(ctx, b.window)
+	stats, all, err := r.StatCalls(ctx, b.window)
 	if err != nil {
 		return err
 	}
@@ -146,26 +148,26 @@ func measureFirst(ctx context.Context, b *bench) error {
 	if err != nil {
 		return err
 	}
-	b.table.add("first converge, 1,000 files, durable", durable.spread(), "<= 1 s", judge(durable.median() <= durableMax))
+	b.table.add("first converge, 1,000 files, durable", durable.Spread(), "<= 1 s", judge(durable.Median() <= durableMax))
 	bare, err := b.firsts(ctx, b.nofsync, managed)
 	if err != nil {
 		return err
 	}
-	b.table.add("first converge, 1,000 files, fsync compiled out", bare.spread(), "<= 0.3 s", judge(bare.median() <= bareMax))
+	b.table.add("first converge, 1,000 files, fsync compiled out", bare.Spread(), "<= 0.3 s", judge(bare.Median() <= bareMax))
 	what, bar := "the same, against cf-agent's first run", "<= 1"
 	peer, err := b.peers.run(ctx, b, cfengine)
 	if err != nil {
 		b.table.skip(what, bar, err)
 		return nil
 	}
-	ratio := bare.median().Seconds() / peer.first.wall.Seconds()
+	ratio := bare.Median().Seconds() / peer.first.wall.Seconds()
 	b.table.add(what, fmt.Sprintf("%.2f (cf-agent %v)", ratio, peer.first.wall), bar, judge(ratio <= 1))
 	return nil
 }
 
 // firsts converges new roots, each once.
-func (b *bench) firsts(ctx context.Context, binary string, files int) (sample, error) {
-	var all sample
+func (b *bench) firsts(ctx context.Context, binary string, files int) (load.Sample, error) {
+	var all load.Sample
 	for range b.rounds {
 		s, err := b.newSite(files)
 		if err != nil {
@@ -191,7 +193,7 @@ func measureCheck(ctx context.Context, b *bench) error {
 		if err != nil {
 			return err
 		}
-		b.table.add("forced check, 1,000 files, shallow: CPU", shallow.spread(), "<= 5 ms", judge(shallow.median() <= shallowMax))
+		b.table.add("forced check, 1,000 files, shallow: CPU", shallow.Spread(), "<= 5 ms", judge(shallow.Median() <= shallowMax))
 		deep, err := b.forced(ctx, r, "deep")
 		if err != nil {
 			return err
@@ -199,21 +201,21 @@ func measureCheck(ctx context.Context, b *bench) error {
 		what, bar := "forced check, 1,000 files, deep: CPU", fmt.Sprintf("<= %v x cf-agent", deepShareMax)
 		peer, err := b.peers.run(ctx, b, cfengine)
 		if err != nil {
-			b.table.add(what, deep.spread(), "", noVerdict)
+			b.table.add(what, deep.Spread(), "", noVerdict)
 			b.table.skip("the same, against cf-agent", bar, err)
 			return nil
 		}
-		share := deep.median().Seconds() / peer.noop.cpu.Seconds()
-		b.table.add(what, fmt.Sprintf("%s: %.3f x cf-agent (%v)", deep.spread(), share, peer.noop.cpu), bar, judge(share <= deepShareMax))
+		share := deep.Median().Seconds() / peer.noop.cpu.Seconds()
+		b.table.add(what, fmt.Sprintf("%s: %.3f x cf-agent (%v)", deep.Spread(), share, peer.noop.cpu), bar, judge(share <= deepShareMax))
 		return nil
 	})
 }
 
 // forced returns the CPU time that the agent spent on each of several forced checks.
-func (b *bench) forced(ctx context.Context, r *resident, depth string) (sample, error) {
-	var all sample
+func (b *bench) forced(ctx context.Context, r *resident, depth string) (load.Sample, error) {
+	var all load.Sample
 	for range b.checks {
-		before, err := r.cpu()
+		before, err := r.CPU()
 		if err != nil {
 			return nil, err
 		}
@@ -224,7 +226,7 @@ func (b *bench) forced(ctx context.Context, r *resident, depth string) (sample, 
 		if !s.Converged {
 			return nil, fmt.Errorf("a %s check found something: %+v", depth, s)
 		}
-		after, err := r.cpu()
+		after, err := r.CPU()
 		if err != nil {
 			return nil, err
 		}
@@ -250,7 +252,7 @@ func measureGrowth(ctx context.Context, b *bench) error {
 		}
 		all = append(all, g)
 		b.table.add(fmt.Sprintf("growth: %d files", n),
-			fmt.Sprintf("first %.2f s, no-op %.2f s, idle RssAnon %s", g.first.Seconds(), g.noop.Seconds(), megabytes(g.anonymous)), "stated", noVerdict)
+			fmt.Sprintf("first %.2f s, no-op %.2f s, idle RssAnon %s", g.first.Seconds(), g.noop.Seconds(), load.Megabytes(g.anonymous)), "stated", noVerdict)
 	}
 	for _, c := range []struct {
 		what string
@@ -282,10 +284,10 @@ func (b *bench) grow(ctx context.Context, n int) (grown, error) {
 		return g, err
 	}
 	return g, b.keep(ctx, s, func(r *resident) error {
-		if err := pause(ctx, growthPause); err != nil {
+		if err := load.Pause(ctx, growthPause); err != nil {
 			return err
 		}
-		g.anonymous, _, err = r.memory()
+		g.anonymous, _, err = r.Memory()
 		return err
 	})
 }

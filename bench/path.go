@@ -65,7 +65,7 @@ func measureUp(ctx context.Context, b *bench) error {
 	if err := b.pathPrograms(ctx); err != nil {
 		return err
 	}
-	var took sample
+	var took load.Sample
 	for range b.rounds {
 		dir, err := b.newDir()
 		if err != nil {
@@ -80,7 +80,7 @@ func measureUp(ctx context.Context, b *bench) error {
 			return err
 		}
 	}
-	b.table.add("path: tako up from exec to hello converged", took.spread(), "<= 3 s", judge(took.median() <= upMax))
+	b.table.add("path: tako up from exec to hello converged", took.Spread(), "<= 3 s", judge(took.Median() <= upMax))
 	return nil
 }
 
@@ -127,7 +127,7 @@ func (b *bench) oneChange(ctx context.Context, f *load.Fleet) error {
 	if err != nil {
 		return err
 	}
-	var took, answered, limit sample
+	var took, answered, limit load.Sample
 	for round := range rounds + 1 {
 		body, err := manifest("one", 1, 0, round)
 		if err != nil {
@@ -150,7 +150,7 @@ func (b *bench) oneChange(ctx context.Context, f *load.Fleet) error {
 			took, answered = append(took, time.Since(start)), append(answered, answer)
 		}
 		// The rollout and its reports are over, so that rounds do not meet.
-		if err := pause(ctx, 100*time.Millisecond); err != nil {
+		if err := load.Pause(ctx, 100*time.Millisecond); err != nil {
 			return err
 		}
 		least, err := raw(beside)
@@ -160,7 +160,7 @@ func (b *bench) oneChange(ctx context.Context, f *load.Fleet) error {
 		limit = append(limit, least)
 	}
 	b.table.add("path: apply of one change until it is on the host's disk", took.String(), "<= 50 ms, p99 <= 150 ms",
-		judge(took.median() <= actMedianMax && took.at(0.99) <= actLateMax))
+		judge(took.Median() <= actMedianMax && took.At(0.99) <= actLateMax))
 	b.table.add("path: of that, until the API answers", answered.String(), "stated", noVerdict)
 	b.table.add("path: raw loop on the same disk between the changes", limit.String(), "stated", noVerdict)
 	return nil
@@ -184,7 +184,7 @@ func (b *bench) manyFiles(ctx context.Context, f *load.Fleet) error {
 	if err := load.AwaitFile(ctx, filepath.Join(f.Root, fmt.Sprintf("many-%d", last)), content(last)); err != nil {
 		return err
 	}
-	if err := pause(ctx, time.Second); err != nil { // the report of it is sent
+	if err := load.Pause(ctx, time.Second); err != nil { // the report of it is sent
 		return err
 	}
 	before, err := c.Sum(ctx, sentBytes)
@@ -200,7 +200,7 @@ func (b *bench) manyFiles(ctx context.Context, f *load.Fleet) error {
 	if err := load.AwaitFile(ctx, filepath.Join(f.Root, fmt.Sprintf("many-%d", last)), "round 1\n"); err != nil {
 		return err
 	}
-	if err := pause(ctx, time.Second); err != nil { // and the report of this one is answered
+	if err := load.Pause(ctx, time.Second); err != nil { // and the report of this one is answered
 		return err
 	}
 	after, err := c.Sum(ctx, sentBytes)
@@ -208,14 +208,14 @@ func (b *bench) manyFiles(ctx context.Context, f *load.Fleet) error {
 		return err
 	}
 	b.table.add("path: bytes to one host for one changed file of 1,000, head and body with it", fmt.Sprintf("%.0f B", after-before), "<= 1 KB", judge(after-before <= oneOfManyBytesMax))
-	if err := pause(ctx, b.rest); err != nil {
+	if err := load.Pause(ctx, b.rest); err != nil {
 		return err
 	}
-	anonymous, resident, err := process(f.Agent).memory()
+	anonymous, resident, err := load.Process(f.Agent).Memory()
 	if err != nil {
 		return err
 	}
-	b.table.add("path: idle memory of a joined agent with 1,000 files: RssAnon", fmt.Sprintf("%s (RSS %s)", megabytes(anonymous), megabytes(resident)), "<= 7 MB", judge(anonymous <= joinedAnonymous))
+	b.table.add("path: idle memory of a joined agent with 1,000 files: RssAnon", fmt.Sprintf("%s (RSS %s)", load.Megabytes(anonymous), load.Megabytes(resident)), "<= 7 MB", judge(anonymous <= joinedAnonymous))
 	return nil
 }
 
@@ -240,14 +240,14 @@ func measureHosts(ctx context.Context, b *bench) (err error) {
 		}
 		defer stop()
 	}
-	if err := pause(ctx, b.rest); err != nil {
+	if err := load.Pause(ctx, b.rest); err != nil {
 		return err
 	}
-	anonymous, resident, err := process(f.PID).memory()
+	anonymous, resident, err := load.Process(f.PID).Memory()
 	if err != nil {
 		return err
 	}
-	b.table.add(fmt.Sprintf("path: idle memory of a server with %d hosts: RssAnon", hosts), fmt.Sprintf("%s (RSS %s)", megabytes(anonymous), megabytes(resident)), "<= 70 MB", judge(anonymous <= tenAnonymousMax))
+	b.table.add(fmt.Sprintf("path: idle memory of a server with %d hosts: RssAnon", hosts), fmt.Sprintf("%s (RSS %s)", load.Megabytes(anonymous), load.Megabytes(resident)), "<= 70 MB", judge(anonymous <= tenAnonymousMax))
 	return nil
 }
 
@@ -271,12 +271,12 @@ func measureCrowd(ctx context.Context, b *bench) (err error) {
 		return err
 	}
 	defer h.Leave()
-	b.table.add(fmt.Sprintf("path: %d simulated agents join with one token, %d at once", crowd, load.JoinersMax), milliseconds(time.Since(start)), "stated", noVerdict)
+	b.table.add(fmt.Sprintf("path: %d simulated agents join with one token, %d at once", crowd, load.JoinersMax), load.Milliseconds(time.Since(start)), "stated", noVerdict)
 	rounds := crowdChanges
 	if b.quick {
 		rounds = crowdChangesFast
 	}
-	var answered, acted, acknowledged, servers, agents sample
+	var answered, acted, acknowledged, servers, agents load.Sample
 	for round := range rounds + 1 {
 		body, err := manifest("crowd", 1, 0, round)
 		if err != nil {
@@ -302,30 +302,30 @@ func measureCrowd(ctx context.Context, b *bench) (err error) {
 			answered, acted, acknowledged = append(answered, took.Answered), append(acted, took.Acted), append(acknowledged, took.Acknowledged)
 			servers, agents = append(servers, after-before), append(agents, afterHere-beforeHere)
 		}
-		if err := pause(ctx, time.Second); err != nil {
+		if err := load.Pause(ctx, time.Second); err != nil {
 			return err
 		}
 	}
-	anonymous, resident, err := process(s.PID).memory()
+	anonymous, resident, err := load.Process(s.PID).Memory()
 	if err != nil {
 		return err
 	}
 	what := fmt.Sprintf("path: one change to %d simulated agents, ", crowd)
-	b.table.add(what+"answered by the API", answered.spread(), "stated", noVerdict)
-	b.table.add(what+"until the last has acted", acted.spread(), "stated", noVerdict)
-	b.table.add(what+"until all have acknowledged", acknowledged.spread(), "<= 1 s", judge(acknowledged.median() <= crowdMax))
-	b.table.add(what+"CPU of the server", servers.spread(), "stated", noVerdict)
-	b.table.add(what+"CPU of all agents together", agents.spread(), "stated", noVerdict)
-	b.table.add(fmt.Sprintf("path: memory of the server after that, with %d agents: RssAnon", crowd), fmt.Sprintf("%s (RSS %s)", megabytes(anonymous), megabytes(resident)), "stated", noVerdict)
+	b.table.add(what+"answered by the API", answered.Spread(), "stated", noVerdict)
+	b.table.add(what+"until the last has acted", acted.Spread(), "stated", noVerdict)
+	b.table.add(what+"until all have acknowledged", acknowledged.Spread(), "<= 1 s", judge(acknowledged.Median() <= crowdMax))
+	b.table.add(what+"CPU of the server", servers.Spread(), "stated", noVerdict)
+	b.table.add(what+"CPU of all agents together", agents.Spread(), "stated", noVerdict)
+	b.table.add(fmt.Sprintf("path: memory of the server after that, with %d agents: RssAnon", crowd), fmt.Sprintf("%s (RSS %s)", load.Megabytes(anonymous), load.Megabytes(resident)), "stated", noVerdict)
 	return nil
 }
 
 // both is the CPU time of a process, and of this one.
 func both(other int) (theirs, ours time.Duration, err error) {
-	if theirs, err = process(other).cpu(); err != nil {
+	if theirs, err = load.Process(other).CPU(); err != nil {
 		return 0, 0, err
 	}
-	ours, err = process(os.Getpid()).cpu()
+	ours, err = load.Process(os.Getpid()).CPU()
 	return theirs, ours, err
 }
 

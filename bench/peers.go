@@ -11,6 +11,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"tako.dev/tako/bench/load"
 )
 
 // peersDir holds the scripts that measure the peers and, of tako and of anything else, drift and torn reads. It lies beside
@@ -197,12 +199,12 @@ func collect(rows, phase string, costs *[]cost) error {
 
 // middle returns the medians.
 func middle(costs []cost) cost {
-	var wall, cpu sample
+	var wall, cpu load.Sample
 	var peak int64
 	for _, c := range costs {
 		wall, cpu, peak = append(wall, c.wall), append(cpu, c.cpu), max(peak, c.peak)
 	}
-	return cost{wall: wall.median(), cpu: cpu.median(), peak: peak}
+	return cost{wall: wall.Median(), cpu: cpu.Median(), peak: peak}
 }
 
 // measurePeers states what the peers need for the same files, and measures the agent once more with the scripts that other
@@ -216,7 +218,7 @@ func measurePeers(ctx context.Context, b *bench) error {
 		}
 		files, _, _ := who.size(b.rounds)
 		b.table.add(fmt.Sprintf("peer %s, %d files", who, files), fmt.Sprintf("first run %v, no-op run %v with %v CPU, peak %s",
-			r.first.wall, r.noop.wall, r.noop.cpu, megabytes(max(r.first.peak, r.noop.peak))), "", noVerdict)
+			r.first.wall, r.noop.wall, r.noop.cpu, load.Megabytes(max(r.first.peak, r.noop.peak))), "", noVerdict)
 	}
 	return b.byScript(ctx)
 }

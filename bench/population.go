@@ -65,7 +65,7 @@ func (b *bench) join(ctx context.Context, s *load.Server, p *population) error {
 	if err := swarm.Join(ctx, swarm.Joining{Line: line, Count: p.count, Net: swarm.HostNetwork()}, p.file); err != nil {
 		return err
 	}
-	b.table.add(fmt.Sprintf("transfer: %d simulated hosts join with one token", p.count), milliseconds(time.Since(start)), "stated", noVerdict)
+	b.table.add(fmt.Sprintf("transfer: %d simulated hosts join with one token", p.count), load.Milliseconds(time.Since(start)), "stated", noVerdict)
 	c := s.Client()
 	defer c.Leave()
 	body, err := manifest(shared, sharedFiles, -1, 0)
@@ -126,14 +126,14 @@ const restingShare = 0.1
 // spread over all of them.
 func rested(ctx context.Context, s *load.Server) error {
 	for end := time.Now().Add(allMax); ; {
-		before, err := process(s.PID).cpu()
+		before, err := load.Process(s.PID).CPU()
 		if err != nil {
 			return err
 		}
-		if err := pause(ctx, calm); err != nil {
+		if err := load.Pause(ctx, calm); err != nil {
 			return err
 		}
-		after, err := process(s.PID).cpu()
+		after, err := load.Process(s.PID).CPU()
 		if err != nil {
 			return err
 		}

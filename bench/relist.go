@@ -27,7 +27,7 @@ func measureRelist(ctx context.Context, b *bench) error {
 		return err
 	}
 	return b.serve(ctx, dir, func(s *load.Server) error {
-		before, err := process(s.PID).cpu()
+		before, err := load.Process(s.PID).CPU()
 		if err != nil {
 			return err
 		}
@@ -35,7 +35,7 @@ func measureRelist(ctx context.Context, b *bench) error {
 		if err != nil {
 			return fmt.Errorf("informer: %w", err)
 		}
-		after, err := process(s.PID).cpu()
+		after, err := load.Process(s.PID).CPU()
 		if err != nil {
 			return err
 		}
@@ -45,7 +45,7 @@ func measureRelist(ctx context.Context, b *bench) error {
 		}
 		what := fmt.Sprintf("transfer: peers with %d entries of %d B: ", b.entries, load.EntryBytes)
 		b.table.add(what+"ours, all of them, and what one change costs a host that was away", ours.all.String()+"; "+ours.one.String(), "stated", noVerdict)
-		b.table.add(what+"Kubernetes informer, which lists again in both cases", fmt.Sprintf("%s, CPU of the server %s; %s", informer, milliseconds(after-before), ours.against(informer)), "stated", noVerdict)
+		b.table.add(what+"Kubernetes informer, which lists again in both cases", fmt.Sprintf("%s, CPU of the server %s; %s", informer, load.Milliseconds(after-before), ours.against(informer)), "stated", noVerdict)
 		b.table.add(what+"etcd, range and watch, again in both cases after a compaction", watch.String()+"; "+ours.against(watch), "stated", noVerdict)
 		return nil
 	})

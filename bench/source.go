@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os/exec"
 	"path/filepath"
-	"sync"
 	"time"
 
 	"tako.dev/tako/bench/load"
@@ -87,9 +86,9 @@ func measurePush(ctx context.Context, b *bench) error {
 			if err = errors.Join(err, s.Follow(ctx, f.URL)); err != nil {
 				return err
 			}
-			var took sample
+			var took load.Sample
 			for round := 1; round <= rounds; round++ {
-				if err := errors.Join(c.Applied(ctx, commit), pause(ctx, apart)); err != nil {
+				if err := errors.Join(c.Applied(ctx, commit), load.Pause(ctx, apart)); err != nil {
 					return err
 				}
 				text := fmt.Sprintf("round %d", round)
@@ -102,7 +101,7 @@ func measurePush(ctx context.Context, b *bench) error {
 				}
 				took = append(took, one)
 			}
-			b.table.add(fmt.Sprintf("source: webhook to the last of %d %s, a file each, seen by a watch", pushed, k.name), took.String(), "<= 1 s", judge(took.median() <= hookMax))
+			b.table.add(fmt.Sprintf("source: webhook to the last of %d %s, a file each, seen by a watch", pushed, k.name), took.String(), "<= 1 s", judge(took.Median() <= hookMax))
 			return nil
 		})
 		if err != nil {
@@ -125,7 +124,7 @@ func measureNothing(ctx context.Context, b *bench) error {
 		if err = errors.Join(err, s.Follow(ctx, f.URL)); err != nil {
 			return err
 		}
-		if err := errors.Join(c.Applied(ctx, commit), pause(ctx, apart)); err != nil {
+		if err := errors.Join(c.Applied(ctx, commit), load.Pause(ctx, apart)); err != nil {
 			return err
 		}
 		before, err := countWrites(ctx, c)
@@ -159,7 +158,7 @@ func measureNothing(ctx context.Context, b *bench) error {
 		b.table.add(fmt.Sprintf("source: %d looks that find nothing new: ls-remotes, fetches, objects written", rounds),
 			fmt.Sprintf("%d, %d, %d", lists, fetches, writes), "one, none, none each", judge(lists == n && fetches == 0 && writes == 0))
 		b.table.add("source: one look that finds nothing new: CPU of git and of the server",
-			fmt.Sprintf("%s and %s", milliseconds(gits/time.Duration(rounds)), milliseconds(max(0, cpu-idle)/time.Duration(rounds))), "stated", noVerdict)
+			fmt.Sprintf("%s and %s", load.Milliseconds(gits/time.Duration(rounds)), load.Milliseconds(max(0, cpu-idle)/time.Duration(rounds))), "stated", noVerdict)
 		return nil
 	})
 }
@@ -170,11 +169,11 @@ func (b *bench) checkCost(ctx context.Context, s *load.Server, c *load.Client, r
 	if err != nil {
 		return 0, 0, err
 	}
-	before, err := process(s.PID).cpu()
+	before, err := load.Process(s.PID).CPU()
 	if err != nil {
 		return 0, 0, err
 	}
-	beforeOf, err := process(s.PID).children()
+	beforeOf, err := load.Process(s.PID).Children()
 	if err != nil {
 		return 0, 0, err
 	}
@@ -182,15 +181,15 @@ func (b *bench) checkCost(ctx context.Context, s *load.Server, c *load.Client, r
 		if !idle {
 			err = c.Call(ctx)
 		}
-		if err = errors.Join(err, pause(ctx, apart)); err != nil {
+		if err = errors.Join(err, load.Pause(ctx, apart)); err != nil {
 			return 0, 0, err
 		}
 	}
-	after, err := process(s.PID).cpu()
+	after, err := load.Process(s.PID).CPU()
 	if err != nil {
 		return 0, 0, err
 	}
-	afterOf, err := process(s.PID).children()
+	afterOf, err := load.Process(s.PID).Children()
 	if err == nil && !idle {
 		err = c.Looked(ctx, looks+float64(rounds))
 	}
@@ -242,30 +241,30 @@ func (b *bench) manyFirst(ctx context.Context, dir string, f *load.Forge) (commi
 		if commit, err = f.Commit(ctx, configMaps(0, b.objects, "first")); err != nil {
 			return err
 		}
-		if err := pause(ctx, b.rest); err != nil {
+		if err := load.Pause(ctx, b.rest); err != nil {
 			return err
 		}
-		before, _, err := process(s.PID).memory()
+		before, _, err := load.Process(s.PID).Memory()
 		if err != nil {
 			return err
 		}
-		watched := process(s.PID).watchPeak(ctx)
-		cpu, _ := process(s.PID).cpu()
+		watched := load.Process(s.PID).WatchPeak(ctx)
+		cpu, _ := load.Process(s.PID).CPU()
 		start := time.Now()
 		err = s.Follow(ctx, f.URL)
 		if err == nil {
 			err = c.Applied(ctx, commit)
 		}
 		took := time.Since(start)
-		used, failed := process(s.PID).cpu()
-		peak := watched.end()
+		used, failed := load.Process(s.PID).CPU()
+		peak := watched.End()
 		if err = errors.Join(err, failed); err != nil {
 			return err
 		}
 		b.table.add(what+"first apply until Ready", fmt.Sprintf("%.1f s (CPU %.1f s)", took.Seconds(), (used-cpu).Seconds()), "stated", noVerdict)
-		var one sample
+		var one load.Sample
 		for round := range b.rounds {
-			if err := pause(ctx, apart); err != nil {
+			if err := load.Pause(ctx, apart); err != nil {
 				return err
 			}
 			text := fmt.Sprintf("one %d", round)
@@ -278,18 +277,18 @@ func (b *bench) manyFirst(ctx context.Context, dir string, f *load.Forge) (commi
 			}
 			one = append(one, took)
 		}
-		b.table.add(what+"one of them changed, from the webhook", one.spread(), "<= 5 s", judge(one.median() <= oneOfManyMax))
+		b.table.add(what+"one of them changed, from the webhook", one.Spread(), "<= 5 s", judge(one.Median() <= oneOfManyMax))
 		c.Leave()
-		if err := pause(ctx, b.rest); err != nil {
+		if err := load.Pause(ctx, b.rest); err != nil {
 			return err
 		}
-		after, _, err := process(s.PID).memory()
+		after, _, err := load.Process(s.PID).Memory()
 		if err != nil {
 			return err
 		}
-		b.table.add(fmt.Sprintf("%sRssAnon of the server before, at the most, and %v after", what, b.rest), fmt.Sprintf("%s, %s, %s", megabytes(before), megabytes(peak), megabytes(after)), "stated", noVerdict)
+		b.table.add(fmt.Sprintf("%sRssAnon of the server before, at the most, and %v after", what, b.rest), fmt.Sprintf("%s, %s, %s", load.Megabytes(before), load.Megabytes(peak), load.Megabytes(after)), "stated", noVerdict)
 		kept, err := s.Kept()
-		b.table.add(what+"what the server keeps of the repository", megabytes(kept>>10), "stated", noVerdict)
+		b.table.add(what+"what the server keeps of the repository", load.Megabytes(kept>>10), "stated", noVerdict)
 		return errors.Join(err, b.kubectl(ctx, s, what, took))
 	})
 	return commit, err
@@ -337,8 +336,8 @@ func (b *bench) kubectl(ctx context.Context, s *load.Server, what string, ours t
 	}
 	each := first / time.Duration(count)
 	b.table.add(fmt.Sprintf("source: kubectl apply --server-side of %d such files", count),
-		fmt.Sprintf("%s, %s each: ours is 1/%.1f", milliseconds(first), milliseconds(each), float64(each)*float64(b.objects)/float64(ours)), bar, noVerdict)
-	b.table.add(fmt.Sprintf("source: kubectl diff --server-side of the same %d files", count), fmt.Sprintf("%s, %s each", milliseconds(same), milliseconds(same/time.Duration(count))), bar, noVerdict)
+		fmt.Sprintf("%s, %s each: ours is 1/%.1f", load.Milliseconds(first), load.Milliseconds(each), float64(each)*float64(b.objects)/float64(ours)), bar, noVerdict)
+	b.table.add(fmt.Sprintf("source: kubectl diff --server-side of the same %d files", count), fmt.Sprintf("%s, %s each", load.Milliseconds(same), load.Milliseconds(same/time.Duration(count))), bar, noVerdict)
 	return nil
 }
 
@@ -348,53 +347,25 @@ func (b *bench) manyAgain(ctx context.Context, dir, commit string) error {
 	return b.serve(ctx, dir, func(s *load.Server) error {
 		c := s.Client()
 		defer c.Leave()
-		watched := process(s.PID).watchPeak(ctx)
+		watched := load.Process(s.PID).WatchPeak(ctx)
 		start := time.Now()
 		err := errors.Join(c.Looked(ctx, 1), c.Applied(ctx, commit))
 		took := time.Since(start)
-		peak := watched.end()
+		peak := watched.End()
 		if err != nil {
 			return err
 		}
-		cpu, err := process(s.PID).cpu()
+		cpu, err := load.Process(s.PID).CPU()
 		if err != nil {
 			return err
 		}
 		b.table.add(what+"restarted, from ready until all of it is looked at", fmt.Sprintf("%.1f s (CPU %.1f s since exec)", took.Seconds(), cpu.Seconds()), "stated", noVerdict)
 		c.Leave()
-		if err := pause(ctx, b.rest); err != nil {
+		if err := load.Pause(ctx, b.rest); err != nil {
 			return err
 		}
-		after, _, err := process(s.PID).memory()
-		b.table.add(fmt.Sprintf("%srestarted, RssAnon at the most, and %v after", what, b.rest), fmt.Sprintf("%s, %s", megabytes(peak), megabytes(after)), "stated", noVerdict)
+		after, _, err := load.Process(s.PID).Memory()
+		b.table.add(fmt.Sprintf("%srestarted, RssAnon at the most, and %v after", what, b.rest), fmt.Sprintf("%s, %s", load.Megabytes(peak), load.Megabytes(after)), "stated", noVerdict)
 		return err
 	})
-}
-
-// watching looks for the highest RssAnon of a process.
-type watching struct {
-	stop context.CancelFunc
-	all  sync.WaitGroup
-	most int64 // kB; for who has waited for all
-}
-
-// watchPeak looks ten times a second until end is called. What lies between is not seen.
-func (p process) watchPeak(ctx context.Context) *watching {
-	ctx, stop := context.WithCancel(ctx)
-	w := &watching{stop: stop}
-	w.all.Go(func() {
-		for pause(ctx, 100*time.Millisecond) == nil {
-			if anonymous, _, err := p.memory(); err == nil { // one that has ended is told by others
-				w.most = max(w.most, anonymous)
-			}
-		}
-	})
-	return w
-}
-
-// end returns the highest value, in kB.
-func (w *watching) end() int64 {
-	w.stop()
-	w.all.Wait()
-	return w.most
 }

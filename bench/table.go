@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"io"
 	"text/tabwriter"
-	"time"
 )
 
 // verdict is what a bar says of a measurement.
@@ -55,9 +54,3 @@ func (t *table) print(w io.Writer) {
 	tw.Flush()
 	fmt.Fprintf(w, "\n%d lines, %d bars missed\n", len(t.lines), missed)
 }
-
-// milliseconds writes a duration as people compare them.
-func milliseconds(d time.Duration) string { return fmt.Sprintf("%.2f ms", d.Seconds()*1000) }
-
-// megabytes writes kB as the kernel counts them in MB as people do.
-func megabytes(kB int64) string { return fmt.Sprintf("%.1f MB", float64(kB)/1024) }

@@ -59,19 +59,19 @@ func (b *bench) bareServer(ctx context.Context) (anonymous int64, err error) {
 		return 0, err
 	}
 	return anonymous, b.serve(ctx, dir, func(s *load.Server) error {
-		if err := pause(ctx, b.rest); err != nil {
+		if err := load.Pause(ctx, b.rest); err != nil {
 			return err
 		}
-		anonymous, _, err = process(s.PID).memory()
+		anonymous, _, err = load.Process(s.PID).Memory()
 		return err
 	})
 }
 
 func (b *bench) standing(ctx context.Context, s *load.Server, p *population, what string, bare int64) (err error) {
-	if err := pause(ctx, b.rest); err != nil {
+	if err := load.Pause(ctx, b.rest); err != nil {
 		return err
 	}
-	alone, _, err := process(s.PID).memory()
+	alone, _, err := load.Process(s.PID).Memory()
 	if err != nil {
 		return err
 	}
@@ -80,20 +80,20 @@ func (b *bench) standing(ctx context.Context, s *load.Server, p *population, wha
 		return err
 	}
 	defer func() { err = errors.Join(err, hosts.Stop()) }()
-	if err := errors.Join(hosts.ConnectAll(ctx, p.address, p.count, allMax), rested(ctx, s), pause(ctx, b.rest)); err != nil {
+	if err := errors.Join(hosts.ConnectAll(ctx, p.address, p.count, allMax), rested(ctx, s), load.Pause(ctx, b.rest)); err != nil {
 		return err
 	}
 	took, asked, err := b.idleShare(ctx, s, hosts)
 	if err != nil {
 		return err
 	}
-	anonymous, resident, err := process(s.PID).memory()
+	anonymous, resident, err := load.Process(s.PID).Memory()
 	if err != nil {
 		return err
 	}
 	each := func(kB int64) int64 { return kB << 10 / int64(p.count) }
 	b.table.add(what+"memory of the server for each, RssAnon above that of a server without hosts",
-		fmt.Sprintf("%.1f KB (RssAnon %s, RSS %s)", float64(each(anonymous-bare))/(1<<10), megabytes(anonymous), megabytes(resident)),
+		fmt.Sprintf("%.1f KB (RssAnon %s, RSS %s)", float64(each(anonymous-bare))/(1<<10), load.Megabytes(anonymous), load.Megabytes(resident)),
 		"<= 64 KB", judge(each(anonymous-bare) <= hostMemoryMax))
 	b.table.add(what+"of that, above the same server before they connect", fmt.Sprintf("%.1f KB", float64(each(anonymous-alone))/(1<<10)), "stated", noVerdict)
 	share := took.Seconds() / b.window.Seconds()
@@ -107,14 +107,14 @@ func (b *bench) idleShare(ctx context.Context, s *load.Server, hosts *swarm.Proc
 	if _, err := hosts.Do(swarm.Command{Do: swarm.Mark}); err != nil {
 		return 0, 0, err
 	}
-	before, err := process(s.PID).cpu()
+	before, err := load.Process(s.PID).CPU()
 	if err != nil {
 		return 0, 0, err
 	}
-	if err := pause(ctx, b.window); err != nil {
+	if err := load.Pause(ctx, b.window); err != nil {
 		return 0, 0, err
 	}
-	after, err := process(s.PID).cpu()
+	after, err := load.Process(s.PID).CPU()
 	if err != nil {
 		return 0, 0, err
 	}
@@ -136,7 +136,7 @@ func measureAgain(ctx context.Context, b *bench) error {
 		return nil
 	}
 	return b.crowd(ctx, b.hosts, func(s *load.Server, hosts *swarm.Process) error {
-		if err := pause(ctx, steadyAfter); err != nil {
+		if err := load.Pause(ctx, steadyAfter); err != nil {
 			return err
 		}
 		before, beforeThere, err := pair(s.PID, hosts.PID)
@@ -157,7 +157,7 @@ func measureAgain(ctx context.Context, b *bench) error {
 			return err
 		}
 		took := time.Since(start)
-		if err := pause(ctx, calm); err != nil { // what they have reported is decided about
+		if err := load.Pause(ctx, calm); err != nil { // what they have reported is decided about
 			return err
 		}
 		after, afterThere, err := pair(s.PID, hosts.PID)
@@ -168,20 +168,20 @@ func measureAgain(ctx context.Context, b *bench) error {
 		if err != nil {
 			return err
 		}
-		b.table.add(what+"until the last is back", fmt.Sprintf("%s (%d connections, %d failures%s)", milliseconds(took), stands.Dials, stands.Fails, stands.Failure()), "<= 60 s", judge(took <= againMax))
+		b.table.add(what+"until the last is back", fmt.Sprintf("%s (%d connections, %d failures%s)", load.Milliseconds(took), stands.Dials, stands.Fails, stands.Failure()), "<= 60 s", judge(took <= againMax))
 		b.table.add(what+"snapshots, differences, lists", fmt.Sprintf("%d, %d, %d", stands.Snapshots, stands.Syncs, stands.Nodes), "0", judge(stands.Syncs+stands.Nodes == 0))
-		b.table.add(what+"CPU of the server, with "+calm.String()+" after it", milliseconds(after-before), "<= 10 s", judge(after-before <= againCPUMax))
-		b.table.add(what+"CPU of all hosts together", milliseconds(afterThere-beforeThere), "stated", noVerdict)
+		b.table.add(what+"CPU of the server, with "+calm.String()+" after it", load.Milliseconds(after-before), "<= 10 s", judge(after-before <= againCPUMax))
+		b.table.add(what+"CPU of all hosts together", load.Milliseconds(afterThere-beforeThere), "stated", noVerdict)
 		return nil
 	})
 }
 
 // pair is the CPU time of two processes.
 func pair(one, other int) (first, second time.Duration, err error) {
-	if first, err = process(one).cpu(); err != nil {
+	if first, err = load.Process(one).CPU(); err != nil {
 		return 0, 0, err
 	}
-	second, err = process(other).cpu()
+	second, err = load.Process(other).CPU()
 	return first, second, err
 }
 
@@ -212,7 +212,7 @@ func measureChange(ctx context.Context, b *bench) error {
 
 // changes are what some changes have taken.
 type changes struct {
-	acted, acknowledged, servers, hosts sample
+	acted, acknowledged, servers, hosts load.Sample
 	syncsMax, nodesMax                  int
 }
 
@@ -258,11 +258,11 @@ func (c *changes) add(ctx context.Context, s *load.Server, hosts *swarm.Process,
 }
 
 func (c *changes) tell(t *table, what string) {
-	t.add(what+"until the last has acted", c.acted.spread(), "stated", noVerdict)
-	t.add(what+"until all have acknowledged", c.acknowledged.spread(), "<= 5 s", judge(c.acknowledged.median() <= changeMax))
+	t.add(what+"until the last has acted", c.acted.Spread(), "stated", noVerdict)
+	t.add(what+"until all have acknowledged", c.acknowledged.Spread(), "<= 5 s", judge(c.acknowledged.Median() <= changeMax))
 	t.add(what+"fetches of one host, at most", fmt.Sprintf("%d of the layer, %d of the list", c.syncsMax, c.nodesMax), "1", judge(c.syncsMax <= 1 && c.nodesMax <= 1))
-	t.add(what+"CPU of the server", c.servers.spread(), "stated", noVerdict)
-	t.add(what+"CPU of all hosts together", c.hosts.spread(), "stated", noVerdict)
+	t.add(what+"CPU of the server", c.servers.Spread(), "stated", noVerdict)
+	t.add(what+"CPU of all hosts together", c.hosts.Spread(), "stated", noVerdict)
 }
 
 // measureBurst measures versions that follow one another faster than hosts can fetch them.
@@ -307,7 +307,7 @@ func (b *bench) burst(ctx context.Context, s *load.Server, hosts *swarm.Process,
 	}
 	b.table.add(what+"fetches of the layer by one host, at most, and by all on average", fmt.Sprintf("%d, %.2f", stands.SyncsMax, float64(stands.Syncs)/float64(count)), "<= 3", judge(stands.SyncsMax <= burstSyncsMax))
 	b.table.add(what+"heads that came to one host, on average", fmt.Sprintf("%.2f", float64(stands.Heads)/float64(count)), "stated", noVerdict)
-	b.table.add(what+"all of them written in, directly into the server's etcd, one after the other", milliseconds(written), "about 1 s", noVerdict)
-	b.table.add(what+"until all have acknowledged one more, by the API", milliseconds(took), "stated", noVerdict)
+	b.table.add(what+"all of them written in, directly into the server's etcd, one after the other", load.Milliseconds(written), "about 1 s", noVerdict)
+	b.table.add(what+"until all have acknowledged one more, by the API", load.Milliseconds(took), "stated", noVerdict)
 	return nil
 }

@@ -57,7 +57,7 @@ func (s *Server) Settled(ctx context.Context, want int) (time.Duration, error) {
 		if err == nil && n >= want {
 			return time.Since(start), nil
 		}
-		if waitErr := wait(ctx, askPause); waitErr != nil {
+		if waitErr := Pause(ctx, askPause); waitErr != nil {
 			return 0, fmt.Errorf("there are %d revisions of %d configs: %w", n, want, errors.Join(err, waitErr))
 		}
 	}
@@ -147,8 +147,8 @@ func each(ctx context.Context, n, atOnce int, do func(ctx context.Context, i int
 	return g.Wait()
 }
 
-// wait waits, or ends with the context.
-func wait(ctx context.Context, d time.Duration) error {
+// Pause waits, or ends with the context.
+func Pause(ctx context.Context, d time.Duration) error {
 	t := time.NewTimer(d)
 	defer t.Stop()
 	select {

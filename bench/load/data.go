@@ -89,7 +89,7 @@ func (f *Fleet) Delivered(ctx context.Context, node string, entries int) error {
 		if err == nil && n.Status.Delivered == int64(entries) {
 			return nil
 		}
-		if waitErr := wait(ctx, deliveredPause); waitErr != nil {
+		if waitErr := Pause(ctx, deliveredPause); waitErr != nil {
 			return fmt.Errorf("node %s has %d of %d entries, and says %+v: %w", node, n.Status.Delivered, entries, n.Status.Verdict, errors.Join(err, waitErr))
 		}
 	}

@@ -113,7 +113,7 @@ func AwaitFile(ctx context.Context, path, content string) error {
 			return nil
 		}
 		// As fine as what is measured needs, and far from keeping a core busy.
-		if waitErr := wait(ctx, 200*time.Microsecond); waitErr != nil {
+		if waitErr := Pause(ctx, 200*time.Microsecond); waitErr != nil {
 			return fmt.Errorf("%s is %q, want %q: %w", path, got, content, errors.Join(err, waitErr))
 		}
 	}

@@ -146,7 +146,7 @@ func join(ctx context.Context, line trust.JoinLine, name string, acted chan<- st
 		if after == 0 || try == joinAgain {
 			return nil, fmt.Errorf("join as %s: %w", name, err)
 		}
-		if err := wait(ctx, after); err != nil {
+		if err := Pause(ctx, after); err != nil {
 			return nil, err
 		}
 	}
@@ -182,7 +182,7 @@ func (h *host) work(ctx context.Context) {
 			return
 		case <-h.todo:
 		}
-		if wait(ctx, work) != nil {
+		if Pause(ctx, work) != nil {
 			return
 		}
 		h.mu.Lock()
@@ -347,7 +347,7 @@ func (c *Client) Counted(ctx context.Context, name string, generation int64, nod
 		if r := s.Rollout; s.ObservedGeneration == generation && r != nil && r.Target == s.Revision && int(r.Done) == nodes {
 			return nil
 		}
-		if err := wait(ctx, lookPause); err != nil {
+		if err := Pause(ctx, lookPause); err != nil {
 			return fmt.Errorf("not all hosts are counted: %+v: %w", s.Rollout, err)
 		}
 	}

@@ -131,7 +131,7 @@ func until(ctx context.Context, pause time.Duration, done func() (bool, error), 
 		if time.Now().After(end) {
 			return errors.New(otherwise())
 		}
-		if err := wait(ctx, pause); err != nil {
+		if err := Pause(ctx, pause); err != nil {
 			return err
 		}
 	}

@@ -107,7 +107,7 @@ func (s *Server) Gone(ctx context.Context, count int) error {
 		if int(gone) == count {
 			return nil
 		}
-		if err := wait(ctx, 100*time.Millisecond); err != nil {
+		if err := Pause(ctx, 100*time.Millisecond); err != nil {
 			return fmt.Errorf("of %d hosts, %v are known to be lost: %w", count, gone, err)
 		}
 	}

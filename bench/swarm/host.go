@@ -39,7 +39,8 @@ type host struct {
 	since   time.Time  // it was acted on
 	acts    time.Time  // when the host has acted on it; zero: it has
 	report  reporter
-	list    []byte // that came with a head
+	runs    []wire.Instance // instances of the state that was acted on, all running
+	list    []byte          // that came with a head
 
 	line  *line // nil while there is no connection
 	tally tally
@@ -60,6 +61,8 @@ type call struct {
 	id     uint64 // of the machine's request
 	status int
 	data   []byte
+	// running is how many instances a report says run.
+	running int
 }
 
 type kind uint8
@@ -193,6 +196,9 @@ func (h *host) wake() time.Time {
 func (h *host) due(now time.Time) error {
 	if !h.acts.IsZero() && !h.acts.After(now) {
 		h.acts, h.since = time.Time{}, now
+		if err := h.start(now); err != nil {
+			return err
+		}
 		h.tally.done.Store(h.state.Mark.Version)
 		h.report.changed(now)
 	}
@@ -211,7 +217,7 @@ func (h *host) due(now time.Time) error {
 	}
 	if h.report.take(now, h.tally.watching.Load()) {
 		r := h.next()
-		if _, err := h.call(&call{kind: reporting}, wire.PathStatus, r); err != nil {
+		if _, err := h.call(&call{kind: reporting, running: runningOf(r.Instances)}, wire.PathStatus, r); err != nil {
 			return err
 		}
 		h.tally.reports.Add(1)
@@ -348,6 +354,7 @@ func (h *host) answered(c *call) error {
 		if err := wire.Decode(c.data, &reply); err != nil {
 			return err
 		}
+		h.tally.running.Store(int64(c.running))
 		h.report.answered(time.Now(), time.Duration(reply.RetryAfter)*time.Second)
 	}
 	return nil

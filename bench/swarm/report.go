@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"tako.dev/tako/declare/workload"
 	"tako.dev/tako/internal/transfer/core"
 	"tako.dev/tako/internal/transfer/wire"
 )
@@ -97,7 +98,7 @@ func (h *host) next() wire.Report {
 		Session: wire.Session{ID: h.node.UID, Start: 1}, Number: h.report.number, At: time.Now().UnixMilli(),
 		Have: s.Have, Refused: s.Refused, Stale: s.Stale, Trust: s.Trust,
 		Enforced: m, Verdict: wire.Verdict{Epoch: m.Epoch, Version: m.Version, Root: m.Root},
-		Usage: &wire.Usage{CPU: 1234, RSS: 18 << 20, Anonymous: 5 << 20},
+		Usage: &wire.Usage{CPU: 1234, RSS: 18 << 20, Anonymous: 5 << 20}, Offers: &offers, Instances: h.runs,
 	}
 	done := h.acts.IsZero() && m.Version > 0
 	if done {
@@ -118,6 +119,9 @@ func (h *host) next() wire.Report {
 	return r
 }
 
+// offers is what each host has for instances: what the bars of the scheduler are about.
+var offers = wire.Offers{CPU: 4000, Memory: 32 << 30, Disk: 64 << 30, Arch: "amd64", Runtimes: []string{string(workload.Process)}}
+
 // describe is what a host says of itself once in a session: as much as a small server with two disks and an address has to say.
 func (h *host) describe() *wire.Host {
 	address := h.from.String()
@@ -126,11 +130,11 @@ func (h *host) describe() *wire.Host {
 		"facts.os.version": "13", "facts.os.codename": "trixie", "facts.os.name": "Debian GNU/Linux 13 (trixie)", "facts.kernel.name": "Linux",
 		"facts.kernel.release": "6.12.0-amd64", "facts.network.primary.interface": "eth0", "facts.network.primary.address": address,
 		"facts.network.addresses": `["` + address + `"]`, "facts.network.interfaces": `["eth0","lo"]`, "facts.boot.id": h.node.UID,
-		"facts.cpu.count": "4", "facts.cpu.model": "a simulated processor", "facts.memory.bytes": "8589934592", "facts.systemd.version": "257",
+		"facts.cpu.count": "4", "facts.cpu.model": "a simulated processor", "facts.memory.bytes": "34359738368", "facts.systemd.version": "257",
 		"facts.timezone": "Etc/UTC", "facts.packages.manager": "apt", "facts.virtualization": "kvm", "facts.disks": `["sda","sdb"]`,
 	}
 	return &wire.Host{
-		Version: "bench", Facts: facts, CPUs: 4, Memory: 8 << 30,
+		Version: "bench", Facts: facts, CPUs: 4, Memory: uint64(offers.Memory),
 		Disks:      []wire.Disk{{Name: "sda", Bytes: 64 << 30, Model: "simulated"}, {Name: "sdb", Bytes: 512 << 30, Model: "simulated"}},
 		Interfaces: []wire.Interface{{Name: "eth0", MAC: fmt.Sprintf("02:00:00:%02x:%02x:%02x", h.random.IntN(256), h.random.IntN(256), h.random.IntN(256)), Addresses: []string{address}}},
 	}

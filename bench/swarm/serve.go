@@ -39,6 +39,7 @@ const (
 type Standing struct {
 	Watching int // have a watch open, and were sent a head over it
 	Acted    int // have acted on another state since
+	Running  int // instances that the server has been told run
 	// What all hosts together have done.
 	Dials, Heads, Reports, Syncs, Nodes, Snapshots int
 	// The most that one host has done.
@@ -117,6 +118,7 @@ func follow(hosts []*host, g *gate, in io.Reader, out io.Writer) error {
 type tally struct {
 	watching                                              atomic.Bool
 	done                                                  atomic.Uint64 // the version that it has acted on
+	running                                               atomic.Int64  // instances, in the last report that was answered
 	dials, heads, reports, syncs, nodes, snapshots, fails atomic.Int64
 	last                                                  atomic.Pointer[string]
 }
@@ -150,6 +152,7 @@ func standing(hosts []*host, marks []counts) Standing {
 		if is.done > was.done {
 			s.Acted++
 		}
+		s.Running += int(h.tally.running.Load())
 		s.Dials += is.dials - was.dials
 		s.Heads += is.heads - was.heads
 		s.Reports += is.reports - was.reports

@@ -1,4 +1,4 @@
-package main
+package load
 
 import (
 	"bytes"
@@ -10,20 +10,21 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
 )
 
-// process is a running process as /proc shows it.
-type process int
+// Process is a running process as /proc shows it.
+type Process int
 
-func (p process) proc(name string) string {
+func (p Process) proc(name string) string {
 	return filepath.Join("/proc", strconv.Itoa(int(p)), name)
 }
 
-// memory returns RssAnon and RSS in kB.
-func (p process) memory() (anonymous, resident int64, err error) {
+// Memory returns RssAnon and RSS in kB.
+func (p Process) Memory() (anonymous, resident int64, err error) {
 	if anonymous, err = field(p.proc("status"), "RssAnon"); err != nil {
 		return 0, 0, err
 	}
@@ -31,14 +32,14 @@ func (p process) memory() (anonymous, resident int64, err error) {
 	return anonymous, resident, err
 }
 
-// peak returns the highest RSS so far, in kB.
-func (p process) peak() (int64, error) { return field(p.proc("status"), "VmHWM") }
+// Peak returns the highest RSS so far, in kB.
+func (p Process) Peak() (int64, error) { return field(p.proc("status"), "VmHWM") }
 
-// forgetPeak begins to look for the highest RSS anew, as proc_pid_clear_refs(5) says.
-func (p process) forgetPeak() error { return os.WriteFile(p.proc("clear_refs"), []byte("5"), 0) }
+// ForgetPeak begins to look for the highest RSS anew, as proc_pid_clear_refs(5) says.
+func (p Process) ForgetPeak() error { return os.WriteFile(p.proc("clear_refs"), []byte("5"), 0) }
 
-// wakeups returns how often a thread of the process has begun to wait, which is how often one was woken.
-func (p process) wakeups() (int64, error) {
+// Wakeups returns how often a thread of the process has begun to wait, which is how often one was woken.
+func (p Process) Wakeups() (int64, error) {
 	tasks, err := filepath.Glob(p.proc("task/*/status"))
 	if err != nil || len(tasks) == 0 {
 		return 0, errors.Join(err, fmt.Errorf("process %d has no threads", int(p)))
@@ -54,21 +55,21 @@ func (p process) wakeups() (int64, error) {
 	return sum, nil
 }
 
-// ticks returns the CPU time in ticks of the kernel: 100 a second, proc(5), utime and stime.
-func (p process) ticks() (int64, error) {
+// Ticks returns the CPU time in ticks of the kernel: 100 a second, proc(5), utime and stime.
+func (p Process) Ticks() (int64, error) {
 	const utime = 11
 	return p.twoTimes(utime)
 }
 
-// children returns the CPU time of the processes that it has started and waited for, and of theirs: cutime and cstime, in ticks.
-func (p process) children() (time.Duration, error) {
+// Children returns the CPU time of the processes that it has started and waited for, and of theirs: cutime and cstime, in ticks.
+func (p Process) Children() (time.Duration, error) {
 	const cutime, tick = 13, 10 * time.Millisecond
 	n, err := p.twoTimes(cutime)
 	return time.Duration(n) * tick, err
 }
 
 // twoTimes adds up two fields of what the kernel says of a process: that of a number, counted from the one after the name, and the next.
-func (p process) twoTimes(first int) (int64, error) {
+func (p Process) twoTimes(first int) (int64, error) {
 	data, err := os.ReadFile(p.proc("stat"))
 	if err != nil {
 		return 0, err
@@ -86,8 +87,8 @@ func (p process) twoTimes(first int) (int64, error) {
 	return user + system, err
 }
 
-// cpu returns the CPU time of all threads to the nanosecond, from the process's own clock.
-func (p process) cpu() (time.Duration, error) {
+// CPU returns the CPU time of all threads to the nanosecond, from the process's own clock.
+func (p Process) CPU() (time.Duration, error) {
 	// The clock of a process is the complement of its number, shifted, with the scheduler's kind; clock_getcpuclockid(3).
 	const scheduler = 2
 	var ts unix.Timespec
@@ -113,8 +114,8 @@ func field(path, name string) (int64, error) {
 	return 0, fmt.Errorf("%s: no %s", path, name)
 }
 
-// statCalls counts the calls that look at files, and all calls, in a window; it needs strace and the right to trace.
-func (p process) statCalls(ctx context.Context, window time.Duration) (stats, all int64, err error) {
+// StatCalls counts the calls that look at files, and all calls, in a window; it needs strace and the right to trace.
+func (p Process) StatCalls(ctx context.Context, window time.Duration) (stats, all int64, err error) {
 	ctx, cancel := context.WithTimeout(ctx, window)
 	defer cancel()
 	var out bytes.Buffer
@@ -151,14 +152,30 @@ func countCalls(table string) (stats, all int64) {
 	return stats, all
 }
 
-// pause waits, or ends with the context.
-func pause(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
+// Peak looks for the highest RssAnon of a process.
+type Peak struct {
+	stop context.CancelFunc
+	all  sync.WaitGroup
+	most int64 // kB; for who has waited for all
+}
+
+// WatchPeak looks ten times a second until End is called. What lies between is not seen.
+func (p Process) WatchPeak(ctx context.Context) *Peak {
+	ctx, stop := context.WithCancel(ctx)
+	w := &Peak{stop: stop}
+	w.all.Go(func() {
+		for Pause(ctx, 100*time.Millisecond) == nil {
+			if anonymous, _, err := p.Memory(); err == nil { // one that has ended is told by others
+				w.most = max(w.most, anonymous)
+			}
+		}
+	})
+	return w
+}
+
+// End returns the highest value, in kB.
+func (w *Peak) End() int64 {
+	w.stop()
+	w.all.Wait()
+	return w.most
 }

@@ -1,0 +1,203 @@
+package running
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"tako.dev/tako/bench/load"
+	"tako.dev/tako/bench/swarm"
+)
+
+// Bars of many instances.
+const (
+	placedMin    = 4000.0 // a second
+	runningMax   = 90 * time.Second
+	anonymousMax = 3 << 19 // kB
+	lastMin      = 0.8     // of the rate of the first tenth
+)
+
+// sizes are how many hosts and instances a row has.
+type sizes struct{ hosts, placed, runs int }
+
+func (b *Bench) sizes() sizes {
+	if b.Quick {
+		return sizes{hosts: 1000, placed: 2000, runs: 10_000}
+	}
+	return sizes{hosts: 5000, placed: 10_000, runs: 200_000}
+}
+
+// each is how many replicas one of the workloads has that are all to run: a workload may have ten times as many.
+const each = 10_000
+
+// Placed measures how fast the replicas of one workload are bound to nodes, and stored.
+func (b *Bench) Placed(ctx context.Context) error {
+	n := b.sizes()
+	return b.with(ctx, n.hosts, func(s *load.Server, hosts *swarm.Process) error {
+		body, err := declaration("placed", n.placed, asking("100m", "500Mi"))
+		if err != nil {
+			return err
+		}
+		r, err := b.watch(ctx, s, hosts, n.placed, func(c *load.Client) error { return c.Declare(ctx, body) })
+		if err != nil {
+			return err
+		}
+		what := fmt.Sprintf("workloads: %d replicas onto %d simulated nodes, with API, etcd and reports: ", n.placed, n.hosts)
+		rate := perSecond(n.placed, r.stored.took())
+		b.Judge(what+"stored, from the declaration to the last", fmt.Sprintf("%.0f a second (%s)", rate, load.Milliseconds(r.stored.took())), ">= 4000 a second", rate >= placedMin)
+		b.State(what+"average of samples of a second", fmt.Sprintf("%.0f a second", r.stored.average(time.Second)))
+		b.State(what+"until the server was told that the last runs", load.Milliseconds(r.running.took()))
+		b.State(what+"CPU of the server, of all hosts together", fmt.Sprintf("%s, %s", load.Milliseconds(r.server), load.Milliseconds(r.hosts)))
+		return b.clear(ctx, s, hosts, "placed")
+	})
+}
+
+// Running measures how long it takes until very many instances run, and what the server needs for them.
+func (b *Bench) Running(ctx context.Context) error {
+	n := b.sizes()
+	return b.with(ctx, n.hosts, func(s *load.Server, hosts *swarm.Process) error {
+		workloads := max(n.runs/each, 1)
+		var names []string
+		for i := range workloads {
+			names = append(names, fmt.Sprintf("running-%02d", i))
+		}
+		peak := load.Process(s.PID).WatchPeak(ctx)
+		r, err := b.watch(ctx, s, hosts, n.runs, func(c *load.Client) error {
+			for _, name := range names {
+				body, err := declaration(name, n.runs/workloads, asking("50m", "256Mi"))
+				if err != nil {
+					return err
+				}
+				if err := c.Declare(ctx, body); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+		most := peak.End()
+		if err != nil {
+			return err
+		}
+		anonymous, _, err := load.Process(s.PID).Memory()
+		if err != nil {
+			return err
+		}
+		what := fmt.Sprintf("workloads: %d instances of %d workloads on %d simulated nodes: ", n.runs, workloads, n.hosts)
+		took := r.running.took()
+		b.Judge(what+"until the server was told that the last runs", load.Milliseconds(took), "<= 90 s", took <= runningMax)
+		b.Judge(what+"RssAnon of the server, at most", fmt.Sprintf("%s (%s at the end)", load.Megabytes(most), load.Megabytes(anonymous)), "<= "+load.Megabytes(anonymousMax), most <= anonymousMax)
+		share := r.running.last() / r.running.first()
+		b.Judge(what+"rate of the last tenth, of that of the first", fmt.Sprintf("%.0f %% (%.0f and %.0f a second)", 100*share, r.running.last(), r.running.first()), ">= 80 %", share >= lastMin)
+		b.State(what+"CPU of the server, of all hosts together", fmt.Sprintf("%s, %s", load.Milliseconds(r.server), load.Milliseconds(r.hosts)))
+		return b.clear(ctx, s, hosts, names...)
+	})
+}
+
+// with is Crowd, where as many connections may be open.
+func (b *Bench) with(ctx context.Context, hosts int, do func(*load.Server, *swarm.Process) error) error {
+	if err := swarm.OpenFiles(hosts); err != nil {
+		return err
+	}
+	return b.Crowd(ctx, hosts, do)
+}
+
+// result is how instances came.
+type result struct {
+	stored, running course
+	server, hosts   time.Duration // CPU
+}
+
+// watch does what declares instances, and looks at how they come until all run.
+func (b *Bench) watch(ctx context.Context, s *load.Server, hosts *swarm.Process, count int, declare func(*load.Client) error) (r result, err error) {
+	c := s.Client()
+	defer c.Leave()
+	counter, err := s.Counter()
+	if err != nil {
+		return r, err
+	}
+	defer func() { err = errors.Join(err, counter.Close()) }()
+	if _, err := counter.Instances(ctx); err != nil { // it is connected
+		return r, err
+	}
+	server, ours, err := pair(s.PID, hosts.PID)
+	if err != nil {
+		return r, err
+	}
+	start := time.Now()
+	if err := declare(c); err != nil {
+		return r, err
+	}
+	err = until(ctx, fmt.Sprintf("%d instances run", count), func() (bool, error) {
+		if !r.stored.reached(count) {
+			n, err := counter.Instances(ctx)
+			if err != nil {
+				return false, err
+			}
+			r.stored = append(r.stored, point{time.Since(start), n})
+		}
+		stands, err := hosts.Do(swarm.Command{Do: swarm.Tell})
+		r.running = append(r.running, point{time.Since(start), stands.Running})
+		return r.running.reached(count), err
+	})
+	if err != nil {
+		return r, fmt.Errorf("%w: %s", err, r.running.String())
+	}
+	serverAfter, oursAfter, err := pair(s.PID, hosts.PID)
+	r.server, r.hosts = serverAfter-server, oursAfter-ours
+	return r, err
+}
+
+// clear deletes workloads, and waits until nothing of them is left.
+func (b *Bench) clear(ctx context.Context, s *load.Server, hosts *swarm.Process, names ...string) (err error) {
+	c := s.Client()
+	defer c.Leave()
+	counter, err := s.Counter()
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, counter.Close()) }()
+	start := time.Now()
+	before, err := counter.Instances(ctx)
+	if err != nil {
+		return err
+	}
+	for _, name := range names {
+		if err := c.Drop(ctx, name); err != nil {
+			return err
+		}
+	}
+	err = until(ctx, "no instance is left", func() (bool, error) {
+		left, err := counter.Instances(ctx)
+		if err != nil || left > 0 {
+			return false, err
+		}
+		stands, err := hosts.Do(swarm.Command{Do: swarm.Tell})
+		return stands.Running == 0, err
+	})
+	b.State(fmt.Sprintf("workloads: %d instances deleted with their workloads: until nothing is left", before), load.Milliseconds(time.Since(start)))
+	return err
+}
+
+// pair is the CPU time of two processes.
+func pair(one, other int) (first, second time.Duration, err error) {
+	if first, err = load.Process(one).CPU(); err != nil {
+		return 0, 0, err
+	}
+	second, err = load.Process(other).CPU()
+	return first, second, err
+}
+
+// until looks again and again until something is so.
+func until(ctx context.Context, what string, so func() (bool, error)) error {
+	ctx, cancel := context.WithTimeout(ctx, placedMax)
+	defer cancel()
+	for {
+		if done, err := so(); done || err != nil {
+			return err
+		}
+		if err := load.Pause(ctx, lookPause); err != nil {
+			return fmt.Errorf("%s: not so after %v: %w", what, placedMax, err)
+		}
+	}
+}
