@@ -28,6 +28,9 @@ type group struct {
 	why      *scheduler.Explanation // nil: all was placed, or nobody has tried
 }
 
+// kin is what the pending instances of a workload have in common that are one group.
+type kin struct{ revision, node string }
+
 // pend makes pending what a decision creates, and lets go what it takes away that was.
 func (w *world) pend(d *decision) {
 	of := d.of
@@ -72,20 +75,20 @@ func (w *world) unpend(of *workload, slot int) {
 
 // regroup has the queue hold what is pending.
 func (w *world) regroup(of *workload) {
-	wanted := map[string]*group{}
+	wanted, alike := map[string]*group{}, map[kin]*group{}
 	of.held = time.Time{}
 	for slot, p := range of.pending {
 		if p.until.After(w.now) {
 			of.held = earlier(of.held, p.until)
 			continue
 		}
-		name := fmt.Sprintf("%s/%s/%s", keyWithUID(of.o), p.Revision, p.Node)
-		g := wanted[name]
+		g := alike[kin{p.Revision, p.Node}]
 		if g == nil {
+			name := fmt.Sprintf("%s/%s/%s", keyWithUID(of.o), p.Revision, p.Node)
 			g = &group{of: of, priority: of.o.Spec.Priority}
 			g.Name, g.Workload, g.Revision, g.Node, g.Must = name, keyWithUID(of.o), p.Revision, p.Node, p.Node != ""
 			g.Gang = of.o.Spec.Mode == declared.RunToCompletion && of.o.Spec.Job != nil && of.o.Spec.Job.Gang
-			wanted[name] = g
+			wanted[name], alike[kin{p.Revision, p.Node}] = g, g
 		}
 		g.slots = append(g.slots, slot)
 	}
@@ -177,8 +180,12 @@ func (c *Workloads) place(ctx context.Context, w *world, now time.Time) {
 		}
 	}
 	c.write(ctx, slices.Concat(c.createJobs(w, all), c.evictJobs(w, evicted)))
+	regrouped := map[*workload]bool{} // each looks at all that is pending of it
 	for _, b := range all {
-		w.regroup(b.group.of)
+		if of := b.group.of; !regrouped[of] {
+			regrouped[of] = true
+			w.regroup(of)
+		}
 	}
 }
 

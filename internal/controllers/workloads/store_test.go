@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -101,17 +102,24 @@ func (p *fakePresence) say(uid types.UID, r *wire.Report) {
 
 // fleetOf makes nodes that hosts have joined as, with 4 processors and 32 GiB.
 func fleetOf(t testing.TB, local *registry.Local, p *fakePresence, count int) []*v1alpha1.Node {
-	var nodes []*v1alpha1.Node
+	nodes := make([]*v1alpha1.Node, count)
+	var group errgroup.Group
+	group.SetLimit(writesMax)
 	for i := range count {
-		n := &v1alpha1.Node{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("n%05d", i)}, Spec: v1alpha1.NodeSpec{Environment: "prod"}}
-		if err := local.Create(t.Context(), n); err != nil {
-			t.Fatal(err)
-		}
-		n.Status.Identity = &v1alpha1.NodeIdentity{Key: "sha256:00", Joined: metav1.Now()}
-		if err := local.UpdateStatus(t.Context(), n); err != nil {
-			t.Fatal(err)
-		}
-		nodes = append(nodes, n)
+		group.Go(func() error {
+			n := &v1alpha1.Node{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("n%05d", i)}, Spec: v1alpha1.NodeSpec{Environment: "prod"}}
+			if err := local.Create(t.Context(), n); err != nil {
+				return err
+			}
+			n.Status.Identity = &v1alpha1.NodeIdentity{Key: "sha256:00", Joined: metav1.Now()}
+			nodes[i] = n
+			return local.UpdateStatus(t.Context(), n)
+		})
+	}
+	if err := group.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	for _, n := range nodes {
 		p.say(n.UID, reportOf(nil))
 	}
 	return nodes
