@@ -43,6 +43,53 @@ func BenchmarkCreate(b *testing.B) {
 	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "creates/s")
 }
 
+// BenchmarkCreateInstance creates Instances as the controller of workloads does: by the way of the server's own, while that controller follows them.
+func BenchmarkCreateInstance(b *testing.B) {
+	local := NewLocal(openRegistry(b), nil)
+	watched := local.ListerWatcher(v1alpha1.SchemeGroupVersion.WithKind(v1alpha1.KindInstance), false)
+	w, err := watched.Watch(metav1.ListOptions{ResourceVersion: "0"})
+	if err != nil {
+		b.Fatal(err)
+	}
+	seen := make(chan struct{})
+	go func() {
+		defer close(seen)
+		for range b.N {
+			<-w.ResultChan()
+		}
+	}()
+	var next atomic.Int64
+	var all sync.WaitGroup
+	b.ResetTimer()
+	for range creators {
+		all.Go(func() {
+			for i := next.Add(1); i <= int64(b.N); i = next.Add(1) {
+				if err := local.Create(b.Context(), benchInstance(i)); err != nil {
+					b.Error(err)
+					return
+				}
+			}
+		})
+	}
+	all.Wait()
+	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "creates/s")
+	w.Stop()
+	<-seen
+}
+
+func benchInstance(i int64) *v1alpha1.Instance {
+	yes := true
+	return &v1alpha1.Instance{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: fmt.Sprintf("web-%d", i), Namespace: "default", Labels: map[string]string{v1alpha1.LabelWorkload: "web"},
+			OwnerReferences: []metav1.OwnerReference{{APIVersion: declare.APIVersion, Kind: v1alpha1.KindWorkload, Name: "web", UID: "5b0c9a3e-3f0d-4f53-9d0b-6d4a4b7d9c11", Controller: &yes, BlockOwnerDeletion: &yes}},
+		},
+		Spec: v1alpha1.InstanceSpec{
+			Workload: "web", Revision: "web-5d9c7f4b6d", Slot: int32(i), Node: fmt.Sprintf("host-%05d", i%5000), NodeUID: "7c1d4f0e-6f7b-4b0e-8a3c-0c2f1d9e8a77",
+		},
+	}
+}
+
 // openRegistry is the storage of all kinds over an etcd of its own.
 func openRegistry(t testing.TB) *Registry {
 	t.Helper()

@@ -21,11 +21,16 @@ import (
 type Local struct {
 	registry *Registry
 	admit    admission.Interface
+	kinds    map[reflect.Type]*Kind // by their objects
 }
 
 // NewLocal makes the way to the objects of a registry. admit is asked before an object is created, changed or deleted.
 func NewLocal(r *Registry, admit admission.Interface) *Local {
-	return &Local{registry: r, admit: admit}
+	l := &Local{registry: r, admit: admit, kinds: make(map[reflect.Type]*Kind, len(r.kinds))}
+	for _, k := range r.kinds {
+		l.kinds[reflect.TypeOf(k.New())] = k
+	}
+	return l
 }
 
 // Get reads the newest version of an object into one that is not shared with anybody. The errors are those of the API.
@@ -129,10 +134,8 @@ func become(o, other runtime.Object) {
 }
 
 func (l *Local) kindOf(o runtime.Object) (*Kind, error) {
-	for _, k := range l.registry.kinds {
-		if reflect.TypeOf(k.New()) == reflect.TypeOf(o) {
-			return k, nil
-		}
+	if k := l.kinds[reflect.TypeOf(o)]; k != nil {
+		return k, nil
 	}
 	return nil, fmt.Errorf("%T is not stored here", o)
 }
