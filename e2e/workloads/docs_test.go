@@ -67,4 +67,5 @@ func TestComingFromOrchestrators(t *testing.T) {
 	if back := f.workload("site"); back.Status.Stable != before.Status.Stable {
 		t.Errorf("it has not gone back: %s", shown(back.Status))
 	}
+	f.end("site")
 }

@@ -86,6 +86,7 @@ func TestDrain(t *testing.T) {
 			return "", true
 		})
 	})
+	f.end("web")
 }
 
 // on are the instances of the web server on a host, by name.

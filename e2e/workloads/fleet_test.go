@@ -112,6 +112,18 @@ func (f *fleet) until(what string, is func(*v1alpha1.Workload) bool) v1alpha1.Wo
 	return w
 }
 
+// end deletes workloads, and waits until nothing of them is left: what runs outlives the agents of its hosts.
+func (f *fleet) end(workloads ...string) {
+	f.Helper()
+	for _, name := range workloads {
+		f.Tako("delete", "workload/"+name, "-n", environment)
+		host.Eventually(f.T, rig.InTime, "no instance of "+name+" is left", func() (string, bool) {
+			left := f.instances(name)
+			return shown(left), len(left) == 0
+		})
+	}
+}
+
 // complete is a workload of which everything has the newest revision and is available.
 func complete(replicas int32) func(*v1alpha1.Workload) bool {
 	return func(w *v1alpha1.Workload) bool {

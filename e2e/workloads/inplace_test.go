@@ -62,4 +62,5 @@ func TestInPlace(t *testing.T) {
 			t.Errorf("%s answers %+v", name, a)
 		}
 	}
+	f.end("web")
 }

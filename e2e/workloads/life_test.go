@@ -144,6 +144,7 @@ func TestBadRevision(t *testing.T) {
 	if why, _ := f.Try("why", "workload/web", "-n", environment); !strings.Contains(why, "503") {
 		t.Errorf("why does not tell the last answer of the probe:\n%s", why)
 	}
+	f.end("web")
 }
 
 // TestNodeLost: a host that nobody hears is replaced; when it is back one copy stays.
@@ -160,6 +161,7 @@ func TestNodeLost(t *testing.T) {
 	f.until("complete with one copy of each", func(w *v1alpha1.Workload) bool {
 		return complete(2)(w) && w.Status.AbandonedReplicas == 0 && len(f.instances("web")) == 2
 	})
+	f.end("web")
 }
 
 // TestPending: what has no room says what would make it fit, and is placed when there is.
@@ -175,4 +177,5 @@ func TestPending(t *testing.T) {
 	if nodes := nodesOf(f.instances("web")); !slices.Equal(nodes, []string{"host-1"}) {
 		t.Errorf("it is on %v", nodes)
 	}
+	f.end("web")
 }

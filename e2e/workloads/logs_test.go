@@ -97,4 +97,6 @@ spec:
 		out, err := f.Try("logs", "workload/web", "-n", environment)
 		return out, err == nil && strings.Count(out, " begins as ") == 1
 	})
+	f.hosts["host-1"].Start()
+	f.end("web")
 }

@@ -200,4 +200,5 @@ func TestNames(t *testing.T) {
 			n.answersAre("ready again", name, srv(both...), service, "SRV")
 		}
 	})
+	n.end("web")
 }

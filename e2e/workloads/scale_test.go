@@ -93,11 +93,7 @@ func TestScaled(t *testing.T) {
 	}
 	f.until("complete with two, by hand", complete(2))
 	f.until("complete with one, by what is measured", complete(1))
-	f.Tako("delete", "workload/web", "-n", environment) // what runs outlives the hosts' agents
-	host.Eventually(t, rig.InTime, "no instance is left", func() (string, bool) {
-		left := f.instances("web")
-		return shown(left), len(left) == 0
-	})
+	f.end("web")
 }
 
 // says waits until a command says something.
