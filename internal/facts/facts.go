@@ -57,7 +57,7 @@ type Kernel struct {
 
 // Network is what the host can be reached by.
 type Network struct {
-	PrimaryInterface string // the one with the best default route, IPv4 before IPv6
+	PrimaryInterface string // the one with the best default route, IPv4 before IPv6; without any, the only one with an address
 	PrimaryAddress   netip.Addr
 	Addresses        []netip.Prefix // of all interfaces that are up, without loopback and link-local ones
 	Interfaces       []Interface    // those that have such addresses, sorted by name

@@ -67,7 +67,8 @@ func parseRoutes6(b []byte) []route {
 }
 
 // networkOf picks the primary interface and address: the default route with the lowest metric, IPv4 before IPv6, the first
-// listed of equals, on an interface that has an address of the route's family.
+// listed of equals, on an interface that has an address of the route's family. On a host without a default route, as in a network that is
+// shut off, it is the only interface that has an address: where there are several, nothing says which one others use.
 func networkOf(routes []route, interfaces []netInterface) Network {
 	var n Network
 	for _, i := range interfaces {
@@ -107,7 +108,20 @@ func networkOf(routes []route, interfaces []netInterface) Network {
 			}
 		}
 	}
+	if len(routes) == 0 && len(n.Interfaces) == 1 {
+		n.PrimaryInterface, n.PrimaryAddress = n.Interfaces[0].Name, first(n.Interfaces[0].Addresses)
+	}
 	return n
+}
+
+// first is the first IPv4 address, or the first of all.
+func first(addresses []netip.Prefix) netip.Addr {
+	for _, p := range addresses {
+		if p.Addr().Is4() {
+			return p.Addr()
+		}
+	}
+	return addresses[0].Addr()
 }
 
 // reachable reports whether other hosts may use the address.

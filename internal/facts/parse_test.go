@@ -88,6 +88,7 @@ func TestNetworkOf(t *testing.T) {
 	wlan0 := netInterface{"wlan0", "", prefixes("198.51.100.7/24")}
 	bare := netInterface{"tun0", "", nil}
 	six := netInterface{"eth6", "", prefixes("fe80::6/64", "2001:db8::6/64")}
+	mixed := netInterface{"eth7", "", prefixes("fd00::7/64", "192.0.2.7/24")}
 	v4 := func(device string, metric uint64) route { return route{device, metric, false} }
 	v6 := func(device string, metric uint64) route { return route{device, metric, true} }
 	tests := []struct {
@@ -103,7 +104,10 @@ func TestNetworkOf(t *testing.T) {
 		{"IPv6 alone", []route{v6("eth6", 1024)}, []netInterface{six}, "eth6", "2001:db8::6"},
 		{"without an address, the next", []route{v4("tun0", 0), v4("eth0", 9)}, []netInterface{bare, eth0}, "eth0", "192.0.2.2"},
 		{"interface is down", []route{v4("eth9", 0)}, []netInterface{eth0}, "", ""},
-		{"no default route", nil, []netInterface{eth0}, "", ""},
+		{"no default route", nil, []netInterface{bare, mixed}, "eth7", "192.0.2.7"},
+		{"no default route, IPv6 alone", nil, []netInterface{six}, "eth6", "2001:db8::6"},
+		{"no default route, and a choice", nil, []netInterface{eth0, wlan0}, "", ""},
+		{"no network", nil, []netInterface{bare}, "", ""},
 	}
 	for _, tt := range tests {
 		got := networkOf(tt.routes, tt.interfaces)
