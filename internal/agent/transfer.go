@@ -35,7 +35,7 @@ func (l *loop) transfer(ctx context.Context) error {
 		return ask(ctx, l, func() (wire.Report, error) { return l.tell(), nil })
 	}
 	store := j.held.Telling(func() { l.post(ctx, func() { l.outlive(ctx) }) })
-	opts := client.Options{Store: store, Host: h, Identity: j.identity, Log: log, Links: &j.links, Names: j.naming.Names(), Spool: l.opts.StateDir, Heard: j.instances.Heard,
+	opts := client.Options{Store: store, Host: h, Identity: j.identity, Log: log, Links: &j.links, Names: j.naming.Names(), Spool: l.opts.StateDir, Heard: j.instances.Heard, Hungry: j.instances.Hungry,
 		Session: wire.Session{ID: string(trust.NewToken(trust.TokenJoin).ID()), Start: j.held.Life().Starts}}
 	j.peering.Open(ctx, log)
 	defer j.peering.Close()
@@ -128,7 +128,7 @@ func (h *hosted) Report() wire.Report {
 	ctx, cancel := context.WithTimeout(context.Background(), askTime)
 	defer cancel()
 	instances, sampled, ago := h.loop.joined.instances.Report(ctx)
-	h.last.Instances = instances
+	h.last.Instances, h.last.Echo = instances, h.loop.joined.instances.Echo()
 	if u := h.last.Usage; u != nil {
 		is := *u // reports that are under way have the one before
 		is.Sampled, is.SampledAgo = uint64(time.Duration(sampled).Milliseconds()), uint64(ago.Milliseconds())

@@ -84,6 +84,9 @@ func (v *several) leader() (leads bool, api string, ended, changed <-chan struct
 	return view.Leading, view.Leader.API, ended, changed
 }
 
+// leads says whether this server leads at a moment, by its own clock.
+func (v *several) leads(now time.Time) bool { return v == nil || v.election.Leads(now) }
+
 // addresses are where hosts are served, by all servers: as many as a host is told.
 func (v *several) addresses() []string {
 	if v == nil {

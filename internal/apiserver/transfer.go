@@ -158,7 +158,7 @@ func (s *Server) newTerm(t *transfer, p parts, local *registry.Local) (*term, er
 	var err1, err2, err3, err4, err5 error
 	n.measures, err4 = measures.New(s.opts.Prometheus)
 	n.presence, err1 = presence.New(presence.Options{
-		Objects: leading, Recorder: t.recorder, Measures: n.measures, Log: s.partsLog, Metrics: takoMetrics{},
+		Objects: leading, Recorder: t.recorder, Leads: p.several.leads, Measures: n.measures, Log: s.partsLog, Metrics: takoMetrics{},
 		// Each of the two knows the other. Nothing is asked before both run.
 		Assigned: func(uid types.UID) (v1alpha1.AppliedHead, bool) { return n.assignments.AssignedHead(uid) },
 	})

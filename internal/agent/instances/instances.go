@@ -3,6 +3,7 @@ package instances
 import (
 	"context"
 	"errors"
+	"math/rand/v2"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -69,7 +70,7 @@ type Keeper struct {
 	records *records
 	machine *core.Machine
 	images  *images
-	heard   atomic.Int64 // run.Moment of the last word of a server
+	heard   atomic.Int64 // run.Moment of the newest report that the server which leads has heard
 	hungry  atomic.Bool  // something waits for that
 
 	bell chan struct{} // has something while there is a queue; room for one
@@ -91,11 +92,12 @@ type Keeper struct {
 
 // shared is what others than Run's goroutine look at.
 type shared struct {
-	mu    sync.Mutex // guards what follows
-	queue []func()   // work for Run's goroutine; bounded by what may be under way
-	told  []wire.Instance
-	reach string         // where instances are asked; empty: not known
-	shut  []func() error // give the runtimes back
+	mu     sync.Mutex // guards what follows
+	queue  []func()   // work for Run's goroutine; bounded by what may be under way
+	told   []wire.Instance
+	echoes core.Echoes
+	reach  string         // where instances are asked; empty: not known
+	shut   []func() error // give the runtimes back
 	usage
 }
 
@@ -112,13 +114,29 @@ func New(opts Options) (*Keeper, error) {
 // Want says what the host is to have from now on. Nothing is begun or ended before it was called.
 func (k *Keeper) Want(w Wanted) { k.post(func() { k.want(w) }) }
 
-// Heard notes that a server was heard just now.
-func (k *Keeper) Heard() {
-	k.heard.Store(int64(now()))
-	if k.hungry.Load() {
+// Echo is what the answer to a report that is made now may have, for Heard.
+func (k *Keeper) Echo() uint64 {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.echoes.Next(now(), rand.Uint64())
+}
+
+// Heard notes that the server which leads has heard the report with an echo: it knew of this host at some time after that was made. When that
+// is told says nothing, as the answer may have waited on its way, and the agent may have stood still.
+func (k *Keeper) Heard(echo uint64) {
+	k.mu.Lock()
+	at, known := k.echoes.Of(echo)
+	if known = known && int64(at) > k.heard.Load(); known {
+		k.heard.Store(int64(at))
+	}
+	k.mu.Unlock()
+	if known && k.hungry.Load() {
 		k.post(func() { k.step(nil) })
 	}
 }
+
+// Hungry reports whether something waits for Heard.
+func (k *Keeper) Hungry() bool { return k.hungry.Load() }
 
 // Told is what is told of the instances, by UID.
 func (k *Keeper) Told() []wire.Instance {

@@ -58,6 +58,7 @@ type Election struct {
 	mu      sync.Mutex // guards what follows
 	seen    seen
 	leading bool
+	until   time.Time // when the lease under which it leads has ended
 	view    View
 	ended   chan struct{} // closed when another one leads, or nobody
 	changed chan struct{} // closed when the view is another one
@@ -102,6 +103,14 @@ func (e *Election) View() (view View, ended, changed <-chan struct{}) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.view, e.ended, e.changed
+}
+
+// Leads says whether this server leads at a moment: not after its lease has ended, though nobody has noticed that yet, as in a process that
+// stood still. The clock on the wall is asked too, because the other one stands still with a machine that sleeps.
+func (e *Election) Leads(now time.Time) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.leading && now.Before(e.until) && now.Round(0).Before(e.until.Round(0))
 }
 
 // Run takes part until the context ends. While this server leads, do runs, with a context that ends with the lead; it must end with that.
@@ -217,11 +226,19 @@ func (r *run) renew(ctx context.Context) error {
 	switch {
 	case err == nil:
 		r.state.kept(asked)
+		r.extend()
 	case errors.Is(err, rpctypes.ErrLeaseNotFound):
 		r.state.lost()
 		return nil
 	}
 	return err
+}
+
+// extend lets others know until when the lease lasts.
+func (r *run) extend() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.until = r.state.until()
 }
 
 // campaign tries to become the leader in the place of the one that is known, or of nobody. Whether that has worked the keys say.
@@ -261,6 +278,7 @@ func (r *run) lead(ctx context.Context) {
 	working, cancel := context.WithCancel(withTerm(ctx, r.state.term))
 	ended := make(chan struct{})
 	r.cancel, r.ended = cancel, ended
+	r.extend()
 	r.publish(true)
 	go func() { // waited for by resign
 		defer close(ended)

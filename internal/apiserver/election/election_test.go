@@ -219,8 +219,11 @@ func TestTakeover(t *testing.T) {
 		t.Error("one that is cut off still leads")
 	}
 	v, _, _ := first.View()
-	if v.Leading {
-		t.Error("one that is cut off says that it leads")
+	if now := time.Now(); v.Leading || first.Leads(now) || !second.Leads(now) {
+		t.Error("one that is cut off says that it leads, or the other one that it does not")
+	}
+	if second.Leads(time.Now().Add(short)) {
+		t.Error("one says that it will lead after its lease")
 	}
 	first.way.heal()
 	await(t, "the one that was cut off to follow", func() bool {

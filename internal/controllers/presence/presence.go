@@ -53,6 +53,8 @@ type Options struct {
 	Recorder Recorder
 	// Assigned is the newest signed state of a node, or what will be; false when there is none. It must not block. Default: never one.
 	Assigned func(node types.UID) (v1alpha1.AppliedHead, bool)
+	// Leads says whether this server leads at a moment, by its own clock: leases of hosts are put off by nobody else. It must not block. Default: always.
+	Leads func(time.Time) bool
 	// Measures takes what instances take. Default nobody does.
 	Measures Measures
 	// Log takes what is worth knowing. Default nothing is logged.
@@ -93,6 +95,9 @@ func New(options Options) (*Register, error) {
 	if options.Assigned == nil {
 		options.Assigned = func(types.UID) (v1alpha1.AppliedHead, bool) { return v1alpha1.AppliedHead{}, false }
 	}
+	if options.Leads == nil {
+		options.Leads = func(time.Time) bool { return true }
+	}
 	return &Register{
 		options: options, began: time.Now(), nudge: make(chan struct{}, 1), changed: make(chan struct{}, 1),
 		nodes: map[types.UID]*entry{}, names: map[string]*entry{}, changes: map[string]struct{}{},
@@ -111,6 +116,7 @@ type entry struct {
 	created  time.Time
 	life     node.Life
 	said     node.Decision // the last one; before the first, what is stored
+	since    time.Time     // of its presence; zero: nothing was decided yet
 	heard    time.Time
 	conn     uint64       // that the report came over
 	report   *wire.Report // the last one; nil: none yet
@@ -184,7 +190,8 @@ func (r *Register) Asked(who server.Identity, conn uint64) {
 	r.note(who, func(e *entry, now time.Time) { e.life.Asked(conn, now) })
 }
 
-// Heard is told of a report, and keeps it. The answer says for how long the host may be silent.
+// Heard is told of a report, and keeps it. The answer says for how long the host may be silent, and that it was heard: not while the node counts
+// as gone, from when on its leases are taken to run out, however soon it is back.
 func (r *Register) Heard(who server.Identity, conn uint64, report *wire.Report) wire.StatusReply {
 	var reply wire.StatusReply
 	share(report)
@@ -194,6 +201,9 @@ func (r *Register) Heard(who server.Identity, conn uint64, report *wire.Report) 
 			quiet := (least + rand.N(most-least)).Truncate(time.Second)
 			reply.RetryAfter = uint32(quiet / time.Second)
 			e.life.Spared(now.Add(quiet))
+		}
+		if e.known && e.said.Presence != node.Gone && r.options.Leads(time.Now()) {
+			reply.Echo = report.Echo
 		}
 		reply.Cloned = e.known && !e.said.Believed && len(e.said.Conditions) > 0
 	})
@@ -291,6 +301,8 @@ func (e *entry) hear(conn uint64, report *wire.Report, now time.Time) {
 // Seen is what is known of a node now.
 type Seen struct {
 	Presence node.Presence
+	// Since is since when that is so, by the clock of this server; zero: nothing was decided yet.
+	Since time.Time
 	// Believed is false while two agents have the identity of the node.
 	Believed bool
 	// Report is the last one; nil before the first. It is shared: change nothing in it.
@@ -309,7 +321,7 @@ func (r *Register) Of(uid types.UID) (Seen, bool) {
 	if e == nil || !e.known {
 		return Seen{}, false
 	}
-	return Seen{Presence: e.said.Presence, Believed: e.said.Believed, Report: e.report, Host: e.host, Highest: e.said.High}, true
+	return Seen{Presence: e.said.Presence, Since: e.since, Believed: e.said.Believed, Report: e.report, Host: e.host, Highest: e.said.High}, true
 }
 
 // Changed has something to receive when Changes has something to return. It is the same channel always, for one receiver.

@@ -256,6 +256,54 @@ func TestQuietNodeCostsNothing(t *testing.T) {
 	})
 }
 
+// TestEcho: a host is told that it was heard while its node is there for the server that leads. While that counts as gone, as it does for a while though
+// it is back, when it has gone several times, or while this server does not lead, it is not told.
+func TestEcho(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		leads, number, conn := true, uint64(0), uint64(0)
+		r.options.Leads = func(time.Time) bool { return leads }
+		a := r.make("a", "1")
+		heard := func() bool {
+			number++
+			x := report("x", 1, number, 7)
+			x.Echo = 1000 + number
+			reply := r.Heard(a, conn, x)
+			if reply.Echo != 0 && reply.Echo != x.Echo {
+				t.Errorf("the echo of %d is %d", x.Echo, reply.Echo)
+			}
+			return reply.Echo != 0
+		}
+		var since time.Time
+		for range 4 { // from the second time on it counts as gone for longer
+			conn++
+			r.Opened(a, conn)
+			after(3 * time.Second)
+			for range 40 {
+				told := heard()
+				if seen, _ := r.Of("1"); told != (seen.Presence != node.Gone) {
+					t.Errorf("%v that it is told, and it is %s", told, seen.Presence)
+				}
+				after(3 * time.Second)
+			}
+			leads = false
+			if heard() {
+				t.Error("it is told by a server that does not lead")
+			}
+			leads = true
+			r.Closed(a, conn, true)
+			after(time.Second)
+			seen, _ := r.Of("1")
+			if seen.Presence != node.Gone || !seen.Since.After(since) || time.Since(seen.Since) > 2*time.Second {
+				t.Errorf("it is %+v, and was gone since %s before", seen, since)
+			}
+			since = seen.Since
+		}
+		if stranger := report("z", 1, 1, 1); r.Heard(server.Identity{Name: "nobody", UID: "3"}, 9, stranger).Echo != 0 {
+			t.Error("a host without a node is told that it was heard")
+		}
+	})
+}
+
 func TestSilentAndBack(t *testing.T) {
 	inBubble(t, func(r *rig) {
 		a := r.make("a", "1")

@@ -124,6 +124,9 @@ func (r *Register) decideOneLocked(e *entry, now time.Time) []event {
 		view.Expired, view.Ahead = e.report.Stale, e.doubts.ahead
 	}
 	e.life, e.said = node.Decide(e.life, view, now)
+	if e.since.IsZero() || e.said.Presence != was.Presence {
+		e.since = now
+	}
 	if e.said.Presence == node.Gone {
 		r.dropLocked(e)
 	}

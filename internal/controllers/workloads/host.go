@@ -142,7 +142,8 @@ func (w *world) sight(h *host, now time.Time) {
 	if h.seen.Report != nil && h.seen.Report.Offers != nil {
 		h.offers = h.seen.Report.Offers
 	}
-	if p == node.Gone && h.missedAt.IsZero() {
+	// It may have been back since the last round, and have been told that it was heard.
+	if p == node.Gone && (h.missedAt.IsZero() || h.seen.Since.After(h.missedAt)) {
 		h.missedAt = now
 	}
 	w.sights[h.name] = fleet.Node{Presence: p, Gone: h.goneAt, Missed: h.missedAt}
@@ -199,7 +200,7 @@ func (c *Workloads) hear(w *world, now time.Time) {
 	var changed []change
 	for _, h := range w.hosts {
 		seen, known := c.options.Presence.Of(h.uid)
-		if known != h.known || seen.Presence != h.seen.Presence || seen.Believed != h.seen.Believed || seen.Report != h.seen.Report {
+		if known != h.known || seen.Presence != h.seen.Presence || !seen.Since.Equal(h.seen.Since) || seen.Believed != h.seen.Believed || seen.Report != h.seen.Report {
 			changed = append(changed, change{h, seen, known})
 		}
 	}
@@ -208,7 +209,7 @@ func (c *Workloads) hear(w *world, now time.Time) {
 		h, seen, known := one.host, one.seen, one.known
 		was, offers := h.seen, h.offers
 		h.seen, h.known = seen, known
-		if was.Presence != seen.Presence || was.Believed != seen.Believed || !reflect.DeepEqual(offersOf(seen.Report, offers), offers) || was.Report == nil {
+		if was.Presence != seen.Presence || !was.Since.Equal(seen.Since) || was.Believed != seen.Believed || !reflect.DeepEqual(offersOf(seen.Report, offers), offers) || was.Report == nil {
 			w.sight(h, now)
 			w.settleHost(h, false)
 		}

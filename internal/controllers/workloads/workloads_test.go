@@ -182,6 +182,32 @@ func TestNodeGone(t *testing.T) {
 	}
 }
 
+// TestFenceBeginsAnew: a fence is counted from when its node has gone last, also where it was back for less than a round: it may have been told that it
+// was heard.
+func TestFenceBeginsAnew(t *testing.T) {
+	r := newRig(t)
+	r.join("n0", "n1")
+	spec := web(1)
+	spec.OnUnreachable = &declared.OnUnreachable{Action: declared.FenceUnreachable, After: "1m"}
+	r.declare("web", spec)
+	r.is("web", "Complete")
+	in := r.instances("web")[0]
+	r.cut(in.Spec.Node)
+	h := r.hosts[in.Spec.Node]
+	h.seen.Since = r.now
+	r.pass(time.Minute)
+	h.seen.Since = r.now
+	again := r.now
+	r.pass(fleet.FencedAt(&spec, again).Sub(r.now) - 2*time.Second)
+	if all := r.instances("web"); len(all) != 1 || all[0].UID != in.UID {
+		t.Error("another one was made before the fence was over")
+	}
+	r.pass(4 * time.Second)
+	if all := r.instances("web"); len(all) != 1 || all[0].UID == in.UID {
+		t.Error("no other one was made when the fence was over")
+	}
+}
+
 // TestFenceAfterAnotherLeader: what an earlier leader has stored of a node that is gone may be by a clock that was behind. The next one counts a fence
 // from when it has missed the node itself.
 func TestFenceAfterAnotherLeader(t *testing.T) {

@@ -34,8 +34,10 @@ type Options struct {
 	Deposit func(wire.Deposit)
 	// Names is where what there is by name is kept. The default is not to ask for it.
 	Names *Names
-	// Heard is called when a server has said something on the watch, or has taken a report. It must not block. The default tells nobody.
-	Heard func()
+	// Heard is called with the echo of a report that the server which leads has heard. It must not block. The default tells nobody.
+	Heard func(echo uint64)
+	// Hungry says that somebody waits for the echo of the newest report. It must not block. The default is nobody.
+	Hungry func() bool
 	// Random spreads pauses. The default is seeded at random.
 	Random *rand.Rand
 }
@@ -57,7 +59,10 @@ func (o Options) withDefaults() Options {
 		o.Deposit = func(wire.Deposit) {}
 	}
 	if o.Heard == nil {
-		o.Heard = func() {}
+		o.Heard = func(uint64) {}
+	}
+	if o.Hungry == nil {
+		o.Hungry = func() bool { return false }
 	}
 	if o.Random == nil {
 		o.Random = rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64()))

@@ -21,6 +21,9 @@ const (
 	lazyPause = 250 * time.Millisecond
 	// usageEveryMin is the shortest that a server may have a host report by the clock alone: a sample of it costs both sides work.
 	usageEveryMin = 5 * time.Second
+	// echoPause is how long after a report the next one goes whose echo somebody waits for: what answers on the way to the server that leads says what
+	// that one has said before, and asks it once a second.
+	echoPause = 2 * time.Second
 	// replyMax is above a wire.StatusReply.
 	replyMax = 1 << 10
 )
@@ -177,7 +180,8 @@ func (c *Client) report(ctx context.Context, random *rand.Rand) {
 		if to == nil {
 			continue
 		}
-		reply, err := c.sendReport(ctx, to)
+		report := c.reports.next(to)
+		reply, err := c.sendReport(ctx, to, report)
 		last = time.Now()
 		if wanted {
 			hasty, wanted = last, err != nil
@@ -188,7 +192,12 @@ func (c *Client) report(ctx context.Context, random *rand.Rand) {
 			continue
 		}
 		backoff.Reset()
-		c.opts.Heard()
+		if reply.Echo != 0 {
+			c.opts.Heard(reply.Echo)
+		}
+		if reply.Echo != report.Echo && c.opts.Hungry() {
+			due = last.Add(echoPause)
+		}
 		quiet = last.Add(time.Duration(reply.RetryAfter) * time.Second)
 		if reply.UsageEvery > 0 {
 			measured = last.Add(max(time.Duration(reply.UsageEvery)*time.Second, usageEveryMin))
@@ -200,9 +209,9 @@ func (c *Client) report(ctx context.Context, random *rand.Rand) {
 	}
 }
 
-func (c *Client) sendReport(ctx context.Context, to *server) (wire.StatusReply, error) {
+func (c *Client) sendReport(ctx context.Context, to *server, report wire.Report) (wire.StatusReply, error) {
 	var reply wire.StatusReply
-	err := to.exchange(ctx, wire.PathStatus, c.reports.next(to), replyMax, &reply)
+	err := to.exchange(ctx, wire.PathStatus, report, replyMax, &reply)
 	return reply, err
 }
 

@@ -123,7 +123,9 @@ func (c *Client) watchOnce(ctx context.Context, s *server) (pause time.Duration,
 	defer c.reports.watched(nil)
 	err = stream(ctx, s, wire.PathWatch, wire.WatchRequest{Protocol: wire.Protocol, Report: c.reports.next(s)}, c.opts.Heartbeat*5/2, c.opts.Links.opened, func(f *wire.Frame) error {
 		c.reports.watched(s)
-		c.opts.Heard()
+		if f.Echo != 0 {
+			c.opts.Heard(f.Echo)
+		}
 		if f.Again != nil {
 			pause = min(max(time.Duration(*f.Again), 1)*time.Millisecond, againMax)
 			return errClosed

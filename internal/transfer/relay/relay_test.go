@@ -6,6 +6,7 @@ import (
 	"io"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -173,6 +174,54 @@ func TestSignedAgain(t *testing.T) {
 				})
 			})
 		}
+	})
+}
+
+// TestEcho: what is told to a host of its reports is what a server has heard, through a relay too, soon where the host waits for that; a relay that is
+// cut off from the servers answers reports, and says of none that it was heard.
+func TestEcho(t *testing.T) {
+	play(t, func(s *scene) {
+		s.serve("server:6444", nil)
+		r := s.relay("edge-1:6444", "", nil, "server:6444")
+		pass(time.Second)
+		var newest atomic.Uint64 // when the newest report was made that was heard
+		var hungry atomic.Bool
+		s.tune = func(_ *host, o *client.Options) {
+			o.Heard, o.Hungry = func(echo uint64) { newest.Store(max(newest.Load(), echo)) }, hungry.Load
+		}
+		h := s.host("web-1", "edge-1:6444")
+		s.publish(t, "one")
+		s.all(10*time.Second, 1)
+		heard := func() time.Time { return time.Unix(0, int64(newest.Load())) }
+		fresh := func(within time.Duration) {
+			t.Helper()
+			hungry.Store(true)
+			h.changed <- struct{}{}
+			began := time.Now()
+			s.eventually(within, "it is told that the server has heard it", func() bool { return heard().After(began) })
+			hungry.Store(false)
+		}
+		fresh(5 * time.Second)
+		calls := func() float64 { return counted(t, r.metrics, "tako_transfer_calls_total", wire.PathStatus) }
+		s.servers["server:6444"].stop()
+		cut, before := time.Now(), calls()
+		hungry.Store(true)
+		for range 60 {
+			select {
+			case h.changed <- struct{}{}:
+			default:
+			}
+			pass(5 * time.Second)
+		}
+		if answered := calls() - before; answered < 5 {
+			t.Errorf("the relay has answered %v reports while it was cut off", answered)
+		}
+		if heard().After(cut) {
+			t.Errorf("the host was told that a report was heard of %s after the relay was cut off", heard().Sub(cut))
+		}
+		s.serve("server:6444", nil)
+		s.all(5*time.Minute, 1)
+		fresh(10 * time.Second)
 	})
 }
 

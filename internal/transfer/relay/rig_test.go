@@ -303,7 +303,7 @@ func (o *origin) Closed(_ server.Identity, conn uint64, dead bool) {
 
 func (o *origin) Heard(who server.Identity, _ uint64, r *wire.Report) wire.StatusReply {
 	o.with(func() { o.reports[who.Name] = r })
-	return wire.StatusReply{}
+	return wire.StatusReply{Echo: r.Echo}
 }
 
 // scene is servers, relays and hosts in a bubble of their own time.
@@ -577,7 +577,7 @@ func (h *host) Activate(_ context.Context, s core.State) (wire.Verdict, error) {
 func (h *host) Report() wire.Report {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	r := wire.Report{Host: &wire.Host{Version: "test"}}
+	r := wire.Report{Host: &wire.Host{Version: "test"}, Echo: uint64(time.Now().UnixNano())} // of the bubble
 	if n := len(h.states); n > 0 {
 		m := h.states[n-1].Mark
 		r.Enforced, r.Verdict = m, wire.Verdict{Type: wire.Applied, Epoch: m.Epoch, Version: m.Version, Root: m.Root}

@@ -43,14 +43,14 @@ func (s *Server) watch(q *request) error {
 			closed()
 		}
 	}()
-	s.opts.Presence.Heard(q.who, number, &r.Report)
+	reply := s.opts.Presence.Heard(q.who, number, &r.Report)
 	if err := s.opts.Heads.Shown(q.Context(), q.who, have); err != nil {
 		return err
 	}
 	if _, _, err := s.opts.Heads.Head(q.who); err != nil {
 		return err
 	}
-	f := &feed{server: s, q: q.lasting(), watch: s.desk.open(who, number), trusted: trusted, root: have.Root}
+	f := &feed{server: s, q: q.lasting(), watch: s.desk.open(who, number), trusted: trusted, root: have.Root, echo: reply.Echo}
 	q.w.Header().Set("Content-Type", contentType)
 	q.w.WriteHeader(http.StatusOK)
 	if http.NewResponseController(q.w).Flush() != nil {
@@ -80,6 +80,7 @@ type feed struct {
 	root    catalog.Digest // of the last one that the host has, or was sent
 	trusted uint64         // the highest number of trust documents that the host knows of
 	servers []string       // the last ones that the host was told
+	echo    uint64         // what is to be said first; 0: nothing
 	// left is what the host keeps for others that are away: heads, by the UIDs of their nodes.
 	left map[string][]byte
 }
@@ -144,6 +145,10 @@ func (s *Server) together(wait time.Duration) time.Duration {
 // ok is false when the watch is over.
 func (f *feed) news(repeat bool) (changed <-chan struct{}, ok bool) {
 	s, who := f.server, f.q.who
+	if f.echo != 0 && !f.frame(wire.Frame{Echo: f.echo}) {
+		return nil, false
+	}
+	f.echo = 0
 	if _, highest, err := s.opts.Members.Trust(f.trusted); err == nil && highest > f.trusted {
 		if !f.frame(wire.Frame{Trust: highest}) {
 			return nil, false

@@ -81,6 +81,8 @@ type Frame struct {
 	List []byte `cbor:"6,keyasint,omitempty"`
 	// Deposit is to be kept for another host, which is away.
 	Deposit *Deposit `cbor:"7,keyasint,omitempty"`
+	// Echo is as that of a StatusReply: the answer to the report that has opened the watch.
+	Echo uint64 `cbor:"8,keyasint,omitempty"`
 }
 
 // What a question may be about.
@@ -161,6 +163,8 @@ type StatusReply struct {
 	Cloned bool `cbor:"2,keyasint,omitempty"`
 	// UsageEvery is after how many seconds to report again though nothing changes, because what the instances take is waited for; 0: it is not.
 	UsageEvery uint32 `cbor:"3,keyasint,omitempty"`
+	// Echo is that of a report which the server that leads has heard, while the node was not lost to it; 0: it says of none.
+	Echo uint64 `cbor:"4,keyasint,omitempty"`
 }
 
 // Problem is why a call was refused.
@@ -207,6 +211,8 @@ type Report struct {
 	Instances []Instance `cbor:"20,keyasint,omitempty"`
 	// Offers is what the host has for instances, in all; nil from agents that run none.
 	Offers *Offers `cbor:"21,keyasint,omitempty"`
+	// Echo is a random number by which the host knows this report again in an answer, which may come late and by way of others; 0: none.
+	Echo uint64 `cbor:"22,keyasint,omitempty"`
 }
 
 // PeerNews is a part of a report: what other hosts had for this one.

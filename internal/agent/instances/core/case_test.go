@@ -157,6 +157,7 @@ func TestWorkloadCase50_FencedByTheHostsOwnClock(t *testing.T) {
 	h := newHost(t)
 	h.want(wanted("u0", 60))
 	c.Equal(len(h.starts), 0, "starts of what came while no server was heard")
+	h.pass(time.Second)
 	h.heard()
 	c.Equal(len(h.starts), 0, "starts of it when one was heard: it may have been replaced meanwhile")
 	c.Equal(h.one("u0").Code, reason.LeaseOver, "why it does not run")

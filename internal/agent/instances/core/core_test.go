@@ -241,6 +241,50 @@ func TestLeaseOfAnOldState(t *testing.T) {
 	}
 }
 
+// An instance that comes before it is known that the last report was heard begins when that is known; when only later reports are known to have been
+// heard, or none, it never does.
+func TestLeaseThatWaits(t *testing.T) {
+	come := func() (*host, run.Moment) {
+		h := newHost(t)
+		h.pass(time.Minute)
+		before := h.now.At
+		h.pass(time.Second)
+		h.want(wanted("u1", 60))
+		h.pass(5 * time.Second)
+		if one := h.one("u1"); len(h.starts) != 0 || one.Phase == wire.InstanceFailed || !h.machine.Hungry() {
+			t.Errorf("starts %v, %+v, before anything is known of a report", h.starts, one)
+		}
+		return h, before
+	}
+	h, before := come()
+	h.now.Heard = before
+	h.step(nil)
+	if h.running("u1") != 1 {
+		t.Errorf("%+v, when the report of before was heard", h.one("u1"))
+	}
+	h.pass(53 * time.Second)
+	if h.running("u1") != 1 {
+		t.Errorf("%+v, 59 s after that report", h.one("u1"))
+	}
+	h.pass(2 * time.Second)
+	if h.running("u1") != 0 {
+		t.Errorf("%+v, 61 s after that report", h.one("u1"))
+	}
+
+	h, _ = come()
+	h.heard()
+	h.pass(time.Second)
+	if one := h.one("u1"); len(h.starts) != 0 || one.Phase != wire.InstanceFailed || one.Code != reason.LeaseOver {
+		t.Errorf("starts %v, %+v, when only a report of afterwards was heard", h.starts, one)
+	}
+
+	h, _ = come()
+	h.pass(time.Minute)
+	if one := h.one("u1"); len(h.starts) != 0 || one.Phase != wire.InstanceFailed || one.Code != reason.LeaseOver {
+		t.Errorf("starts %v, %+v, when nothing was heard", h.starts, one)
+	}
+}
+
 // A lease that is declared later begins with the word of a server that was heard last, and one that is renewed while a task waits for its next start
 // is renewed.
 func TestLeaseDeclaredLater(t *testing.T) {

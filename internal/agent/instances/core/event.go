@@ -16,7 +16,8 @@ type Now struct {
 	Boot string     // the boot that moments are of
 	At   run.Moment // of the boot clock
 	Wall time.Time  // for people: nothing is decided by it
-	// Heard is when a server was heard last; zero: not since the agent was started.
+	// Heard is when the newest report was made of which it is known that the server which leads has heard it; zero: of none since the agent was
+	// started.
 	Heard run.Moment
 }
 

@@ -10,30 +10,59 @@ import (
 	life "tako.dev/tako/internal/run/core"
 )
 
-// An instance with a lease may run for so long after its host has heard a server last, and is over when that was too long ago, for good: while
-// nobody heard this host another copy may have been begun elsewhere, and which of the two is to run is for a server to say, who sends another
-// instance for that. So neither a word of a server that comes late, nor a state that is on the disk still, begins the old copy again. A host that
-// was restarted has no lease of any.
+// An instance with a lease may run for so long after the newest report was made of which its host knows that the server which leads has heard it, and
+// is over when that was too long ago, for good: while nobody heard this host another copy may have been begun elsewhere, and which of the two is to
+// run is for a server to say, who sends another instance for that. So neither a word of a server that comes late, nor a state that is on the disk
+// still, begins the old copy again. A host that was restarted has no lease of any.
+//
+// The lease of one that is sent begins with a report of before it came, though the host may learn later that it was heard: what came over another way,
+// and is of before the last report, may have been replaced by then.
 
 func (i *instance) leaseTime() time.Duration { return time.Duration(i.Instance.Lease) * time.Second }
 
-// grant begins the lease of an instance that a server has just sent, or bounded: with the last word of one.
+// grant begins the lease of an instance that a server has just sent, or as soon as it is known that a report of before was heard.
 func (m *Machine) grant(i *instance, seconds int) {
-	if seconds == 0 || m.now.Heard == 0 {
+	if seconds > 0 && i.came == 0 {
+		i.came = m.now.At
+		m.begins(i, m.now.Heard, seconds)
+	}
+}
+
+// limit begins the lease of an instance that went on without one until now.
+func (m *Machine) limit(i *instance, seconds int) {
+	if seconds > 0 {
+		m.begins(i, m.now.At, seconds)
+	}
+}
+
+// begins has a lease begin with a report, if there is anything left of it.
+func (m *Machine) begins(i *instance, heard run.Moment, seconds int) {
+	until := heard.Add(time.Duration(seconds) * time.Second)
+	if heard == 0 || until <= m.now.At {
 		return
 	}
-	i.leased = m.now.Heard.Add(time.Duration(seconds) * time.Second)
+	i.leased = until
 	for k := range i.tasks {
-		if s := &i.tasks[k].state; s.Boot == m.now.Boot {
-			s.Lease = max(s.Lease, i.leased)
+		if s := &i.tasks[k].state; s.Boot == m.now.Boot || s.Boot == "" {
+			s.Boot, s.Lease = m.now.Boot, max(s.Lease, i.leased)
 		}
 	}
+}
+
+// awaits reports whether the lease of an instance may yet begin: a report that was made before it came is on its way, or the answer is.
+func (m *Machine) awaits(i *instance) bool {
+	return i.came > 0 && i.leased == 0 && m.now.Heard <= i.came && m.now.At < i.came.Add(i.leaseTime())
 }
 
 // fence ends an instance that has been without its lease. One whose tasks have not begun is given more of it here.
 func (m *Machine) fence(i *instance) {
 	if i.Instance.Lease == 0 || i.Stop || i.Failure != nil || len(i.tasks) == 0 {
 		return
+	}
+	if m.awaits(i) {
+		if m.begins(i, m.now.Heard, i.Instance.Lease); i.leased == 0 {
+			return
+		}
 	}
 	for k := range i.tasks {
 		s := &i.tasks[k].state
@@ -55,7 +84,7 @@ func (m *Machine) lease(i *instance, t *task) {
 	length := i.leaseTime()
 	until := m.now.Heard.Add(length)
 	var e life.Event
-	if s := &t.state; until > s.Lease && s.Lease.Sub(m.now.At) <= length/2 {
+	if s := &t.state; !m.awaits(i) && until > s.Lease && s.Lease.Sub(m.now.At) <= length/2 {
 		e = life.Leased{Until: until}
 	}
 	m.stepTask(i, t, e)
@@ -65,6 +94,9 @@ func (m *Machine) lease(i *instance, t *task) {
 func (m *Machine) leaseAt(i *instance) (at run.Moment, some bool) {
 	if i.Instance.Lease == 0 || i.Over || i.Stop || i.Failure != nil {
 		return 0, false
+	}
+	if m.awaits(i) {
+		return i.came.Add(i.leaseTime()), true
 	}
 	for k := range i.tasks {
 		s := &i.tasks[k].state

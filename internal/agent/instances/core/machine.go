@@ -43,7 +43,8 @@ type instance struct {
 	wanted   bool // it is among what is desired
 	template *workload.Template
 	unread   *Failure   // why there is no template, or not the one of the revision that is wanted
-	leased   run.Moment // until when it may run that came with a lease, before it has tasks that know; 0: it may not
+	came     run.Moment // when a server has sent it with a lease; 0: it was here before, or has none
+	leased   run.Moment // until when it may run, as far as is known since then, before it has tasks that know; 0: it may not
 	restored bool       // it has a record from before this run
 	binding  bool       // Bind was asked for
 	begun    bool       // its tasks know what their runtime has
@@ -160,8 +161,12 @@ func (m *Machine) desire(list []Wanted) {
 			i = &instance{Record: Record{Instance: w.Instance}, wanted: true}
 			m.instances[uid] = i
 		}
-		if !old && (i.Instance.Lease == 0 || i.tasks == nil && i.leased == 0) {
+		switch {
+		case old:
+		case i.tasks == nil:
 			m.grant(i, w.Lease)
+		case i.Instance.Lease == 0:
+			m.limit(i, w.Lease)
 		}
 		m.want(i, w)
 		m.advance(i, nil)
