@@ -26,6 +26,8 @@ type Runtime interface {
 	Stop(ctx context.Context, id ID, signal Signal) error
 	// Kill ends everything of an attempt at once. It does not wait for that.
 	Kill(ctx context.Context, id ID) error
+	// Extend says anew until when an attempt may run, as Task.Until has it; zero: for ever. The last call counts.
+	Extend(ctx context.Context, id ID, until Moment) error
 	// List is the status of every attempt that there is, ordered by ID.
 	List(ctx context.Context) ([]Status, error)
 	// Remove forgets an attempt that has ended, with what it has printed. One that has not is left alone, with TaskBusy; of one that is

@@ -103,6 +103,9 @@ type Task struct {
 	Writable bool
 	// OwnNetwork gives the task a network of its own, in place of the host's.
 	OwnNetwork bool
+	// Until is when everything of it is killed at the latest, though nobody asks for that: by something that needs neither the agent nor a network. It is not
+	// begun after that. Zero: never.
+	Until Moment
 	// Devices are absolute paths of the devices of the host that the task may use beside those that every program needs.
 	Devices []string
 }

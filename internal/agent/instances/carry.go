@@ -53,6 +53,8 @@ func (k *Keeper) step(e core.Event) {
 			k.carry(lane{f.ID.Instance, f.ID.Task + probeSuffix + f.Probe.String()}, func(ctx context.Context) { k.ask(ctx, f) })
 		case core.Signal:
 			k.call(f.Runtime, f.ID, "stop", func(ctx context.Context, r run.Runtime) error { return r.Stop(ctx, f.ID, f.Signal) })
+		case core.Extend:
+			k.extend(f)
 		case core.Kill:
 			k.call(f.Runtime, f.ID, "kill", func(ctx context.Context, r run.Runtime) error { return r.Kill(ctx, f.ID) })
 		case core.Remove:
@@ -192,6 +194,21 @@ func (k *Keeper) call(name workload.Runtime, id run.ID, what string, do func(con
 			k.post(func() { k.step(core.Changed{Runtime: name, Status: lost}) })
 		default:
 			k.opts.Trouble(what+" "+id.String(), err)
+		}
+	})
+}
+
+// extend tells a runtime until when an attempt may run. One that it does not have yet, or any more, has that from its start.
+func (k *Keeper) extend(f core.Extend) {
+	r := k.runtimes[f.Runtime]
+	if r == nil {
+		return
+	}
+	k.carry(laneOf(f.ID), func(ctx context.Context) {
+		ctx, cancel := context.WithTimeout(ctx, callTime)
+		defer cancel()
+		if err := r.Extend(ctx, f.ID, f.Until); err != nil && ctx.Err() == nil && !reason.Is(err, reason.TaskUnknown) {
+			k.opts.Trouble("extend "+f.ID.String(), err)
 		}
 	})
 }

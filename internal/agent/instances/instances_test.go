@@ -18,6 +18,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"tako.dev/tako/declare"
 	"tako.dev/tako/declare/workload"
 	"tako.dev/tako/internal/agent/instances/core"
@@ -245,6 +247,36 @@ func get(t testing.TB, port uint16, path string) (int, string) {
 		t.Fatal(err)
 	}
 	return reply.StatusCode, string(body)
+}
+
+// TestLeaseEndsWithoutTheAgent: what has a lease runs on as long as reports are heard, however the end of it was told to its runtime; when the agent does
+// nothing any more the runtime ends it when the lease is over, and the next agent does not begin it again.
+func TestLeaseEndsWithoutTheAgent(t *testing.T) {
+	r := newRig(t)
+	r.start()
+	r.keeper.Heard(r.keeper.Echo())
+	const lease = 6
+	uid := r.add(func(in *catalog.Instance, _ *catalog.Template) { in.Lease = lease }, task("wait"))
+	began := now()
+	r.until("it has run for longer than its lease, and a reply that is unknown says nothing", func([]wire.Instance) bool {
+		r.keeper.Heard(r.keeper.Echo())
+		r.keeper.Heard(1)
+		n := r.one(uid)
+		if n.Phase == wire.InstanceFailed {
+			t.Fatalf("it is told as %+v", n)
+		}
+		return n.Phase == wire.InstanceRunning && now().Sub(began) > 2*lease*time.Second
+	})
+	pids := r.pids(uid)
+	if len(pids) != 1 {
+		t.Fatalf("its processes are %d", pids)
+	}
+	r.stop()
+	r.until("its runtime ends it", func([]wire.Instance) bool { return errors.Is(unix.Kill(pids[0], 0), unix.ESRCH) })
+	r.start()
+	if n := r.is(uid, wire.InstanceFailed, false); n.Code != reason.LeaseOver {
+		t.Errorf("it is told as %+v", n)
+	}
 }
 
 func TestLifeOfAnInstance(t *testing.T) {

@@ -60,7 +60,7 @@ func (b *builder) build(can run.Capabilities) (run.Task, error) {
 	if b.task == nil {
 		return run.Task{}, b.refused("its template has no such task")
 	}
-	t := run.Task{ID: b.start.ID, Dir: b.task.WorkingDirectory, User: b.task.User, OwnNetwork: b.template.NetworkOrDefault() == workload.OwnNetwork}
+	t := run.Task{ID: b.start.ID, Dir: b.task.WorkingDirectory, User: b.task.User, OwnNetwork: b.template.NetworkOrDefault() == workload.OwnNetwork, Until: b.start.Until}
 	var err error
 	if b.task.Image == nil {
 		t.Dir = cmp.Or(t.Dir, "/")

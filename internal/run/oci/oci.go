@@ -179,7 +179,7 @@ func (r *Runtime) order(t *run.Task, i image.Image) (*shim.Order, error) {
 	}
 	return &shim.Order{
 		Command: shim.Bytes(command), Env: shim.Bytes(environment(t.Env, i.Config.Env)), WorkDir: directory(t.Dir, i.Config.WorkingDir),
-		As: as, Limits: limits, Log: t.Log.OrDefault(), More: more,
+		As: as, Limits: limits, Log: t.Log.OrDefault(), Until: t.Until, More: more,
 	}, nil
 }
 

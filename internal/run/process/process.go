@@ -63,7 +63,7 @@ func (r *Runtime) Start(ctx context.Context, t run.Task) (run.Status, error) {
 			return nil, err
 		}
 		return &shim.Order{
-			Command: shim.Bytes(t.Command), Env: shim.Bytes(t.Env), WorkDir: t.Dir, As: as, Limits: t.Limits, Log: t.Log.OrDefault(),
+			Command: shim.Bytes(t.Command), Env: shim.Bytes(t.Env), WorkDir: t.Dir, As: as, Limits: t.Limits, Log: t.Log.OrDefault(), Until: t.Until,
 		}, nil
 	})
 }

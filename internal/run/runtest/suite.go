@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -28,12 +29,58 @@ func Run(t *testing.T, s Subject) {
 		try  func(*bench)
 	}{
 		{"exit codes", exitCodes}, {"signals", signals}, {"not executed", notExecuted}, {"started once", startedOnce},
-		{"stop", stops}, {"deaf to the signal", deaf}, {"daemons", daemons}, {"what it is given", given}, {"secrets", secrets},
+		{"stop", stops}, {"deaf to the signal", deaf}, {"no longer", noLonger}, {"daemons", daemons}, {"what it is given", given}, {"secrets", secrets},
 		{"refused", refused}, {"log", logs}, {"log flood", flood}, {"taken over", takenOver}, {"usage", usage},
 		{"limit of processes", forkBomb}, {"limit of memory", memory}, {"limit of processor time", cpu},
 		{"mounts", mounts}, {"config files", configFiles}, {"users of instances", ownUsers}, {"quick exits", quickExits}, {"unknown", unknown},
 	} {
 		t.Run(one.name, func(t *testing.T) { one.try(newBench(t, s)) })
+	}
+}
+
+// What may run until a moment is not begun after it, and is ended then by nobody who is asked, with all that it has started, unless that is put off.
+func noLonger(b *bench) {
+	late := b.shell("sleep 600")
+	late.Until = 1
+	if s := b.start(late); s.Phase != run.Ended || s.Ending.Cause != run.NotExecuted {
+		b.Errorf("what was to run until before now: %+v", s)
+	}
+	b.over(late.ID)
+
+	task := b.shell("sleep 600 & trap '' TERM; echo ready; while :; do sleep 0.05; done")
+	task.Until = bootClock().Add(time.Second)
+	b.start(task)
+	b.says(task.ID, "ready")
+	e := b.ended(task.ID)
+	want(b, e, run.Signaled, 0, unix.SIGKILL)
+	if e.At < task.Until {
+		b.Errorf("it has ended %s before", task.Until.Sub(e.At))
+	}
+	b.over(task.ID)
+
+	task = b.shell("echo ready; sleep 600")
+	task.Until = bootClock().Add(5 * time.Second)
+	b.start(task)
+	b.says(task.ID, "ready")
+	extend := func(until run.Moment) {
+		if err := b.rt.Extend(b.Context(), task.ID, until); err != nil {
+			b.Errorf("extend: %v", err)
+		}
+	}
+	extend(bootClock().Add(time.Hour))
+	extend(0)
+	b.eventually("that time is over", func() bool { return bootClock() > task.Until.Add(time.Second) })
+	if all, err := b.rt.List(b.Context()); err != nil || !slices.ContainsFunc(all, func(s run.Status) bool { return s.ID == task.ID && s.Phase == run.Running }) {
+		b.Errorf("it may run on, and there is %+v, %v", all, err)
+	}
+	extend(bootClock().Add(100 * time.Millisecond))
+	want(b, b.ended(task.ID), run.Signaled, 0, unix.SIGKILL)
+	extend(bootClock()) // of what has ended it says nothing
+	b.over(task.ID)
+	unknown := task.ID
+	unknown.Attempt = 77
+	if err := b.rt.Extend(b.Context(), unknown, 0); !reason.Is(err, reason.TaskUnknown) {
+		b.Errorf("extend what is not there: %v", err)
 	}
 }
 

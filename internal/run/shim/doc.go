@@ -18,7 +18,7 @@
 //
 //	DIR/status/ID.begun, .running, .ended     what there is of an attempt, each put in place as a whole; the agent has one watch
 //	DIR/attempts/ID/start, lock               one shim at a time; held as long as it lives
-//	DIR/attempts/ID/stop, kill                what is asked of it; it has one watch
+//	DIR/attempts/ID/stop, kill, until         what is asked of it; it has one watch
 //	DIR/attempts/ID/log, log.1, ...           what the task has printed: TIME STREAM F|P TEXT
 //
 // Whether a shim lives is told by its lock, never by a number; its end without "ended" by a descriptor of the process. Then the task has

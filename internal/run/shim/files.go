@@ -31,6 +31,7 @@ const (
 	lockFile  = "lock"  // locked by the shim, as long as that lives
 	stopFile  = "stop"  // holds the number of a signal
 	killFile  = "kill"
+	untilFile = "until" // holds a run.Moment, where that was said anew
 	logFile   = "log"
 )
 

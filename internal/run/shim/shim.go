@@ -52,6 +52,7 @@ type Order struct {
 	As      *account.Account
 	Limits  run.Limits
 	Log     run.Log
+	Until   run.Moment `json:",omitempty"`
 	// More is what only the Launch of a runtime reads.
 	More json.RawMessage `json:",omitempty"`
 }
@@ -132,12 +133,15 @@ type shim struct {
 	streams [2]int // what it prints; -1 when that has ended
 	asks    int    // inotify
 	child   int    // eventfd: a child has ended
+	alarm   int    // timerfd: it may run no longer
 	log     *logWriter
 
 	ending   run.Ending
-	asked    bool      // to stop
-	killing  bool      // everything is to end
-	deadline time.Time // with killing: when to give up
+	until    run.Moment // until when it may run; 0: for ever
+	late     bool       // that was over
+	asked    bool       // to stop
+	killing  bool       // everything is to end
+	deadline time.Time  // with killing: when to give up
 }
 
 // begin starts the task, once, whoever tries it at the same time.
@@ -185,6 +189,15 @@ func (s *shim) execute() (err error) {
 	if s.child, err = childrenEnd(); err != nil {
 		return err
 	}
+	if s.alarm, err = unix.TimerfdCreate(unix.CLOCK_BOOTTIME, unix.TFD_CLOEXEC|unix.TFD_NONBLOCK); err != nil {
+		return fmt.Errorf("make a timer: %w", err)
+	}
+	if err := s.extend(o.Until); err != nil {
+		return err
+	}
+	if s.late {
+		return errors.New("it was to run until before now")
+	}
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
 		return fmt.Errorf("become its reaper: %w", err)
 	}
@@ -223,6 +236,14 @@ func (s *shim) fork() error {
 	unix.Umask(0o022)
 	s.pid, err = s.launch(s.order, [3]uintptr{null.Fd(), uintptr(ends[0][1]), uintptr(ends[1][1])})
 	return err
+}
+
+// extend notes until when the task may run.
+func (s *shim) extend(until run.Moment) error {
+	s.until, s.late = until, until != 0 && now() >= until
+	// The boot clock goes on while the machine sleeps. A zero time disarms.
+	err := unix.TimerfdSettime(s.alarm, unix.TFD_TIMER_ABSTIME, &unix.ItimerSpec{Value: unix.NsecToTimespec(int64(until))}, nil)
+	return os.NewSyscallError("timerfd_settime", err)
 }
 
 // endAll ends and reaps what a launch that went wrong has left.
@@ -310,7 +331,7 @@ func (s *shim) mind() {
 func (s *shim) sleep(buffer []byte) {
 	fds := []unix.PollFd{
 		{Fd: int32(s.streams[0]), Events: unix.POLLIN}, {Fd: int32(s.streams[1]), Events: unix.POLLIN}, // a negative one is left out
-		{Fd: int32(s.asks), Events: unix.POLLIN}, {Fd: int32(s.child), Events: unix.POLLIN},
+		{Fd: int32(s.asks), Events: unix.POLLIN}, {Fd: int32(s.child), Events: unix.POLLIN}, {Fd: int32(s.alarm), Events: unix.POLLIN},
 	}
 	timeout := -1
 	if s.killing {
@@ -332,6 +353,10 @@ func (s *shim) sleep(buffer []byte) {
 	}
 	if fds[3].Revents != 0 {
 		_, _ = unix.Read(s.child, buffer[:8])
+	}
+	if fds[4].Revents != 0 {
+		_, _ = unix.Read(s.alarm, buffer[:8])
+		s.look() // it may just have been put off
 	}
 }
 
@@ -355,8 +380,19 @@ func (s *shim) read(stream int, buffer []byte) bool {
 	return false
 }
 
-// look does what was asked.
+// look does what was asked, and what is due.
 func (s *shim) look() {
+	until := s.until
+	if text, err := os.ReadFile(s.tree.in(s.order.ID, untilFile)); err == nil {
+		if n, err := strconv.ParseInt(string(text), 10, 64); err == nil && n >= 0 {
+			until = run.Moment(n)
+		}
+	}
+	// Without a timer nobody would end it.
+	if err := s.extend(until); err != nil || s.late {
+		s.late = true
+		s.killRest()
+	}
 	if text, err := os.ReadFile(s.tree.in(s.order.ID, stopFile)); err == nil && s.pid != 0 && !s.asked {
 		if n, err := strconv.Atoi(string(text)); err == nil {
 			s.asked = true
@@ -424,6 +460,9 @@ func (s *shim) ended(status syscall.WaitStatus) {
 		s.ending.Cause, s.ending.Signal = run.Signaled, run.Signal(status.Signal())
 	default:
 		s.ending.Cause, s.ending.Code = run.Exited, status.ExitStatus()
+	}
+	if s.late && s.killing {
+		s.ending.Words = "nobody has put off until when it may run"
 	}
 	if short > 0 && s.ending.Cause != run.OutOfMemory {
 		s.ending.Words = fmt.Sprintf("its limit of memory was reached: the kernel has ended %d of its processes", short)

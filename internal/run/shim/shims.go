@@ -175,6 +175,35 @@ func (r *Shims) Stop(_ context.Context, id run.ID, signal run.Signal) error {
 // Kill asks the shim to end everything.
 func (r *Shims) Kill(_ context.Context, id run.ID) error { return r.ask(id, killFile, "") }
 
+// Extend tells the shim until when the attempt may run.
+func (r *Shims) Extend(_ context.Context, id run.ID, until run.Moment) error {
+	s, there, err := r.look(id)
+	if err != nil || s.Phase == run.Ended {
+		return err
+	}
+	if !there {
+		return run.Unknown("extend", id)
+	}
+	temp, err := r.temp(id, strconv.FormatInt(int64(until), 10))
+	if err == nil {
+		err = os.Rename(temp, r.tree.in(id, untilFile))
+	}
+	if err == nil || errors.Is(err, fs.ErrNotExist) { // it was removed, so it has ended
+		return nil
+	}
+	return disk.Fault("extend", r.tree.attempt(id), err)
+}
+
+// temp makes a file for what is asked, which nobody sees yet.
+func (r *Shims) temp(id run.ID, text string) (name string, err error) {
+	f, err := os.CreateTemp(r.tree.attempt(id), ".ask")
+	if err != nil {
+		return "", err
+	}
+	_, err = f.WriteString(text)
+	return f.Name(), errors.Join(err, f.Close())
+}
+
 // ask puts a file where the shim sees it. The first one counts.
 func (r *Shims) ask(id run.ID, what, text string) error {
 	s, there, err := r.look(id)
@@ -184,15 +213,11 @@ func (r *Shims) ask(id run.ID, what, text string) error {
 	if !there {
 		return run.Unknown(what, id)
 	}
-	temp, err := os.CreateTemp(r.tree.attempt(id), ".ask")
+	temp, err := r.temp(id, text)
 	if err == nil {
-		_, err = temp.WriteString(text)
-		err = errors.Join(err, temp.Close())
-	}
-	if err == nil {
-		err = unix.Renameat2(unix.AT_FDCWD, temp.Name(), unix.AT_FDCWD, r.tree.in(id, what), unix.RENAME_NOREPLACE)
+		err = unix.Renameat2(unix.AT_FDCWD, temp, unix.AT_FDCWD, r.tree.in(id, what), unix.RENAME_NOREPLACE)
 		if errors.Is(err, unix.EEXIST) {
-			err = os.Remove(temp.Name())
+			err = os.Remove(temp)
 		}
 	}
 	if errors.Is(err, fs.ErrNotExist) {

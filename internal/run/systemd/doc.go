@@ -14,11 +14,14 @@
 //	                          ExecStopPost          --->  record: "ended", durable
 //	a change            <---  inactive, forgotten
 //
+// An attempt that may run until a moment has a second unit, tako_guard-ID.service, whose process kills the first one of the task then. It ends when the
+// attempt has ended.
+//
 // What there is of an attempt is its unit, as long as systemd has that, and two files:
 //
 //	DIR/status/ID.begun     what the task's process is, and when and during which boot it was executed: written once
 //	DIR/status/ID.ended     how it ended, for ever: written once, durable
-//	MEMORY/ID/              what may be secret, on a file system in memory: the order until it was read, config files, what was asked
+//	MEMORY/ID/              what may be secret, on a file system in memory: the order until it was read, config files, what was asked, until when it may run
 //
 // Nothing is kept by the agent: one that begins lists units and files, and has what the one before had. The unit has no more to say when
 // "ended" is there. Where it could not be written, the unit stays as failed, and says how its process ended until the agent has written that

@@ -31,6 +31,7 @@ const (
 	whyFile   = "why"   // holds why it could not be
 	stopFile  = "stop"  // a signal was sent
 	killFile  = "kill"  // all was killed
+	untilFile = "until" // holds a run.Moment: until when it may run; nothing where it may for ever
 	fileFile  = "file-" // and a number: a config file
 )
 

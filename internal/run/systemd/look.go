@@ -14,10 +14,15 @@ import (
 const (
 	unitPrefix = "tako-"
 	unitSuffix = ".service"
+	// guardPrefix begins the names of units that are of no attempt.
+	guardPrefix = "tako_guard-"
 )
 
 // unitOf is the name of an attempt's unit.
 func unitOf(id run.ID) string { return unitPrefix + id.String() + unitSuffix }
+
+// guardOf is the name of the unit that guards it.
+func guardOf(id run.ID) string { return guardPrefix + id.String() + unitSuffix }
 
 // attemptOf is the attempt that a unit is of.
 func attemptOf(unit string) (run.ID, bool) {

@@ -36,6 +36,10 @@ func Serve(args []string) int {
 		if err := execute(tree, id); err != nil {
 			return 1
 		}
+	case guardWord:
+		if guard(tree, id) != nil {
+			return 1
+		}
 	case recordWord:
 		if len(args) != 6 || record(tree, id, args[4], args[5]) != nil {
 			return 1 // the unit stays, and says how its process ended
@@ -76,6 +80,10 @@ func become(t tree, id run.ID) error {
 	there, err := read(t.in(id, orderFile), orderMax, func(text []byte) error { return decodeOrder(text, &o) })
 	if err != nil || !there {
 		return errors.Join(err, errors.New("there is no order"))
+	}
+	until, err := t.until(id)
+	if err != nil || until != 0 && now() >= until {
+		return errors.Join(err, errors.New("it was to run until before now"))
 	}
 	first, err := t.put(id, begunFile, begun{Boot: o.Boot, PID: os.Getpid(), Started: now(), Logs: bus.MonotonicNow(), Log: o.Log}, false)
 	if err != nil || !first {

@@ -225,6 +225,11 @@ func (r *Runtime) launch(ctx context.Context, t *run.Task, as *account.Account, 
 		_ = word.Close()
 		_ = os.Remove(r.tree.in(t.ID, wordFile)) // it went with the rest where it has ended
 	}()
+	if t.Until != 0 { // before the task, which nothing would end otherwise where this agent stands still from now on
+		if _, err := r.bus.StartTransient(ctx, guardOf(t.ID), r.guarding(t.ID)); err != nil {
+			return fail(err)
+		}
+	}
 	made, err := r.bus.StartTransient(ctx, unitOf(t.ID), r.settings(t))
 	switch {
 	case reason.Is(err, reason.OperationTimeout) || reason.Is(err, reason.BusDisconnected):
@@ -263,6 +268,9 @@ func (r *Runtime) prepare(t *run.Task, as *account.Account) (*os.File, error) {
 		return nil, err
 	}
 	if err := write(r.tree.in(t.ID, orderFile), text, fileMode); err != nil {
+		return nil, err
+	}
+	if err := r.tree.limit(t.ID, t.Until); err != nil {
 		return nil, err
 	}
 	if err := unix.Mkfifo(r.tree.in(t.ID, wordFile), fileMode); err != nil {
@@ -388,6 +396,33 @@ func (r *Runtime) Kill(ctx context.Context, id run.ID) error {
 		}
 		return r.bus.QueueStop(ctx, unitOf(id)) // for what was about to be started
 	})
+}
+
+// Extend tells the guard of an attempt until when that may run, and starts it where there is none yet.
+func (r *Runtime) Extend(ctx context.Context, id run.ID, until run.Moment) error {
+	release, err := r.alone(ctx, id)
+	if err != nil {
+		return err
+	}
+	defer release()
+	s, there, err := r.look(ctx, id)
+	switch {
+	case err != nil || s.Phase == run.Ended:
+		return err
+	case !there:
+		return run.Unknown("extend", id)
+	}
+	if err := r.tree.limit(id, until); err != nil {
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil // it has just ended
+		}
+		return disk.Fault("note", r.tree.in(id, untilFile), err)
+	}
+	if until == 0 {
+		return nil
+	}
+	_, err = r.bus.StartTransient(ctx, guardOf(id), r.guarding(id))
+	return err
 }
 
 // signal does something to an attempt that has not ended, once where there is a mark for it.

@@ -30,6 +30,7 @@ const (
 const (
 	executeWord = "execute"
 	recordWord  = "record"
+	guardWord   = "guard"
 )
 
 // settings are the properties of a task's unit. Every user of the host can read them.
@@ -93,6 +94,23 @@ func (r *Runtime) settings(t *run.Task) []bus.Property {
 		all = append(all, bus.Property{Name: "BindReadOnlyPaths", Value: readOnly})
 	}
 	return all
+}
+
+// guarding are the properties of the unit that ends a task's one when that may run no longer.
+func (r *Runtime) guarding(id run.ID) []bus.Property {
+	args := append(append([]string{}, r.program...), guardWord, r.tree.dir, r.tree.memory, id.String())
+	return []bus.Property{
+		{Name: "Description", Value: fmt.Sprintf("guard of task %s of instance %s, attempt %d", id.Task, id.Instance, id.Attempt)},
+		{Name: "Slice", Value: slice},
+		{Name: "Type", Value: "exec"},
+		{Name: "ExecStart", Value: []bus.Command{{Path: r.program[0], Args: args}}},
+		{Name: "Environment", Value: []string{"GOMAXPROCS=1"}},
+		{Name: "Restart", Value: "on-failure"},
+		{Name: "CollectMode", Value: "inactive-or-failed"},
+		{Name: "OOMScoreAdjust", Value: int32(-900)}, // without it the task may run on
+		{Name: "NoNewPrivileges", Value: true},
+		{Name: "StandardInput", Value: "null"},
+	}
 }
 
 // limits are the properties of bounds.

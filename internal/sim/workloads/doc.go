@@ -29,8 +29,7 @@
 //	I9  see above
 //	I11 no status is of a generation that there is not
 //
-// A process of an exclusive slot ends by its host's clock while its agent runs, so an agent that has died is begun again within seconds, as systemd
-// does it. What is not here: hosts that lose their
+// A process of an exclusive slot ends by its host's clock, by its agent or, where that stands still, by its runtime. What is not here: hosts that lose their
 // disk, schedules, several environments, what is paused (I7) and the steps of canaries (I8), which fleet/workload has a simulation for, and servers and
 // relays that are cut off from the leader and go on to talk to hosts.
 package workloads

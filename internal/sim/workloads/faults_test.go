@@ -97,6 +97,18 @@ var faults = []fault{
 	}},
 	{"agent dies", func(w *world) { one(w, w.hosts).crash() }},
 	{"agent stands still", func(w *world) { one(w, w.hosts).freeze(w.within(freezeMax)) }},
+	{"agent hangs", func(w *world) {
+		h := one(w, w.hosts)
+		h.freeze(w.within(hangMax))
+		if w.chance(0.5) {
+			w.after(w.within(time.Minute), func() {
+				if !w.healed {
+					h.unlink()
+				}
+			})
+			w.after(w.within(hangMax), h.link)
+		}
+	}},
 	{"leader changes", func(w *world) {
 		if w.chance(rare) {
 			w.elect()
@@ -179,6 +191,7 @@ func (w *world) elect() {
 		w.did("two lead")
 		w.truth.twice = w.now.Add(deposedMax + lagMax)
 		run := old[0].run
+		old[0].deposed = true
 		w.after(w.within(deposedMax), func() {
 			if old[0].run == run {
 				old[0].end()

@@ -25,6 +25,8 @@ const (
 	restartMax = 5 * time.Second
 	// freezeMax is how long one stands still: its host is busy.
 	freezeMax = 8 * time.Second
+	// hangMax is how long one stands still that somebody has stopped; what it has started goes on.
+	hangMax = 10 * time.Minute
 	// reconnectMax is how long an agent looks for a server.
 	reconnectMax = 20 * time.Second
 )
@@ -60,7 +62,7 @@ type session struct {
 	frozen  bool
 	waiting []func() // until it goes on
 	machine *core.Machine
-	word    run.Moment // the last one of a server
+	word    run.Moment // when the newest report was made that is known to have been heard
 	number  uint64
 	report  *wire.Report
 	wake    run.Moment
@@ -299,16 +301,15 @@ func (h *host) seek(d time.Duration) {
 // frame is a word of a server on the watch: what its newest state is.
 func (h *host) frame(version uint64) {
 	h.later(0, func() {
-		h.heard()
 		h.newest = version
 		h.fetch()
 		h.tell()
 	})
 }
 
-// heard is a word of a server.
-func (h *host) heard() {
-	h.word = h.moment()
+// heard is that a server which leads has heard a report, made at a moment.
+func (h *host) heard(at run.Moment) {
+	h.word = max(h.word, at)
 	if h.machine.Hungry() {
 		h.step(nil)
 	}
@@ -422,7 +423,7 @@ func (h *host) tell() {
 	})
 }
 
-// send sends a report; the answer is a word of a server.
+// send sends a report; the answer says whether it was heard.
 func (h *host) send() {
 	to, conn := h.at, h.conn
 	if to == nil {
@@ -433,16 +434,18 @@ func (h *host) send() {
 		offers := h.offers
 		h.report = &wire.Report{Offers: &offers, Instances: h.machine.Told()}
 	}
-	r := *h.report
+	r, at := *h.report, h.moment()
 	r.Session, r.Number, r.Have = wire.Session{ID: fmt.Sprint(h.name, "/", h.starts), Start: h.starts}, h.number, mark(h.have.version)
 	h.w.after(h.w.within(answerMax), func() {
 		if h.at != to || h.conn != conn || !h.linked || !to.leads() {
 			return
 		}
-		to.heard(h, conn, &r)
+		if !to.heard(h, conn, &r) {
+			return
+		}
 		h.later(h.w.within(answerMax), func() {
 			if h.at == to && h.conn == conn && h.linked {
-				h.heard()
+				h.heard(at)
 			}
 		})
 	})

@@ -39,6 +39,20 @@ type process struct {
 	ready  time.Time // from when on it says that it is
 	asked  bool      // to end
 	deaf   bool
+	until  run.Moment // when its runtime ends it, whatever becomes of its agent; 0: never
+}
+
+// limit has the runtime end it at a moment.
+func (p *process) limit(until run.Moment) {
+	if p.until = until; until == 0 {
+		return
+	}
+	p.h.w.after(max(until.Sub(p.h.moment()), 0), func() {
+		if p.until == until && p.status.Phase != run.Ended {
+			p.h.w.did("ended by its runtime")
+			p.end(run.Ending{Cause: run.Signaled, Signal: 9})
+		}
+	})
 }
 
 // carry does what a machine wants.
@@ -64,6 +78,10 @@ func (h *host) carry(f core.Effect) {
 			if !p.deaf {
 				h.w.after(h.w.within(3*time.Second), func() { p.end(run.Ending{Cause: run.Signaled, Signal: 15}) })
 			}
+		}
+	case core.Extend:
+		if p := h.procs[f.ID]; p != nil {
+			p.limit(f.Until)
 		}
 	case core.Kill:
 		if p := h.procs[f.ID]; p != nil {
@@ -108,6 +126,7 @@ func (h *host) start(f core.Start) {
 	p := &process{h: h, status: run.Status{ID: f.ID, Phase: run.Running, Boot: h.time().Boot, PID: 1, Started: h.moment()}, deaf: w.chance(0.1)}
 	w.started(h, p, f)
 	h.procs[f.ID] = p
+	p.limit(f.Until)
 	p.ready = w.now.Add(w.within(2 * time.Second))
 	switch q := qualityOf(f.Template); q {
 	case slow:

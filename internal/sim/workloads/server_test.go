@@ -48,8 +48,10 @@ type server struct {
 	states map[types.UID]*state
 	budget int  // writes until it dies; 0: it does not
 	killed bool // nothing that it writes is done
-	due    bool // a round is coming
-	wake   time.Time
+	// deposed: by its clock it leads no more, and has not noticed.
+	deposed bool
+	due     bool // a round is coming
+	wake    time.Time
 }
 
 // sight is what a server that leads knows of a node.
@@ -101,7 +103,7 @@ func (s *server) begin() {
 	}
 	s.run++
 	s.c, s.began, s.lead = c, s.now(), c.Lead(s.now())
-	s.budget, s.killed, s.due, s.wake = 0, false, false, time.Time{}
+	s.budget, s.killed, s.deposed, s.due, s.wake = 0, false, false, false, time.Time{}
 	s.sights, s.states, s.cursor = map[types.UID]*sight{}, map[types.UID]*state{}, map[string]int{}
 	for _, kind := range kinds {
 		s.lag[kind] = s.w.within(100 * time.Millisecond)
@@ -242,16 +244,18 @@ func (s *server) closed(h *host, conn uint64, dead bool) {
 	}
 }
 
-// heard is a report of a host.
-func (s *server) heard(h *host, conn uint64, r *wire.Report) {
+// heard is a report of a host. Who leads, and does not count it as gone, says so.
+func (s *server) heard(h *host, conn uint64, r *wire.Report) (told bool) {
 	n := s.sights[h.uid]
 	if n == nil {
-		return
+		return false
 	}
+	told = n.seen.Presence != node.Gone && s.leads() && !s.deposed
 	n.life.Heard(node.Report{Session: node.Session{ID: r.Session.ID, Start: r.Session.Start}, Number: r.Number, Conn: conn, Have: r.Have}, s.now())
 	n.seen.Report = r
 	s.decide(h.uid)
 	s.nudge()
+	return told
 }
 
 // decide finds out how a node stands, and has that stored.
@@ -269,6 +273,9 @@ func (s *server) decide(uid types.UID) {
 	n.life = life
 	if n.seen.Presence != d.Presence || n.seen.Believed != d.Believed {
 		s.w.did(d.Presence.String())
+		if n.seen.Presence != d.Presence {
+			n.seen.Since = s.now()
+		}
 		n.seen.Presence, n.seen.Believed = d.Presence, d.Believed
 		s.nudge()
 	}

@@ -278,7 +278,7 @@ func (w *world) Closed(who Identity, conn uint64, dead bool) {
 func (w *world) Heard(who Identity, conn uint64, r *wire.Report) wire.StatusReply {
 	w.change(func() { w.reports = append(w.reports, r) })
 	w.say("heard %s %d %d", who.Name, conn, r.Number)
-	return wire.StatusReply{RetryAfter: uint32(r.Number)}
+	return wire.StatusReply{RetryAfter: uint32(r.Number), Echo: r.Echo}
 }
 
 func (w *world) Refused(r Refusal) { w.change(func() { w.refusals = append(w.refusals, r) }) }

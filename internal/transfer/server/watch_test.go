@@ -97,6 +97,23 @@ func TestListGoesAlong(t *testing.T) {
 	}
 }
 
+// TestWatchEcho: that the report which opens a watch was heard is said first, and once.
+func TestWatchEcho(t *testing.T) {
+	r := newRig(t, nil)
+	id := r.add("web-1")
+	w := r.as("web-1").watch(t.Context(), wire.Report{Number: 1, Echo: 77})
+	if f := w.next(); f.Echo != 77 || f.Head != nil {
+		t.Errorf("first comes %+v", f)
+	}
+	head := r.head(id, 3, listOf(t, catalog.Layer{ID: "one", Root: catalog.KeyOf("1")}))
+	r.give("web-1", head)
+	for f := w.next(); !bytes.Equal(f.Head, head); f = w.next() {
+		if f.Echo != 0 {
+			t.Errorf("it is said again: %+v", f)
+		}
+	}
+}
+
 // TestStatusWithoutWatch: a status over another connection belongs to the watch that there is; without any, a watch comes and goes.
 func TestStatusWithoutWatch(t *testing.T) {
 	r := newRig(t, nil)

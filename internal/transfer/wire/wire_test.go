@@ -21,7 +21,7 @@ func full() map[string]any {
 		Session: Session{"a", 2}, Number: 3, Have: mark(4), Enforced: mark(3), Verdict: Verdict{Withheld, 1, 2, catalog.Digest{3}, reason.DiskFull, "words", 5},
 		Counts: Counts{1, 2, 3, 4, 5, 6, 7, 8, 9}, Configs: []ConfigReport{{"default/web", true, true, reason.DiskFull, "words", 6}},
 		Problems: []Resource{{"file /etc/motd", "path:/etc/motd", "default/web", "failed", reason.DiskFull, "words", 7, 8}},
-		Host:     &Host{"v1", map[string]string{"os": "linux", "arch": "amd64"}, 2, 3, []Disk{{"sda", 4, "Fast", true}}, []Interface{{"eth0", "52:54:00:12:34:56", []string{"192.0.2.7"}}}, "192.0.2.7:6445"}, Refused: Refused{1, 2, 3, 4}, Stale: true, At: 9, Trust: 10, Usage: &Usage{1, 2, 3, 4, 5, 6, 7}, Server: "tako.test:6444", Delivered: 17, PeerNews: PeerNews{"web-2", 18},
+		Host:     &Host{"v1", map[string]string{"os": "linux", "arch": "amd64"}, 2, 3, []Disk{{"sda", 4, "Fast", true}}, []Interface{{"eth0", "52:54:00:12:34:56", []string{"192.0.2.7"}}}, "192.0.2.7:6445"}, Refused: Refused{1, 2, 3, 4}, Stale: true, At: 9, Trust: 10, Usage: &Usage{1, 2, 3, 4, 5, 6, 7}, Server: "tako.test:6444", Delivered: 17, Echo: 19, PeerNews: PeerNews{"web-2", 18},
 		Statements: []Statement{{"NodeConfig/prod/web", 1, catalog.Digest{2}, 1022, "it deletes much"}},
 		Instances:  []Instance{{"uid", 1, InstanceRunning, true, reason.DiskFull, "words", 2, true, 3, []InstancePort{{"http", 8080}}, 4, 5}},
 		Offers:     &Offers{1, 2, 3, "192.0.2.7", "amd64", []string{"Process"}, map[string][]string{"gpu": {"0"}}, []string{"/srv"}},
@@ -31,7 +31,7 @@ func full() map[string]any {
 		"RenewRequest": &RenewRequest{Protocol, []byte{1}, []byte{2}},
 		"Credentials":  &Credentials{Protocol, []byte{1}, "web-1", "uid", []byte{2}},
 		"WatchRequest": &WatchRequest{Protocol, report},
-		"Frame":        &Frame{[]byte{1}, &Question{1, AskLogs, "nginx.service", 2, 3, 4, 5, false}, &ms, 5, []string{"a:6444"}, []byte{6}, &Deposit{[]byte{1}, []byte{2}}},
+		"Frame":        &Frame{[]byte{1}, &Question{1, AskLogs, "nginx.service", 2, 3, 4, 5, false}, &ms, 5, []string{"a:6444"}, []byte{6}, &Deposit{[]byte{1}, []byte{2}}, 8},
 		"SyncRequest":  &SyncRequest{[]byte{1}, "default/web", catalog.Digest{1}, catalog.Digest{2}, catalog.Digest{3}, []byte{4}},
 		"SyncPart":     &SyncPart{SyncDelta, []Change{{catalog.Digest{1}, true, nil}, {catalog.Digest{2}, false, []byte("body")}}, true},
 		"NodesRequest": &NodesRequest{[]byte{1}, CatalogLayer, []catalog.Digest{{1}, {2}}, []byte{3}},
@@ -42,10 +42,10 @@ func full() map[string]any {
 		"NamesRequest": &NamesRequest{Protocol, NamesMark{1, 2, 3}},
 		"Names":        &Names{NamesMark{1, 2, 3}, [][]byte{{1}, {2}}, []string{"i/prod/web-0"}, []byte{3}},
 		"Report":       &report,
-		"StatusReply":  &StatusReply{1, true, 2},
+		"StatusReply":  &StatusReply{1, true, 2, 3},
 		"Problem":      &Problem{"TK1041", "words", "more", 3},
 		"RelayUp":      &RelayUp{Protocol, []RelayedAgent{{1, []byte{1}, &report, true, Lost, &Vouched{"web-1", "uid", "sha256:1", "edge"}}}},
-		"RelayDown":    &RelayDown{1, &ms, 2, []RelayedNews{{3, true, []byte{4}, []Question{{1, AskLogs, "nginx.service", 2, 3, 4, 5, false}}, &StatusReply{1, true, 2}, &Problem{"TK1041", "words", "more", 3}}}, []string{"a:1"}},
+		"RelayDown":    &RelayDown{1, &ms, 2, []RelayedNews{{3, true, []byte{4}, []Question{{1, AskLogs, "nginx.service", 2, 3, 4, 5, false}}, &StatusReply{1, true, 2, 3}, &Problem{"TK1041", "words", "more", 3}}}, []string{"a:1"}},
 	}
 }
 

@@ -255,13 +255,15 @@ func (m *Machine) stepTask(i *instance, t *task, e life.Event) {
 	state, effects := life.Step(&t.config, t.state, e, m.now.life())
 	t.state = state
 	m.note(i, t, &before)
+	until := t.limit()
 	for _, f := range effects {
 		id := run.ID{Instance: i.Instance.UID, Task: t.name, Attempt: f.Attempt}
-		start := Start{i.Runtime, id, f.Number, i.template, &i.Record}
+		start := Start{i.Runtime, id, f.Number, i.template, &i.Record, until}
 		switch f.Action {
 		case life.StartIt:
 			if i.template != nil {
 				t.starts++
+				t.until = until
 				start.Number = t.starts
 				m.do(start)
 			}
@@ -276,6 +278,18 @@ func (m *Machine) stepTask(i *instance, t *task, e life.Event) {
 			m.do(Ask{Start: start, Probe: f.Probe, Timeout: t.config.Probes[f.Probe].Timeout})
 		}
 	}
+	if t.until != until && (state.Phase == life.Starting || state.Phase == life.Running || state.Phase == life.Stopping) {
+		t.until = until
+		m.do(Extend{i.Runtime, run.ID{Instance: i.Instance.UID, Task: t.name, Attempt: state.Attempt}, until})
+	}
+}
+
+// limit is until when a task may run whatever becomes of this agent: as long as its lease lasts, and has to end then. 0: for ever.
+func (t *task) limit() run.Moment {
+	if !t.config.Leased {
+		return 0
+	}
+	return t.state.Lease.Add(t.config.Grace)
 }
 
 // note has the history know of what has become of a task.

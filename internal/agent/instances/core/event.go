@@ -138,7 +138,15 @@ type Start struct {
 	ID       run.ID
 	Number   uint32 // of the starts of the task, in this run of the agent
 	Template *workload.Template
-	Record   *Record // as it is when the effect is carried out
+	Record   *Record    // as it is when the effect is carried out
+	Until    run.Moment // until when it may run, though nothing more is done about it; 0: for ever
+}
+
+// Extend says anew until when an attempt may run.
+type Extend struct {
+	Runtime workload.Runtime
+	ID      run.ID
+	Until   run.Moment // 0: for ever
 }
 
 // Signal asks an attempt to end.
@@ -182,6 +190,7 @@ func (Save) isEffect()   {}
 func (Drop) isEffect()   {}
 func (Bind) isEffect()   {}
 func (Start) isEffect()  {}
+func (Extend) isEffect() {}
 func (Signal) isEffect() {}
 func (Kill) isEffect()   {}
 func (Remove) isEffect() {}

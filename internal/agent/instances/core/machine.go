@@ -61,7 +61,11 @@ type task struct {
 	answers [life.ProbeKinds]Answered // the last ones
 	refused *Failure                  // why it was not started
 	starts  uint32                    // how often Start was asked for
+	until   run.Moment                // that its runtime was told of the present attempt; unknown: an earlier agent may have told it something
 }
+
+// unknown is no moment.
+const unknown run.Moment = -1
 
 func (i *instance) id(t *task) run.ID {
 	return run.ID{Instance: i.Instance.UID, Task: t.name, Attempt: t.state.Attempt}
@@ -119,7 +123,11 @@ func (m *Machine) restore(records []Record) {
 			if err != nil {
 				state = life.State{} // what runs is found, and taken over
 			}
-			i.tasks = append(i.tasks, task{name: t.Name, state: state, config: bare(t, r.Instance.Lease > 0)})
+			told := task{name: t.Name, state: state, config: bare(t, r.Instance.Lease > 0)}
+			if told.config.Leased {
+				told.until = unknown
+			}
+			i.tasks = append(i.tasks, told)
 		}
 		if r.Held != nil && !r.Over {
 			m.ledger.Hold(r.Instance.UID, r.Held.request(), r.Held.Devices)
