@@ -1,10 +1,11 @@
-package cli
+package nodes
 
 import (
 	"context"
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -21,8 +22,8 @@ import (
 // drainTimeout is for how long a drain is waited for: ours, a rolling move of a host full of instances that take a minute each to start.
 const drainTimeout = 15 * time.Minute
 
-func (p *program) newCordon() *cobra.Command {
-	return p.nodesCommand("cordon", "Keep new instances off a node; what runs there stays", "it takes no new instances already", func(n *v1alpha1.Node) string {
+func (s *Shell) newCordon() *cobra.Command {
+	return s.newChange("cordon", "Keep new instances off a node; what runs there stays", "it takes no new instances already", func(n *v1alpha1.Node) string {
 		if n.Spec.Unschedulable {
 			return ""
 		}
@@ -31,8 +32,8 @@ func (p *program) newCordon() *cobra.Command {
 	})
 }
 
-func (p *program) newUncordon() *cobra.Command {
-	return p.nodesCommand("uncordon", "Let a node take instances again, and end its drain", "it takes instances", func(n *v1alpha1.Node) string {
+func (s *Shell) newUncordon() *cobra.Command {
+	return s.newChange("uncordon", "Let a node take instances again, and end its drain", "it takes instances", func(n *v1alpha1.Node) string {
 		switch {
 		case n.Spec.Drain != nil:
 			n.Spec.Drain, n.Spec.Unschedulable = nil, false
@@ -45,21 +46,21 @@ func (p *program) newUncordon() *cobra.Command {
 	})
 }
 
-// nodesCommand is a command that changes the spec of each node that is named.
-func (p *program) nodesCommand(verb, short, unchanged string, change func(*v1alpha1.Node) string) *cobra.Command {
+// newChange is a command that changes the spec of each node that is named.
+func (s *Shell) newChange(verb, short, unchanged string, change func(*v1alpha1.Node) string) *cobra.Command {
 	return &cobra.Command{
 		Use:               verb + " NAME...",
 		Short:             short,
 		Example:           "  tako node " + verb + " web-7",
-		Args:              taking(cobra.MinimumNArgs(1)),
-		ValidArgsFunction: p.completeNodes,
+		Args:              cobra.MinimumNArgs(1),
+		ValidArgsFunction: s.Complete,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			server, _, err := p.connect()
+			server, _, err := s.Connect()
 			if err != nil {
 				return err
 			}
 			for _, name := range args {
-				if err := p.changeNode(cmd.Context(), server, strings.TrimPrefix(name, "node/"), unchanged, change); err != nil {
+				if err := s.Change(cmd.Context(), server, strings.TrimPrefix(name, "node/"), unchanged, change); err != nil {
 					return err
 				}
 			}
@@ -76,7 +77,7 @@ type drainFlags struct {
 	timeout  time.Duration
 }
 
-func (p *program) newDrain() *cobra.Command {
+func (s *Shell) newDrain() *cobra.Command {
 	f := &drainFlags{}
 	cmd := &cobra.Command{
 		Use:   "drain NAME...",
@@ -92,14 +93,14 @@ new one comes to this one until tako node uncordon. It is drained when their pro
 It ends in one of three ways, each at once when it is known: drained (exit code 0), it cannot go on until
 somebody changes something (4), or the time is over (3). The drain itself goes on in all of them, and after Ctrl-C.
 Of a node that is being drained already the deadline stays unless another one is given.`,
-		Args:              taking(cobra.MinimumNArgs(1)),
-		ValidArgsFunction: p.completeNodes,
+		Args:              cobra.MinimumNArgs(1),
+		ValidArgsFunction: s.Complete,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			f.given = cmd.Flags().Changed("deadline")
 			if !cmd.Flags().Changed("timeout") {
 				f.timeout += f.deadline.Duration
 			}
-			return p.drain(cmd.Context(), args, f)
+			return s.drain(cmd.Context(), args, f)
 		},
 	}
 	cmd.Flags().Var(&f.deadline, "deadline", "after how long what is left is ended whatever disruption budgets say, such as 30m, or never")
@@ -108,8 +109,8 @@ Of a node that is being drained already the deadline stays unless another one is
 	return cmd
 }
 
-func (p *program) drain(ctx context.Context, names []string, f *drainFlags) error {
-	server, _, err := p.connect()
+func (s *Shell) drain(ctx context.Context, names []string, f *drainFlags) error {
+	server, _, err := s.Connect()
 	if err != nil {
 		return err
 	}
@@ -121,8 +122,8 @@ func (p *program) drain(ctx context.Context, names []string, f *drainFlags) erro
 			return err
 		}
 		if said == "" {
-			p.say(ref.String() + " unchanged: it is being drained already")
-		} else if _, err := fmt.Fprintf(p.Out, "%s %s\n", ref, said); err != nil {
+			s.Say(ref.String() + " unchanged: it is being drained already")
+		} else if _, err := fmt.Fprintf(s.Out, "%s %s\n", ref, said); err != nil {
 			return err
 		}
 		refs = append(refs, ref)
@@ -133,20 +134,21 @@ func (p *program) drain(ctx context.Context, names []string, f *drainFlags) erro
 	waiting, cancel := context.WithTimeout(ctx, f.timeout)
 	defer cancel()
 	var group errgroup.Group
+	var mu sync.Mutex // of what is written
 	for _, ref := range refs {
 		group.Go(func() error {
-			if err := follow.Drained(waiting, server, ref, func(words string) { p.say(ref.String() + ": " + words) }); err != nil {
+			if err := follow.Drained(waiting, server, ref, func(words string) { s.Say(ref.String() + ": " + words) }); err != nil {
 				return err
 			}
-			p.warnings.Lock()
-			defer p.warnings.Unlock()
-			_, err := fmt.Fprintf(p.Out, "%s drained: nothing of any instance runs there\n", ref)
+			mu.Lock()
+			defer mu.Unlock()
+			_, err := fmt.Fprintf(s.Out, "%s drained: nothing of any instance runs there\n", ref)
 			return err
 		})
 	}
 	err = group.Wait()
 	if errors.Is(ctx.Err(), context.Canceled) {
-		p.say("the drain goes on: tako why node/NAME says how far it is, and tako node uncordon NAME takes it back")
+		s.Say("the drain goes on: tako why node/NAME says how far it is, and tako node uncordon NAME takes it back")
 	}
 	return err
 }
