@@ -46,7 +46,7 @@ func TestPlans(t *testing.T) {
 		words      string
 	}{
 		{viewer, "a viewer asks", planOf("theirs", 1, ""), http.StatusForbidden, "must be allowed to patch it"},
-		{viewer, "a viewer asks about a deletion", strings.Replace(planOf("x", 1, "theirs"), `"workloads":[`, `"ignored":[`, 1), http.StatusForbidden, "must be allowed to delete it"},
+		{viewer, "a viewer asks about a deletion", `{"apiVersion":"tako.dev/v1alpha1","kind":"Plan","spec":{"delete":["theirs"]}}`, http.StatusForbidden, "must be allowed to delete it"},
 		{editor, "an editor asks", planOf("theirs", 1, "planned"), http.StatusCreated, `"name":"theirs"`},
 		{editor, "a mistake in it", planOf("theirs", 100_001, ""), http.StatusUnprocessableEntity, "TK0414"},
 		{editor, "its path", planOf("theirs", 100_001, ""), http.StatusUnprocessableEntity, "spec.workloads[0].spec.replicas"},
