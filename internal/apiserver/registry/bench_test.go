@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/apiserver/pkg/registry/rest"
+	"k8s.io/client-go/tools/cache"
 
 	"tako.dev/tako/api/v1alpha1"
 	"tako.dev/tako/declare"
@@ -47,7 +48,7 @@ func BenchmarkCreate(b *testing.B) {
 func BenchmarkCreateInstance(b *testing.B) {
 	local := NewLocal(openRegistry(b), nil)
 	watched := local.ListerWatcher(v1alpha1.SchemeGroupVersion.WithKind(v1alpha1.KindInstance), false)
-	w, err := watched.Watch(metav1.ListOptions{ResourceVersion: "0"})
+	w, err := cache.ToWatcherWithContext(watched).WatchWithContext(b.Context(), metav1.ListOptions{ResourceVersion: "0"})
 	if err != nil {
 		b.Fatal(err)
 	}
