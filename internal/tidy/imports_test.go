@@ -137,7 +137,7 @@ func importTable() []row {
 		{pattern: "internal/cli/...", may: centre, k8s: all},
 		{pattern: "internal/console/...", may: centre, k8s: all},
 		{pattern: "internal/sim", may: plain("trust", "catalog", "converge", "scheduler/...", "fleet/...", "transfer/core", "transfer/relay/core", "transfer/wire", "agent/core")},
-		{pattern: "internal/sim/workloads", may: append(plain("catalog", "fleet/...", "scheduler/...", "transfer/wire", "run", "run/core", "agent/instances/core", "controllers/workloads", "controllers/presence"), "api/..."), k8s: all},
+		{pattern: "internal/sim/workloads", may: append(plain("catalog", "fleet/...", "scheduler/...", "transfer/relay/core", "transfer/wire", "run", "run/core", "agent/instances/core", "controllers/workloads", "controllers/presence"), "api/..."), k8s: all},
 		{pattern: "cmd/tako", may: centre},
 		{pattern: "cmd/tako-agent", may: plain("agent", "agent/bring", "agent/fetch", "agent/join", "agent/local", "agent/lookup", "agent/naming", "agent/rehearse", "agent/store", "host/all", "host/upgrade", "run", "run/all", "systemd", "present", "command")},
 		{pattern: "internal/casetest"},

@@ -7,6 +7,7 @@
 //
 //	store          etcd with its rules, and watches that are late, for each server and kind differently
 //	server         who leads, by what clock; who is there; what each host is to have
+//	relay          what stands between some hosts and the server that leads, with the roster of transfer/relay/core; it is cut off from the servers
 //	host, process  records on a disk, a runtime that outlives the agent, boots; the way of a state and of a word of a server to the host
 //	people, faults what people declare, and what goes wrong
 //	check, truth   the invariants, and what they are measured by
@@ -30,6 +31,6 @@
 //	I11 no status is of a generation that there is not
 //
 // A process of an exclusive slot ends by its host's clock, by its agent or, where that stands still, by its runtime. What is not here: hosts that lose their
-// disk, schedules, several environments, what is paused (I7) and the steps of canaries (I8), which fleet/workload has a simulation for, and servers and
-// relays that are cut off from the leader and go on to talk to hosts.
+// disk, schedules, several environments, what is paused (I7) and the steps of canaries (I8), which fleet/workload has a simulation for, and servers
+// that follow, and are cut off from the leader.
 package workloads

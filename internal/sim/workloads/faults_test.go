@@ -97,6 +97,11 @@ var faults = []fault{
 	}},
 	{"agent dies", func(w *world) { one(w, w.hosts).crash() }},
 	{"agent stands still", func(w *world) { one(w, w.hosts).freeze(w.within(freezeMax)) }},
+	{"relay is cut off", func(w *world) {
+		r := one(w, w.relays)
+		r.unlink()
+		w.after(w.within(relayCutMax), r.link)
+	}},
 	{"agent hangs", func(w *world) {
 		h := one(w, w.hosts)
 		h.freeze(w.within(hangMax))
@@ -215,6 +220,9 @@ func (w *world) heal() {
 	for _, h := range w.hosts {
 		h.boot()
 		h.link()
+	}
+	for _, r := range w.relays {
+		r.link()
 	}
 	w.mend()
 	w.after(steadyTime, w.mend) // what has failed by then is not tried again by itself

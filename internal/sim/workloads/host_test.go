@@ -25,8 +25,12 @@ const (
 	restartMax = 5 * time.Second
 	// freezeMax is how long one stands still: its host is busy.
 	freezeMax = 8 * time.Second
+	// echoPause is after how long the next report goes where the answer to one is waited for.
+	echoPause = 2 * time.Second
 	// hangMax is how long one stands still that somebody has stopped; what it has started goes on.
 	hangMax = 10 * time.Minute
+	// throughRelay is how often one goes to a relay.
+	throughRelay = 0.4
 	// reconnectMax is how long an agent looks for a server.
 	reconnectMax = 20 * time.Second
 )
@@ -52,6 +56,7 @@ type host struct {
 	session
 
 	at   *server // that it is connected to; nil: to none
+	via  *relay  // that it is connected to in place of a server
 	conn uint64
 }
 
@@ -65,6 +70,7 @@ type session struct {
 	word    run.Moment // when the newest report was made that is known to have been heard
 	number  uint64
 	report  *wire.Report
+	echoes  core.Echoes
 	wake    run.Moment
 	seeks   bool // for a server
 	fetches bool // what is newer
@@ -158,12 +164,12 @@ func (h *host) begin() {
 	h.agent++
 	h.starts++
 	h.running, h.frozen, h.waiting = true, false, nil
-	h.machine, h.word, h.number, h.report, h.wake, h.newest = core.New(), 0, 0, nil, 0, 0
+	h.machine, h.word, h.number, h.report, h.wake, h.newest, h.echoes = core.New(), 0, 0, nil, 0, 0, core.Echoes{}
 	h.seeks, h.fetches, h.telling = false, false, false
 	h.w.say("%s: its agent begins", h.name)
 	agent := h.agent
-	h.step(core.Node{Fit: fit.Node{Name: h.name, Architecture: h.offers.Arch, Capacity: fit.Amounts{CPU: h.offers.CPU, Memory: h.offers.Memory, Disk: h.offers.Disk},
-		Runtimes: []declared.Runtime{declared.Process}}, Runtimes: []declared.Runtime{declared.Process}})
+	h.step(core.Node{Fit: fit.Node{Name: h.name, Architecture: h.offers.Arch, Runtimes: []declared.Runtime{declared.Process}, Capacity: fit.Amounts{CPU: h.offers.CPU, Memory: h.offers.Memory, Disk: h.offers.Disk}},
+		Runtimes: []declared.Runtime{declared.Process}})
 	var records []core.Record
 	for _, uid := range slices.Sorted(maps.Keys(h.records)) {
 		r, err := core.DecodeRecord(uid, h.records[uid])
@@ -242,30 +248,31 @@ func (h *host) link() {
 	}
 	h.w.say("%s is reached again", h.name)
 	h.linked = true
-	if h.running && h.at == nil {
+	if h.running && !h.connected() {
 		h.seek(h.w.within(5 * time.Second))
 	}
 }
 
-// cut is that a connection is gone, which its server finds out by and by.
-func (h *host) cut() {
-	s, conn := h.at, h.conn
-	if s == nil {
-		return
-	}
-	h.at = nil
-	s.later(h.w.between(deadAfter-time.Second, deadAfter+3*time.Second), func() { s.closed(h, conn, true) })
-	h.seek(h.w.between(time.Second, reconnectMax))
-}
+func (h *host) connected() bool { return h.at != nil || h.via != nil }
+
+// cut is that a connection is gone, which its server or relay finds out by and by.
+func (h *host) cut() { h.leave(h.w.between(deadAfter-time.Second, deadAfter+3*time.Second), true) }
 
 // close ends the connection.
-func (h *host) close(dead bool) {
-	s, conn := h.at, h.conn
-	if s == nil {
+func (h *host) close(dead bool) { h.leave(h.w.within(answerMax), dead) }
+
+// leave is the end of a connection, of which the other end knows after a while.
+func (h *host) leave(noticed time.Duration, dead bool) {
+	s, r, conn := h.at, h.via, h.conn
+	switch {
+	case s != nil:
+		s.later(noticed, func() { s.closed(h, conn, dead) })
+	case r != nil:
+		h.w.after(noticed, func() { r.closed(conn, dead) })
+	default:
 		return
 	}
-	h.at = nil
-	s.later(h.w.within(answerMax), func() { s.closed(h, conn, dead) })
+	h.at, h.via = nil, nil
 	h.seek(h.w.between(time.Second, reconnectMax))
 }
 
@@ -283,8 +290,17 @@ func (h *host) seek(d time.Duration) {
 				leads = append(leads, s)
 			}
 		}
-		if h.at != nil {
+		if h.connected() {
 			return
+		}
+		if r := one(h.w, h.w.relays); h.linked && h.w.chance(throughRelay) {
+			h.w.conns++
+			if r.opened(h, h.w.conns) {
+				h.via, h.conn = r, h.w.conns
+				r.show(h)
+				h.send()
+				return
+			}
 		}
 		if !h.linked || len(leads) == 0 {
 			h.seek(h.w.between(time.Second, reconnectMax))
@@ -307,9 +323,11 @@ func (h *host) frame(version uint64) {
 	})
 }
 
-// heard is that a server which leads has heard a report, made at a moment.
-func (h *host) heard(at run.Moment) {
-	h.word = max(h.word, at)
+// heard is that a server which leads has heard the report with an echo.
+func (h *host) heard(echo uint64) {
+	if at, known := h.echoes.Of(echo); known {
+		h.word = max(h.word, at)
+	}
 	if h.machine.Hungry() {
 		h.step(nil)
 	}
@@ -317,18 +335,18 @@ func (h *host) heard(at run.Moment) {
 
 // fetch gets what is newer, and takes it up when it is on the disk.
 func (h *host) fetch() {
-	if h.fetches || h.at == nil || h.newest <= h.have.version {
+	if h.fetches || !h.connected() || h.newest <= h.have.version {
 		return
 	}
 	h.fetches = true
-	from, conn := h.at, h.conn
+	conn := h.conn
 	h.later(h.w.within(2*answerMax), func() {
 		h.fetches = false
-		if h.at != from || h.conn != conn || !h.linked || !from.leads() || h.w.chance(h.w.faults) {
+		s := h.source()
+		if s == nil || h.conn != conn || !h.linked || h.w.chance(h.w.faults) {
 			h.later(h.w.within(5*time.Second), h.fetch)
 			return
 		}
-		s := from.state(h.uid)
 		if s.version <= h.have.version {
 			return
 		}
@@ -347,6 +365,17 @@ func (h *host) fetch() {
 		h.want()
 		h.fetch()
 	})
+}
+
+// source is what it is to have, as it is known where it is connected; nil: it is not.
+func (h *host) source() *state {
+	switch {
+	case h.via != nil:
+		return h.via.states[h.uid]
+	case h.at != nil && h.at.leads():
+		return h.at.state(h.uid)
+	}
+	return nil
 }
 
 // want has the machine know what is on the disk.
@@ -425,8 +454,8 @@ func (h *host) tell() {
 
 // send sends a report; the answer says whether it was heard.
 func (h *host) send() {
-	to, conn := h.at, h.conn
-	if to == nil {
+	to, via, conn := h.at, h.via, h.conn
+	if !h.connected() {
 		return
 	}
 	h.number++
@@ -434,18 +463,25 @@ func (h *host) send() {
 		offers := h.offers
 		h.report = &wire.Report{Offers: &offers, Instances: h.machine.Told()}
 	}
-	r, at := *h.report, h.moment()
+	r := *h.report
+	r.Echo = h.echoes.Next(h.moment(), h.w.random.Uint64())
 	r.Session, r.Number, r.Have = wire.Session{ID: fmt.Sprint(h.name, "/", h.starts), Start: h.starts}, h.number, mark(h.have.version)
 	h.w.after(h.w.within(answerMax), func() {
-		if h.at != to || h.conn != conn || !h.linked || !to.leads() {
+		if h.at != to || h.via != via || h.conn != conn || !h.linked || to != nil && !to.leads() {
 			return
 		}
-		if !to.heard(h, conn, &r) {
-			return
+		var reply wire.StatusReply
+		if to != nil {
+			reply = to.heard(h, conn, &r)
+		} else {
+			reply = via.heard(conn, &r)
 		}
 		h.later(h.w.within(answerMax), func() {
-			if h.at == to && h.conn == conn && h.linked {
-				h.heard(at)
+			if !h.connected() || h.conn != conn || !h.linked {
+				return
+			}
+			if h.heard(reply.Echo); reply.Echo != r.Echo && h.machine.Hungry() {
+				h.later(echoPause, h.tell)
 			}
 		})
 	})

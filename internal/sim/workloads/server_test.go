@@ -144,6 +144,11 @@ func (s *server) end() {
 			h.cut()
 		}
 	}
+	for _, r := range s.w.relays {
+		if r.to == s {
+			r.lost()
+		}
+	}
 }
 
 // told is that the store has something of a kind.
@@ -200,8 +205,12 @@ func (s *server) derive(in *v1alpha1.Instance, gone bool) {
 	} else {
 		to.wanted[in.UID] = in
 	}
-	if h := s.w.byUID[string(in.Spec.NodeUID)]; h != nil && h.at == s {
+	switch h := s.w.byUID[string(in.Spec.NodeUID)]; {
+	case h == nil:
+	case h.at == s:
 		s.frame(h)
+	case h.via != nil && h.via.to == s:
+		h.via.bring(h)
 	}
 }
 
@@ -218,14 +227,20 @@ func (s *server) frame(h *host) {
 // beat asks all hosts whether they are there.
 func (s *server) beat() {
 	for _, h := range s.w.hosts {
-		if h.at != s || s.sights[h.uid] == nil {
-			continue
+		if h.at == s {
+			s.asked(h, h.conn)
+			s.frame(h)
 		}
-		s.sights[h.uid].life.Asked(h.conn, s.now())
-		s.decide(h.uid)
-		s.frame(h)
 	}
 	s.later(heartbeat, s.beat)
+}
+
+// asked is that a heartbeat was written to a host.
+func (s *server) asked(h *host, conn uint64) {
+	if n := s.sights[h.uid]; n != nil {
+		n.life.Asked(conn, s.now())
+		s.decide(h.uid)
+	}
 }
 
 // opened is a connection of a host.
@@ -245,17 +260,19 @@ func (s *server) closed(h *host, conn uint64, dead bool) {
 }
 
 // heard is a report of a host. Who leads, and does not count it as gone, says so.
-func (s *server) heard(h *host, conn uint64, r *wire.Report) (told bool) {
+func (s *server) heard(h *host, conn uint64, r *wire.Report) (reply wire.StatusReply) {
 	n := s.sights[h.uid]
 	if n == nil {
-		return false
+		return reply
 	}
-	told = n.seen.Presence != node.Gone && s.leads() && !s.deposed
+	if n.seen.Presence != node.Gone && s.leads() && !s.deposed {
+		reply.Echo = r.Echo
+	}
 	n.life.Heard(node.Report{Session: node.Session{ID: r.Session.ID, Start: r.Session.Start}, Number: r.Number, Conn: conn, Have: r.Have}, s.now())
 	n.seen.Report = r
 	s.decide(h.uid)
 	s.nudge()
-	return told
+	return reply
 }
 
 // decide finds out how a node stands, and has that stored.

@@ -80,6 +80,7 @@ type world struct {
 
 	store   *store
 	servers []*server
+	relays  []*relay
 	hosts   []*host
 	byName  map[string]*host
 	byUID   map[string]*host
@@ -101,6 +102,9 @@ func newWorld(o Options) *world {
 	}
 	for i := range o.Nodes {
 		w.hosts = append(w.hosts, newHost(w, fmt.Sprintf("n%03d", i+1)))
+	}
+	for i := range relays {
+		w.relays = append(w.relays, newRelay(w, fmt.Sprint("relay-", i+1)))
 	}
 	return w
 }

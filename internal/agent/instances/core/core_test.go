@@ -271,6 +271,19 @@ func TestLeaseThatWaits(t *testing.T) {
 		t.Errorf("%+v, 61 s after that report", h.one("u1"))
 	}
 
+	for _, after := range []time.Duration{20 * time.Second, 40 * time.Second} {
+		h = newHost(t)
+		h.heard()
+		h.pass(65 * time.Second) // longer than its lease, and 25 s before a fence may be over
+		h.want(wanted("u1", 60))
+		h.pass(after)
+		h.heard()
+		h.pass(time.Second)
+		if runs := h.running("u1") == 1; runs != (after < 25*time.Second) {
+			t.Errorf("%v that it runs, when a report was heard that was made %s after it came", runs, after)
+		}
+	}
+
 	h, _ = come()
 	h.heard()
 	h.pass(time.Second)

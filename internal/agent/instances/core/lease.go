@@ -15,15 +15,18 @@ import (
 // run is for a server to say, who sends another instance for that. So neither a word of a server that comes late, nor a state that is on the disk
 // still, begins the old copy again. A host that was restarted has no lease of any.
 //
-// The lease of one that is sent begins with a report of before it came, though the host may learn later that it was heard: what came over another way,
-// and is of before the last report, may have been replaced by then.
+// The lease of one that is sent begins with a report of before it came, though the host may learn later that it was heard; or with a later one, where it is
+// known so soon after such a report that no fence can have passed between them: what came late, or by another way, may have been replaced otherwise.
+
+// fenceLess is by how much a fence is longer than the lease, at least: see fenceMargin of fleet/workload.
+const fenceLess = 30 * time.Second
 
 func (i *instance) leaseTime() time.Duration { return time.Duration(i.Instance.Lease) * time.Second }
 
 // grant begins the lease of an instance that a server has just sent, or as soon as it is known that a report of before was heard.
 func (m *Machine) grant(i *instance, seconds int) {
 	if seconds > 0 && i.came == 0 {
-		i.came = m.now.At
+		i.came, i.prior = m.now.At, m.now.Heard
 		m.begins(i, m.now.Heard, seconds)
 	}
 }
@@ -49,9 +52,18 @@ func (m *Machine) begins(i *instance, heard run.Moment, seconds int) {
 	}
 }
 
-// awaits reports whether the lease of an instance may yet begin: a report that was made before it came is on its way, or the answer is.
+// awaits reports whether the lease of an instance may yet begin: a report that was made before it came is on its way, or the answer is; or one that was
+// made later would do.
 func (m *Machine) awaits(i *instance) bool {
-	return i.came > 0 && i.leased == 0 && m.now.Heard <= i.came && m.now.At < i.came.Add(i.leaseTime())
+	return i.came > 0 && i.leased == 0 && (m.now.Heard <= i.came && m.now.At < i.came.Add(i.leaseTime()) || m.now.At < i.unfenced())
+}
+
+// unfenced is until when no fence of the host can have passed, by the last report of before an instance came.
+func (i *instance) unfenced() run.Moment {
+	if i.prior == 0 {
+		return 0
+	}
+	return i.prior.Add(i.leaseTime() + fenceLess)
 }
 
 // fence ends an instance that has been without its lease. One whose tasks have not begun is given more of it here.
@@ -60,6 +72,9 @@ func (m *Machine) fence(i *instance) {
 		return
 	}
 	if m.awaits(i) {
+		if m.now.Heard <= i.came {
+			i.prior = m.now.Heard
+		}
 		if m.begins(i, m.now.Heard, i.Instance.Lease); i.leased == 0 {
 			return
 		}
@@ -96,7 +111,7 @@ func (m *Machine) leaseAt(i *instance) (at run.Moment, some bool) {
 		return 0, false
 	}
 	if m.awaits(i) {
-		return i.came.Add(i.leaseTime()), true
+		return max(i.came.Add(i.leaseTime()), i.unfenced()), true
 	}
 	for k := range i.tasks {
 		s := &i.tasks[k].state

@@ -44,6 +44,7 @@ type instance struct {
 	template *workload.Template
 	unread   *Failure   // why there is no template, or not the one of the revision that is wanted
 	came     run.Moment // when a server has sent it with a lease; 0: it was here before, or has none
+	prior    run.Moment // when the last report was made before that of which it is known that it was heard; 0: of none
 	leased   run.Moment // until when it may run, as far as is known since then, before it has tasks that know; 0: it may not
 	restored bool       // it has a record from before this run
 	binding  bool       // Bind was asked for
