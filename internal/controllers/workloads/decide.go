@@ -224,22 +224,17 @@ func (w *world) schedule(of *workload, d *decision, now time.Time) {
 
 // pendingAfter is how many have no node when a decision is carried out.
 func (of *workload) pendingAfter(d *fleet.Decision) int {
-	n := len(of.pending) + len(d.Create)
+	stopped := make(map[string]bool, len(d.Stop))
 	for _, s := range d.Stop {
-		if of.isPending(s.UID) {
-			n--
+		stopped[s.UID] = true
+	}
+	n := len(d.Create)
+	for _, p := range of.pending {
+		if !stopped[p.uid] {
+			n++
 		}
 	}
 	return n
-}
-
-func (of *workload) isPending(uid string) bool {
-	for _, p := range of.pending {
-		if p.uid == uid {
-			return true
-		}
-	}
-	return false
 }
 
 // significant reports whether two statuses differ in what decisions depend on, or people wait for. How far something has come at best, and since
