@@ -22,19 +22,25 @@ type Runtime interface {
 	// attempt may or may not be there; calling Start again is what tells. Of an attempt that is there already it returns the status, and
 	// does not look at the task. A program that cannot be executed is no error but an attempt that has Ended.
 	Start(ctx context.Context, t Task) (Status, error)
+	// List is the status of every attempt that there is, ordered by ID.
+	List(ctx context.Context) ([]Status, error)
+	// Remove forgets an attempt that has ended, with what it has printed. One that has not is left alone, with TaskBusy; of one that is
+	// not there nothing is to be done.
+	Remove(ctx context.Context, id ID) error
+	// Ender is how attempts end.
+	Ender
+	// Observer is what may be asked of attempts.
+	Observer
+}
+
+// Ender ends attempts, or lets them go on.
+type Ender interface {
 	// Stop sends a signal to the first process of an attempt. Of several calls the first counts. Nothing is to be done where it has ended.
 	Stop(ctx context.Context, id ID, signal Signal) error
 	// Kill ends everything of an attempt at once. It does not wait for that.
 	Kill(ctx context.Context, id ID) error
 	// Extend says anew until when an attempt may run, as Task.Until has it; zero: for ever. The last call counts.
 	Extend(ctx context.Context, id ID, until Moment) error
-	// List is the status of every attempt that there is, ordered by ID.
-	List(ctx context.Context) ([]Status, error)
-	// Remove forgets an attempt that has ended, with what it has printed. One that has not is left alone, with TaskBusy; of one that is
-	// not there nothing is to be done.
-	Remove(ctx context.Context, id ID) error
-	// Observer is what may be asked of attempts.
-	Observer
 }
 
 // Observer answers for attempts.

@@ -577,7 +577,7 @@ func (h *host) Activate(_ context.Context, s core.State) (wire.Verdict, error) {
 func (h *host) Report() wire.Report {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	r := wire.Report{Host: &wire.Host{Version: "test"}, Echo: uint64(time.Now().UnixNano())} // of the bubble
+	r := wire.Report{Host: &wire.Host{Version: "test"}, Exchange: wire.Exchange{Echo: uint64(time.Now().UnixNano())}} // of the bubble
 	if n := len(h.states); n > 0 {
 		m := h.states[n-1].Mark
 		r.Enforced, r.Verdict = m, wire.Verdict{Type: wire.Applied, Epoch: m.Epoch, Version: m.Version, Root: m.Root}

@@ -101,7 +101,7 @@ func TestListGoesAlong(t *testing.T) {
 func TestWatchEcho(t *testing.T) {
 	r := newRig(t, nil)
 	id := r.add("web-1")
-	w := r.as("web-1").watch(t.Context(), wire.Report{Number: 1, Echo: 77})
+	w := r.as("web-1").watch(t.Context(), wire.Report{Number: 1, Exchange: wire.Exchange{Echo: 77}})
 	if f := w.next(); f.Echo != 77 || f.Head != nil {
 		t.Errorf("first comes %+v", f)
 	}

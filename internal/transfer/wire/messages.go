@@ -199,18 +199,23 @@ type Report struct {
 	// Trust is the highest number of the trust documents that the host has.
 	Trust uint64 `cbor:"13,keyasint"`
 	Usage *Usage `cbor:"14,keyasint,omitempty"` // nil from agents that do not tell
-	// Server is the address that this report goes to, a server's or a relay's, as the host calls it; empty from agents that do not tell.
-	Server string `cbor:"15,keyasint,omitempty"`
 	// Statements are those of operators that are applied to Enforced, and those that the host has refused: at most StatementsMax.
 	Statements []Statement `cbor:"16,keyasint,omitempty"`
 	// Delivered is how many values of data the host has, which are in no count.
 	Delivered uint64 `cbor:"17,keyasint,omitempty"`
+	Exchange
 	PeerNews
 	// Instances are those of workloads that the host has, also those that have ended until the host is told to forget them: by UID, as FitInstances
 	// leaves them.
 	Instances []Instance `cbor:"20,keyasint,omitempty"`
 	// Offers is what the host has for instances, in all; nil from agents that run none.
 	Offers *Offers `cbor:"21,keyasint,omitempty"`
+}
+
+// Exchange is a part of a report: where it goes, and how the host knows what answers it.
+type Exchange struct {
+	// Server is the address that this report goes to, a server's or a relay's, as the host calls it; empty from agents that do not tell.
+	Server string `cbor:"15,keyasint,omitempty"`
 	// Echo is a random number by which the host knows this report again in an answer, which may come late and by way of others; 0: none.
 	Echo uint64 `cbor:"22,keyasint,omitempty"`
 }

@@ -57,11 +57,11 @@ func examples() []example {
 			Since: 1_800_000_100_000, RetryAt: 1_800_000_130_000}},
 		Host: &Host{Version: "v1.0.0", Facts: map[string]string{"os.name": "linux", "arch": "amd64"}, CPUs: 2, Memory: 4 << 30,
 			Disks: []Disk{{Name: "sda", Bytes: 64 << 30, Model: "Fast", Rotational: true}}, Interfaces: []Interface{{Name: "eth0", MAC: "52:54:00:12:34:56", Addresses: []string{"192.0.2.7"}}}, Peer: "192.0.2.7:6445"},
-		Refused: Refused{Old: 1}, At: 1_800_000_200_000, Trust: 2, Usage: &Usage{CPU: 1200, RSS: 7 << 20, Anonymous: 5 << 20, Sampled: 86_400_000, SampledAgo: 2500}, Server: "tako.test:6444", Delivered: 1_000_000, Echo: 81_985_529_216_486_895,
+		Refused: Refused{Old: 1}, At: 1_800_000_200_000, Trust: 2, Usage: &Usage{CPU: 1200, RSS: 7 << 20, Anonymous: 5 << 20, Sampled: 86_400_000, SampledAgo: 2500}, Exchange: Exchange{Server: "tako.test:6444", Echo: 81_985_529_216_486_895}, Delivered: 1_000_000,
 		Statements: []Statement{{Layer: "NodeConfig/prod/web", Number: 3, Root: digest(3)}}, PeerNews: PeerNews{FromPeer: "web-2", FromPeerAt: 1_800_000_190},
 	}
 	small := Report{Session: report.Session, Number: 13, Have: at(4711, 1), Enforced: at(4711, 1), Verdict: Verdict{Type: Applied, Epoch: 1, Version: 4711, Root: digest(1), Since: 1_800_000_300_000},
-		Counts: Counts{Kept: 100}, At: 1_800_000_300_000, Trust: 2, Server: "tako.test:6444"}
+		Counts: Counts{Kept: 100}, At: 1_800_000_300_000, Trust: 2, Exchange: Exchange{Server: "tako.test:6444"}}
 	tasks := small
 	tasks.Number = 14
 	tasks.Instances = []Instance{
