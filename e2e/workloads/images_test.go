@@ -3,7 +3,6 @@
 package workloads
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -21,69 +20,23 @@ import (
 )
 
 const (
-	kubeconfig = "/var/lib/tako/server/admin.kubeconfig"
-	serverUnit = `[Service]
-Type=notify
-ExecStart=/usr/bin/tako server --data-dir /var/lib/tako/server --listen 0.0.0.0:6443 --transfer-listen 0.0.0.0:6444 --name %s
-`
 	// imagePath and archivePath are where the host has the image, when it has it.
 	imagePath   = "/srv/debian"
 	archivePath = "/srv/debian.tar"
 )
 
-// booted is a server and a host that have booted. The host runs the agent as packaging installs it.
+// booted is a cluster of one host, which can bound what its processes take.
 type booted struct {
-	t        *testing.T
-	ctl, box *host.Host
+	*cluster
+	box *host.Host
 }
 
 func newBooted(t *testing.T, lab *host.Lab) *booted {
 	t.Helper()
-	b := &booted{t: t, ctl: lab.Boot(t, "ctl"), box: lab.Boot(t, "box")}
-	b.ctl.CopyIn(t, host.TakoBinary(t), "/usr/bin/tako")
-	b.ctl.Put(t, "/etc/systemd/system/tako-server.service", fmt.Sprintf(serverUnit, b.ctl.Address()), 0o644)
-	b.ctl.MustRun(t, "systemctl", "start", "tako-server.service")
-	b.apply("apiVersion: v1\nkind: Namespace\nmetadata: {name: " + environment + "}\n")
-	b.box.CopyIn(t, host.AgentBinary(t), "/usr/bin/tako-agent")
-	for _, unit := range []string{"tako-agent.service", "tako-agent-trial.service", "tako-agent.service.d/joined.conf"} {
-		b.box.MustRun(t, "mkdir", "-p", filepath.Dir("/etc/systemd/system/"+unit))
-		b.box.CopyIn(t, filepath.Join("..", "..", "packaging", unit), "/etc/systemd/system/"+unit)
-	}
+	b := &booted{cluster: newCluster(t, lab, map[string][]string{"box": nil})}
+	b.box = b.boxes["box"]
 	b.box.GiveControllers(t)
-	b.box.Put(t, "/root/join", b.tako("token", "create", "join", "--name", "box", "--environment", environment), 0o600)
-	b.box.MustRun(t, "sh", "-c", "tako-agent join - < /root/join")
-	b.box.MustRun(t, "systemctl", "start", "tako-agent.service")
 	return b
-}
-
-func (b *booted) tako(args ...string) string {
-	b.t.Helper()
-	out, code := b.try(args...)
-	if code != 0 {
-		b.t.Fatalf("tako %s: exit %d\n%s", strings.Join(args, " "), code, out)
-	}
-	return out
-}
-
-// try runs a command of the administrator, whatever comes of it.
-func (b *booted) try(args ...string) (string, int) {
-	b.t.Helper()
-	ctx, cancel := context.WithTimeout(b.t.Context(), rig.InTime)
-	defer cancel()
-	r, err := b.ctl.Run(ctx, append([]string{"env", "KUBECONFIG=" + kubeconfig, "HOME=/root", "tako"}, args...)...)
-	if err != nil {
-		b.t.Fatalf("tako %s: %v", strings.Join(args, " "), err)
-	}
-	if r.Code != 0 {
-		return r.Stdout + r.Stderr, r.Code
-	}
-	return r.Stdout, 0
-}
-
-func (b *booted) apply(documents string) {
-	b.t.Helper()
-	b.ctl.Put(b.t, "/root/declared.yaml", documents, 0o600)
-	b.tako("apply", "-f", "/root/declared.yaml")
 }
 
 // until waits until what is said about a workload is so.
