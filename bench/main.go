@@ -23,6 +23,7 @@ import (
 	"time"
 
 	"tako.dev/tako/bench/load"
+	"tako.dev/tako/bench/naming"
 	"tako.dev/tako/bench/placing"
 	"tako.dev/tako/bench/running"
 	"tako.dev/tako/bench/swarm"
@@ -84,6 +85,13 @@ func rows() []row {
 		{"transfer-idle", measureStanding}, {"transfer-again", measureAgain}, {"transfer-lost", measureLost}, {"transfer-change", measureChange},
 		{"transfer-burst", measureBurst}, {"transfer-bytes", measureBytes}, {"transfer-data", measureData}, {"transfer-growth", measureFleets}, {"transfer-peers", measureRelist},
 		{"workloads-placed", workloads((*running.Bench).Placed)}, {"workloads-running", workloads((*running.Bench).Running)}, {"workloads-start", workloads((*running.Bench).Start)},
+		{"names", func(ctx context.Context, b *bench) error {
+			dir, err := b.newDir()
+			if err := errors.Join(err, b.pathPrograms(ctx)); err != nil {
+				return err
+			}
+			return naming.Measure(ctx, b.tako, b.agent, dir, 10*b.rounds, func(what, measured, bar string, met bool) { b.table.add(what, measured, bar, judge(met)) })
+		}},
 		{"scheduler", func(ctx context.Context, b *bench) error {
 			return placing.Measure(ctx, func(what, measured, bar string, met bool) { b.table.add(what, measured, bar, judge(met)) }, b.grows)
 		}},

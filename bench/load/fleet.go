@@ -132,6 +132,11 @@ func (c *Client) Post(ctx context.Context, path string, body []byte) error {
 	return c.do(ctx, http.MethodPost, path, body)
 }
 
+// Delete deletes an object.
+func (c *Client) Delete(ctx context.Context, path string) error {
+	return c.do(ctx, http.MethodDelete, path, nil)
+}
+
 // errNoMetric is the error of a metric without a sample.
 var errNoMetric = errors.New("the server has no metric")
 
