@@ -480,7 +480,7 @@ func (h *host) send() {
 			if !h.connected() || h.conn != conn || !h.linked {
 				return
 			}
-			if h.heard(reply.Echo); reply.Echo != r.Echo && h.machine.Hungry() {
+			if h.heard(reply.Echo); h.running && reply.Echo != r.Echo && h.machine.Hungry() { // it may have died of that
 				h.later(echoPause, h.tell)
 			}
 		})
