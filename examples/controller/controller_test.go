@@ -15,6 +15,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/client-go/util/retry"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -59,9 +60,13 @@ func TestController(t *testing.T) {
 	s.eventuallyGreets(t, "Good evening.\n")
 
 	// What somebody else makes of it does not stay.
-	config = s.config(t)
-	config.Spec.Resources[0].File.Content = "Go away.\n"
-	if err := s.api.Update(t.Context(), config); err != nil {
+	// The server writes the status of the config meanwhile, and an update of what was read before that is refused.
+	err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+		config = s.config(t)
+		config.Spec.Resources[0].File.Content = "Go away.\n"
+		return s.api.Update(t.Context(), config)
+	})
+	if err != nil {
 		t.Fatal(err)
 	}
 	s.eventuallyGreets(t, "Good evening.\n")

@@ -55,15 +55,17 @@ type answer struct {
 // Sync is part of server.Content.
 func (c contents) Sync(ctx context.Context, of server.Showing, r *wire.SyncRequest) (server.Way, error) {
 	name := core.SyncName(r.Layer, r.Base, r.Target)
+	first := false
 	for ctx.Err() == nil {
-		a, first := c.kept(name), false
+		a := c.kept(name)
 		if a == nil {
 			value, asked, err := c.relay.flights.join(ctx, name, func(ctx context.Context, x *flight) { c.fetchSync(ctx, x, name, of, *r) })
 			if err != nil {
 				c.count(kindSync, asked)
 				return server.Way{}, err
 			}
-			if a, first = value.(*answer), asked; a.body != nil && !a.body.use() {
+			first = first || asked
+			if a = value.(*answer); a.body != nil && !a.body.use() {
 				continue // it has ended in this moment, and is kept
 			}
 		}
@@ -144,8 +146,10 @@ func nextFrame(from io.Reader) ([]byte, error) {
 		}
 		return nil, err
 	}
-	n := binary.BigEndian.Uint32(header[:])
+	n, sum := binary.BigEndian.Uint32(header[:]), binary.BigEndian.Uint32(header[4:])
 	switch {
+	case n == 0 && sum != crc32.Checksum(nil, castagnoli):
+		return nil, corrupt("its end has another checksum")
 	case n == 0:
 		return nil, io.EOF
 	case n > wire.FrameMax+4:
@@ -158,7 +162,7 @@ func nextFrame(from io.Reader) ([]byte, error) {
 		}
 		return nil, err
 	}
-	if crc32.Checksum(frame, castagnoli) != binary.BigEndian.Uint32(header[4:]) {
+	if crc32.Checksum(frame, castagnoli) != sum {
 		return nil, corrupt("a part has another checksum")
 	}
 	return frame, nil

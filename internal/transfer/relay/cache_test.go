@@ -18,13 +18,13 @@ import (
 	"tako.dev/tako/internal/transfer/wire"
 )
 
-// spoilAll changes the last byte of each file in a directory.
+// spoilAll changes a byte in the middle of each file in a directory.
 func spoilAll(t testing.TB, dir string) {
 	t.Helper()
 	each(t, dir, func(path string) error {
 		data, err := os.ReadFile(path)
 		if err == nil {
-			data[len(data)-1] ^= 1
+			data[len(data)/2] ^= 1
 			err = os.WriteFile(path, data, 0o600)
 		}
 		return err
