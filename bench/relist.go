@@ -73,7 +73,7 @@ func (b *bench) ourFigures(ctx context.Context) (own, error) {
 		}
 		return load.Moves{Bytes: f["down-B"], Took: time.Duration(f["ns/op"])}, nil
 	}
-	all, err1 := of(fmt.Sprintf("BenchmarkSnapshot/entries=%d", b.entries))
+	all, err1 := of(fmt.Sprintf("BenchmarkSnapshot/entries=%d/kept=false", b.entries))
 	one, err2 := of(fmt.Sprintf("BenchmarkDelta/entries=%d/changes=1", b.entries))
 	return own{all, one}, errors.Join(err1, err2)
 }

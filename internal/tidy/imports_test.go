@@ -58,7 +58,8 @@ func importTable() []row {
 		{pattern: "internal/host", may: contract},
 		{pattern: "internal/run", may: contract},
 		{pattern: "internal/run/core", may: plain("run")},
-		{pattern: "internal/run/shim", may: plain("run", "run/account", "disk")},
+		{pattern: "internal/run/bell"},
+		{pattern: "internal/run/shim", may: plain("run", "run/account", "run/bell", "disk")},
 		{pattern: "internal/run/process", may: plain("run", "run/account", "run/shim")},
 		{pattern: "internal/run/oci", may: plain("run", "run/account", "run/shim", "run/oci/image", "disk")},
 		{pattern: "internal/run/oci/image", may: plain("content", "disk")},
@@ -70,7 +71,7 @@ func importTable() []row {
 		{pattern: "internal/host/packages/*", may: append(without(driver, "internal/run"), "internal/host/packages")},
 		{pattern: "internal/host/*", may: without(driver, "internal/run")},
 		{pattern: "internal/run/account", may: plain("disk")},
-		{pattern: "internal/run/*", may: append(without(driver, "internal/host"), "internal/run/account")},
+		{pattern: "internal/run/*", may: append(without(driver, "internal/host"), "internal/run/account", "internal/run/bell")},
 		{pattern: "internal/names", may: plain()},
 		{pattern: "internal/names/server", may: plain("names", "transfer/bucket", "disk", "names/endpoints", "host")}, // the last three for tests: what the page about names shows, on a host of its own
 		{pattern: "internal/names/endpoints", may: plain("names", "disk", "disk/durable")},

@@ -161,6 +161,74 @@ func TestShimIsIdle(t *testing.T) {
 	}
 }
 
+// TestMany: a host runs more tasks than the kernel gives one user of what there is few of by default, such as the 128 instances of inotify, and each of them
+// still hears what is asked of it.
+func TestMany(t *testing.T) {
+	const tasks = 150
+	rt, done, err := open(filepath.Join(t.TempDir(), "run"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ids := make([]run.ID, tasks)
+	for i := range ids {
+		ids[i] = run.ID{Instance: fmt.Sprint("i", i), Task: "t", Attempt: 1}
+		if s, err := rt.Start(t.Context(), run.Task{ID: ids[i], Dir: "/", Command: []string{"/bin/sleep", "600"}}); err != nil || s.Phase != run.Running {
+			t.Errorf("task %d: %v, %v", i, s, err)
+			ids = ids[:i]
+			break
+		}
+	}
+	for i := len(ids) - 1; i >= 0; i-- {
+		finish(t, rt, ids[i])
+	}
+	if err := done(); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestAskedBeforeTheBell: an agent that was killed when it had written down what it asks, and had woken nobody, has asked: the next one sees to it.
+func TestAskedBeforeTheBell(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "run")
+	rt, done, err := open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	id := run.ID{Instance: "i", Task: "t", Attempt: 1}
+	if _, err := rt.Start(t.Context(), run.Task{ID: id, Dir: "/", Command: []string{"/bin/sleep", "600"}}); err != nil {
+		t.Fatal(err)
+	}
+	if err := done(); err != nil {
+		t.Fatal(err)
+	}
+	asked := filepath.Join(dir, "attempts", id.String(), "stop")
+	if err := os.WriteFile(asked+".fresh", []byte("15"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(asked+".fresh", asked); err != nil {
+		t.Fatal(err)
+	}
+	if rt, done, err = open(dir); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	err = rt.Run(ctx, func(s run.Status) {
+		if s.Phase == run.Ended {
+			if s.Ending.Cause != run.Signaled || s.Ending.Signal != run.Signal(syscall.SIGTERM) {
+				t.Errorf("it ended %+v", s.Ending)
+			}
+			cancel()
+		}
+	})
+	if err != nil || !errors.Is(ctx.Err(), context.Canceled) {
+		t.Errorf("%v, %v", err, ctx.Err())
+	}
+	finish(t, rt, id)
+	if err := done(); err != nil {
+		t.Error(err)
+	}
+}
+
 // finish ends an attempt, waits for that, and has it forgotten.
 func finish(t *testing.T, rt run.Runtime, id run.ID) {
 	t.Helper()

@@ -8,7 +8,7 @@
 //	                             "running"
 //	a word             <- fd 3
 //	                             its output, to files that are rotated    <- stdout, stderr
-//	asks: "stop", "kill" ------> seen by inotify: signal
+//	asks: "stop", "kill" ------> the bell rings: signal
 //	                             the first process ends                   <- status
 //	                             end all that is left of it
 //	seen by inotify    <-------- "ended", durable; ends
@@ -18,7 +18,8 @@
 //
 //	DIR/status/ID.begun, .running, .ended     what there is of an attempt, each put in place as a whole; the agent has one watch
 //	DIR/attempts/ID/start, lock               one shim at a time; held as long as it lives
-//	DIR/attempts/ID/stop, kill, until         what is asked of it; it has one watch
+//	DIR/attempts/ID/stop, kill, until         what is asked of it
+//	DIR/attempts/ID/bell                      rings when something is asked
 //	DIR/attempts/ID/log, log.1, ...           what the task has printed: TIME STREAM F|P TEXT
 //
 // Whether a shim lives is told by its lock, never by a number; its end without "ended" by a descriptor of the process. Then the task has

@@ -167,6 +167,18 @@ func parseNames(b []byte) (ids []run.ID, lost bool) {
 	return ids, lost
 }
 
+// watchDir tells by a descriptor what is put into a directory.
+func watchDir(dir string) (int, error) {
+	fd, err := unix.InotifyInit1(unix.IN_CLOEXEC | unix.IN_NONBLOCK)
+	if err != nil {
+		return -1, err
+	}
+	if _, err := unix.InotifyAddWatch(fd, dir, unix.IN_MOVED_TO); err != nil {
+		return -1, errors.Join(err, unix.Close(fd))
+	}
+	return fd, nil
+}
+
 // Run tells sink of every attempt, and then of what changes.
 func (r *Shims) Run(ctx context.Context, sink func(run.Status)) error {
 	if err := r.events.epoll.SetReadDeadline(time.Time{}); err != nil {
@@ -269,7 +281,8 @@ func (t *teller) tell(s run.Status) {
 	}
 }
 
-// follow has the end of a shim told of that another agent has started.
+// follow has the end of a shim told of that another agent has started. That one may have been killed when something was asked, and the bell had
+// not rung yet.
 func (t *teller) follow(s run.Status) error {
 	if s.Phase == run.Ended || t.r.events.followed(s.ID) {
 		return nil
@@ -289,5 +302,5 @@ func (t *teller) follow(s run.Status) error {
 		return unix.Close(fd)
 	}
 	t.r.events.follow(s.ID, fd)
-	return nil
+	return t.r.ring(s.ID)
 }

@@ -32,6 +32,7 @@ const (
 	stopFile  = "stop"  // holds the number of a signal
 	killFile  = "kill"
 	untilFile = "until" // holds a run.Moment, where that was said anew
+	bellFile  = "bell"  // rings when one of these three was put there
 	logFile   = "log"
 )
 

@@ -17,6 +17,7 @@ import (
 
 	"tako.dev/tako/internal/run"
 	"tako.dev/tako/internal/run/account"
+	"tako.dev/tako/internal/run/bell"
 )
 
 const (
@@ -131,7 +132,7 @@ type shim struct {
 	pid     int // of the task; 0 when it was reaped
 	started run.Moment
 	streams [2]int // what it prints; -1 when that has ended
-	asks    int    // inotify
+	asks    int    // rings when something is asked
 	child   int    // eventfd: a child has ended
 	alarm   int    // timerfd: it may run no longer
 	log     *logWriter
@@ -183,8 +184,8 @@ func (s *shim) execute() (err error) {
 	if s.log, err = openLog(s.tree.in(o.ID, logFile), o.Log); err != nil {
 		return fmt.Errorf("open the log: %w", err)
 	}
-	if s.asks, err = watchDir(s.tree.attempt(o.ID)); err != nil {
-		return fmt.Errorf("watch what is asked: %w", err)
+	if s.asks, err = bell.Listen(s.tree.in(o.ID, bellFile)); err != nil {
+		return fmt.Errorf("listen to what is asked: %w", err)
 	}
 	if s.child, err = childrenEnd(); err != nil {
 		return err
@@ -271,18 +272,6 @@ func Texts(list [][]byte) []string {
 	return out
 }
 
-// watchDir tells by a descriptor what is put into a directory.
-func watchDir(dir string) (int, error) {
-	fd, err := unix.InotifyInit1(unix.IN_CLOEXEC | unix.IN_NONBLOCK)
-	if err != nil {
-		return -1, err
-	}
-	if _, err := unix.InotifyAddWatch(fd, dir, unix.IN_MOVED_TO); err != nil {
-		return -1, errors.Join(err, unix.Close(fd))
-	}
-	return fd, nil
-}
-
 // childrenEnd tells by a descriptor that children have ended.
 func childrenEnd() (int, error) {
 	fd, err := unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK)
@@ -302,7 +291,7 @@ func childrenEnd() (int, error) {
 // mind goes on until everything has ended.
 func (s *shim) mind() {
 	buffer := make([]byte, readSize)
-	s.look() // it may have been asked before there was a watch, and may have ended before there was a handler
+	s.look() // it may have been asked before it listened, and may have ended before there was a handler
 	for left := s.reap(); left; left = s.reap() {
 		if s.killing {
 			if time.Now().After(s.deadline) {
@@ -346,9 +335,7 @@ func (s *shim) sleep(buffer []byte) {
 		}
 	}
 	if fds[2].Revents != 0 {
-		for n := 1; n > 0; {
-			n, _ = unix.Read(s.asks, buffer)
-		}
+		bell.Quiet(s.asks)
 		s.look()
 	}
 	if fds[3].Revents != 0 {

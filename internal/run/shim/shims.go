@@ -23,6 +23,7 @@ import (
 	"tako.dev/tako/internal/reason"
 	"tako.dev/tako/internal/run"
 	"tako.dev/tako/internal/run/account"
+	"tako.dev/tako/internal/run/bell"
 )
 
 // Options of Shims.
@@ -188,10 +189,13 @@ func (r *Shims) Extend(_ context.Context, id run.ID, until run.Moment) error {
 	if err == nil {
 		err = os.Rename(temp, r.tree.in(id, untilFile))
 	}
-	if err == nil || errors.Is(err, fs.ErrNotExist) { // it was removed, so it has ended
-		return nil
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil // it was removed, so it has ended
 	}
-	return disk.Fault("extend", r.tree.attempt(id), err)
+	if err != nil {
+		return disk.Fault("extend", r.tree.attempt(id), err)
+	}
+	return r.ring(id)
 }
 
 // temp makes a file for what is asked, which nobody sees yet.
@@ -225,6 +229,14 @@ func (r *Shims) ask(id run.ID, what, text string) error {
 	}
 	if err != nil {
 		return disk.Fault(what, r.tree.attempt(id), err)
+	}
+	return r.ring(id)
+}
+
+// ring has the shim of an attempt look at what is asked.
+func (r *Shims) ring(id run.ID) error {
+	if err := bell.Ring(r.tree.in(id, bellFile)); err != nil {
+		return &reason.Error{Code: reason.SystemCallFailed, Doing: "wake the process that minds " + id.String(), Cause: err}
 	}
 	return nil
 }

@@ -16,6 +16,7 @@ import (
 	"tako.dev/tako/internal/reason"
 	"tako.dev/tako/internal/run"
 	"tako.dev/tako/internal/run/account"
+	"tako.dev/tako/internal/run/bell"
 )
 
 // What there is of an attempt in the directory of statuses.
@@ -32,6 +33,7 @@ const (
 	stopFile  = "stop"  // a signal was sent
 	killFile  = "kill"  // all was killed
 	untilFile = "until" // holds a run.Moment: until when it may run; nothing where it may for ever
+	bellFile  = "bell"  // rings for who guards it, when that moment has changed, and when it has ended or was removed
 	fileFile  = "file-" // and a number: a config file
 )
 
@@ -132,8 +134,8 @@ func (t tree) put(id run.ID, kind string, what any, lasting bool) (first bool, e
 		_ = os.Remove(temp) // the first error counts
 		return false, err
 	}
-	if !lasting {
-		return true, nil
+	if err := bell.Ring(t.in(id, bellFile)); err != nil || !lasting {
+		return true, err
 	}
 	return true, syncDir(t.statuses())
 }
@@ -204,12 +206,20 @@ func decodeOrder(text []byte, o *order) error {
 	return nil
 }
 
-// clear takes away what is in memory of an attempt.
+// clear takes away what is in memory of an attempt. Who guards it hears of that even where it has just begun to listen: it is the same bell.
 func (t tree) clear(id run.ID) error {
+	own, err := bell.Listen(t.in(id, bellFile))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil // there is no directory to remove
+	}
+	if err != nil {
+		return disk.Fault("remove", t.attempt(id), err)
+	}
+	defer unix.Close(own)
 	if err := os.RemoveAll(t.attempt(id)); err != nil {
 		return disk.Fault("remove", t.attempt(id), err)
 	}
-	return nil
+	return bell.Strike(own)
 }
 
 // forget takes away everything of an attempt. What says that it has ended goes last.

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"tako.dev/tako/internal/run"
+	"tako.dev/tako/internal/run/bell"
 )
 
 const (
@@ -26,7 +27,10 @@ func (t tree) limit(id run.ID, until run.Moment) error {
 	if err := write(t.in(id, untilFile+fresh), []byte(strconv.FormatInt(int64(until), 10)), fileMode); err != nil {
 		return err
 	}
-	return os.Rename(t.in(id, untilFile+fresh), t.in(id, untilFile))
+	if err := os.Rename(t.in(id, untilFile+fresh), t.in(id, untilFile)); err != nil {
+		return err
+	}
+	return bell.Ring(t.in(id, bellFile))
 }
 
 // until is until when an attempt may run; 0: for ever.
@@ -42,18 +46,12 @@ func (t tree) until(id run.ID) (until run.Moment, err error) {
 // guard waits until an attempt has ended, and ends it when it may run no longer. It needs nobody: neither the agent nor systemd. systemd ends the
 // rest of the unit when the first process has ended.
 func guard(t tree, id run.ID) error {
-	changes, err := unix.InotifyInit1(unix.IN_CLOEXEC | unix.IN_NONBLOCK)
+	asks, err := bell.Listen(t.in(id, bellFile))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil // it was removed
+	}
 	if err != nil {
-		return os.NewSyscallError("inotify_init1", err)
-	}
-	if _, err := unix.InotifyAddWatch(changes, t.statuses(), unix.IN_CREATE|unix.IN_MOVED_TO); err != nil {
-		return os.NewSyscallError("inotify_add_watch", err)
-	}
-	if _, err := unix.InotifyAddWatch(changes, t.attempt(id), unix.IN_MOVED_TO|unix.IN_DELETE_SELF); err != nil {
-		if errors.Is(err, unix.ENOENT) {
-			return nil // it was removed
-		}
-		return os.NewSyscallError("inotify_add_watch", err)
+		return err
 	}
 	// The boot clock goes on while the machine sleeps.
 	alarm, err := unix.TimerfdCreate(unix.CLOCK_BOOTTIME, unix.TFD_CLOEXEC|unix.TFD_NONBLOCK)
@@ -80,22 +78,19 @@ func guard(t tree, id run.ID) error {
 			_, _ = unix.Poll(nil, wait) // a signal only ends it sooner
 			continue
 		}
-		awake(changes, alarm)
+		awake(asks, alarm)
 	}
 }
 
-// awake waits until one of two descriptors has something, and takes it.
-func awake(changes, alarm int) {
-	fds := []unix.PollFd{{Fd: int32(changes), Events: unix.POLLIN}, {Fd: int32(alarm), Events: unix.POLLIN}}
+// awake waits until a bell rings or a timer is over, and takes that.
+func awake(asks, alarm int) {
+	fds := []unix.PollFd{{Fd: int32(asks), Events: unix.POLLIN}, {Fd: int32(alarm), Events: unix.POLLIN}}
 	if _, err := unix.Poll(fds, -1); err != nil {
 		return // a signal: look round
 	}
-	var buffer [4096]byte
-	for _, fd := range fds {
-		for n := 1; fd.Revents != 0 && n > 0; {
-			n, _ = unix.Read(int(fd.Fd), buffer[:])
-		}
-	}
+	bell.Quiet(asks)
+	var times [8]byte
+	_, _ = unix.Read(alarm, times[:]) // it does not block
 }
 
 // over reports whether an attempt has ended, or is forgotten.
