@@ -149,34 +149,41 @@ func (b *Bench) watch(ctx context.Context, s *load.Server, hosts *swarm.Process,
 }
 
 // clear deletes workloads, and waits until nothing of them is left.
-func (b *Bench) clear(ctx context.Context, s *load.Server, hosts *swarm.Process, names ...string) (err error) {
-	c := s.Client()
-	defer c.Leave()
-	counter, err := s.Counter()
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, counter.Close()) }()
+func (b *Bench) clear(ctx context.Context, s *load.Server, hosts *swarm.Process, names ...string) error {
 	start := time.Now()
-	before, err := counter.Instances(ctx)
+	before, err := drop(ctx, s, names...)
 	if err != nil {
 		return err
 	}
-	for _, name := range names {
-		if err := c.Drop(ctx, name); err != nil {
-			return err
-		}
-	}
-	err = until(ctx, "no instance is left", func() (bool, error) {
-		left, err := counter.Instances(ctx)
-		if err != nil || left > 0 {
-			return false, err
-		}
+	err = until(ctx, "no instance runs", func() (bool, error) {
 		stands, err := hosts.Do(swarm.Command{Do: swarm.Tell})
 		return stands.Running == 0, err
 	})
 	b.State(fmt.Sprintf("workloads: %d instances deleted with their workloads: until nothing is left", before), load.Milliseconds(time.Since(start)))
 	return err
+}
+
+// drop deletes workloads, and waits until no instance is stored: their hosts have ended them. before is how many there were.
+func drop(ctx context.Context, s *load.Server, names ...string) (before int, err error) {
+	c := s.Client()
+	defer c.Leave()
+	counter, err := s.Counter()
+	if err != nil {
+		return 0, err
+	}
+	defer func() { err = errors.Join(err, counter.Close()) }()
+	if before, err = counter.Instances(ctx); err != nil {
+		return 0, err
+	}
+	for _, name := range names {
+		if err := c.Drop(ctx, name); err != nil {
+			return 0, err
+		}
+	}
+	return before, until(ctx, "no instance is left", func() (bool, error) {
+		left, err := counter.Instances(ctx)
+		return left == 0, err
+	})
 }
 
 // pair is the CPU time of two processes.

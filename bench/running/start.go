@@ -41,6 +41,13 @@ func (b *Bench) Start(ctx context.Context) (err error) {
 	if b.Quick {
 		rounds = startsQuick
 	}
+	declared := false
+	defer func() {
+		if declared { // what an agent has started goes on without it
+			_, left := drop(context.WithoutCancel(ctx), &f.Server, "start")
+			err = errors.Join(err, left)
+		}
+	}()
 	task := workload.Task{
 		Name: "task", Command: []string{"/bin/sh", "-c", marking}, User: "root",
 		Env: []workload.EnvVar{{Name: "DIR", Value: dir}, {Name: "NAME", ValueFrom: &workload.EnvSource{Field: "instance.name"}}},
@@ -67,6 +74,7 @@ func (b *Bench) Start(ctx context.Context) (err error) {
 		if err != nil {
 			return err
 		}
+		declared = true
 		known := time.Since(start)
 		if err := marked(ctx, filepath.Join(dir, fmt.Sprintf("start-%d", replicas-1))); err != nil {
 			return err
