@@ -40,10 +40,12 @@ rpmbuild                rpm
 createrepo_c            createrepo-c
 '
 
-# Programs of packages that would change how this machine works if they were installed (systemd-resolved takes its names over). They are
+# Programs of packages that would change how this machine works if they were installed (systemd-resolved takes its names over, prometheus
+# serves what it scrapes to everybody). They are
 # unpacked beside, for tests to start.
 unpacked=${TAKO_TEST_CACHE:-/var/cache/tako-test}/unpacked
 beside='
+prometheus
 systemd-resolved
 '
 

@@ -97,6 +97,7 @@ func (v *validator) measured(at string, t *ScaleTarget) {
 }
 
 func (v *validator) prometheus(at string, p *PrometheusTarget) {
+	v.access(at, p)
 	const queryBytesMax = 4096
 	if p.Server != "" && !declare.IsDomainLabel(p.Server) {
 		v.invalid(at+".server", fmt.Sprintf("%q is not a name", declare.ClipText(p.Server)), "write the NAME that tako's server was started with: --prometheus NAME=URL")
@@ -113,4 +114,29 @@ func (v *validator) prometheus(at string, p *PrometheusTarget) {
 	}
 	const most = 1 << 53 // above it a measure, which is a float64, cannot tell one number from the next
 	v.amount(at+".perInstance", p.PerInstance, 1, most, declare.Quantity.Milli, `write for example "100" or "0.5"`)
+}
+
+// access checks what a Prometheus is asked with, and known by.
+func (v *validator) access(at string, p *PrometheusTarget) {
+	if a := p.Auth; a != nil {
+		at := at + ".auth"
+		v.key(at+".token", a.Token)
+		v.key(at+".username", a.Username)
+		v.key(at+".password", a.Password)
+		switch {
+		case a.Token != nil && (a.Username != nil || a.Password != nil):
+			v.notAllowed(at+".token", "there are a username or a password as well", "keep the token, or username and password")
+		case a.Token == nil && a.Username == nil && a.Password == nil:
+			v.missing(at, "token", "write for example token: {name: prometheus, key: token}, or username and password")
+		case a.Token == nil && a.Username == nil:
+			v.missing(at, "username", "it goes with the password")
+		case a.Token == nil && a.Password == nil:
+			v.missing(at, "password", "it goes with the username")
+		}
+	}
+	if c := p.CA; c != nil {
+		v.oneOf(at+".ca", "where the authorities are", []string{"secret", "configMap"}, c.Secret != nil, c.ConfigMap != nil)
+		v.key(at+".ca.secret", c.Secret)
+		v.key(at+".ca.configMap", c.ConfigMap)
+	}
 }

@@ -78,7 +78,7 @@ spec:
     max: 40
     targets:
     - {name: cpu, cpu: 60}
-    - {name: requests, prometheus: {server: main, query: "sum(rate(requests[1m]))", perInstance: 0.5}}
+    - {name: requests, prometheus: {server: main, query: "sum(rate(requests[1m]))", perInstance: 0.5, auth: {token: {name: prometheus, key: token}}, ca: {configMap: {name: authorities, key: ca.crt}}}}
     up: {maxChange: 400%}
     scheduled: [{name: night, window: {opens: "22:00 Europe/Berlin", duration: 8h}, min: 1, max: 4}]
   onUnreachable: {action: Replace, after: 2m, reconnect: LongestReady}
@@ -193,6 +193,15 @@ func TestValidateRefuses(t *testing.T) {
 		{"scale: {max: 3, scheduled: [{name: a, window: {opens: never, duration: 1h}, min: 2}]}, " + task, "spec.scale.scheduled[0].window.opens", reason.InvalidValue},
 		{"scale: {max: 3, targets: [{name: a, prometheus: {server: \"http://h\", query: up, perInstance: 1}}]}, " + task, "spec.scale.targets[0].prometheus.server", reason.InvalidValue},
 		{"scale: {max: 3, targets: [{name: a, prometheus: {query: up, perInstance: 0}}]}, " + task, "spec.scale.targets[0].prometheus.perInstance", reason.InvalidValue},
+		{"scale: {max: 3, targets: [{name: a, prometheus: {query: up, perInstance: 1, auth: {}}}]}, " + task, "spec.scale.targets[0].prometheus.auth.token", reason.MissingField},
+		{"scale: {max: 3, targets: [{name: a, prometheus: {query: up, perInstance: 1, auth: {username: {name: s, key: k}}}}]}, " + task, "spec.scale.targets[0].prometheus.auth.password", reason.MissingField},
+		{"scale: {max: 3, targets: [{name: a, prometheus: {query: up, perInstance: 1, auth: {password: {name: s, key: k}}}}]}, " + task, "spec.scale.targets[0].prometheus.auth.username", reason.MissingField},
+		{"scale: {max: 3, targets: [{name: a, prometheus: {query: up, perInstance: 1, auth: {token: {name: s, key: k}, password: {name: s, key: k}}}}]}, " + task, "spec.scale.targets[0].prometheus.auth.token", reason.FieldNotAllowed},
+		{"scale: {max: 3, targets: [{name: a, prometheus: {query: up, perInstance: 1, auth: {token: {name: s, key: k, namespace: other}}}}]}, " + task, "spec.scale.targets[0].prometheus.auth.token.namespace", reason.FieldNotAllowed},
+		{"scale: {max: 3, targets: [{name: a, prometheus: {query: up, perInstance: 1, auth: {token: {name: s}}}}]}, " + task, "spec.scale.targets[0].prometheus.auth.token.key", reason.MissingField},
+		{"scale: {max: 3, targets: [{name: a, prometheus: {query: up, perInstance: 1, ca: {}}}]}, " + task, "spec.scale.targets[0].prometheus.ca", reason.MissingField},
+		{"scale: {max: 3, targets: [{name: a, prometheus: {query: up, perInstance: 1, ca: {secret: {name: s, key: k}, configMap: {name: s, key: k}}}}]}, " + task, "spec.scale.targets[0].prometheus.ca", reason.FieldNotAllowed},
+		{"scale: {max: 3, targets: [{name: a, prometheus: {query: up, perInstance: 1, ca: {configMap: {name: ../x, key: k}}}}]}, " + task, "spec.scale.targets[0].prometheus.ca.configMap.name", reason.InvalidValue},
 		{"scale: {max: 3, down: {maxChange: 200%}, targets: [{name: a, prometheus: {query: up, perInstance: 1}}]}, " + task, "spec.scale.down.maxChange", reason.InvalidValue},
 		// Placement.
 		{"placement: {affinity: [{selector: {matchLabels: {a: b}}, topologyKey: zone}], antiAffinity: [{selector: {matchLabels: {a: b}}, topologyKey: zone}]}, " + task, "spec.placement.antiAffinity[0]", reason.InvalidValue},

@@ -121,6 +121,16 @@ func (in Probe) OpenAPIModelName() string {
 }
 
 // OpenAPIModelName returns the OpenAPI model name for this type.
+func (in PrometheusAuth) OpenAPIModelName() string {
+	return "dev.tako.declare.workload.PrometheusAuth"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in PrometheusCA) OpenAPIModelName() string {
+	return "dev.tako.declare.workload.PrometheusCA"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
 func (in PrometheusTarget) OpenAPIModelName() string {
 	return "dev.tako.declare.workload.PrometheusTarget"
 }

@@ -77,7 +77,7 @@ func (o Options) validate() error {
 	if o.QuotaBytes != 0 && o.QuotaBytes < quotaMin {
 		return &reason.Error{Code: reason.InvalidValue, Doing: doing, Cause: fmt.Errorf("--quota-bytes %d: at least %d", o.QuotaBytes, quotaMin), Hint: "2147483648 (2 GiB) is the default"}
 	}
-	if _, err := measures.NewPrometheus(o.Prometheus); err != nil {
+	if _, err := measures.NewPrometheus(o.Prometheus, nil); err != nil {
 		return err
 	}
 	return o.Etcd.Validate()

@@ -156,7 +156,7 @@ func (t *transfer) hosts() (preview.Hosts, bool) {
 func (s *Server) newTerm(t *transfer, p parts, local *registry.Local) (*term, error) {
 	n, leading := &term{}, p.several.objects(local)
 	var err1, err2, err3, err4, err5 error
-	n.measures, err4 = measures.New(s.opts.Prometheus)
+	n.measures, err4 = measures.New(s.opts.Prometheus, leading)
 	n.presence, err1 = presence.New(presence.Options{
 		Objects: leading, Recorder: t.recorder, Leads: p.several.leads, Measures: n.measures, Log: s.partsLog, Metrics: takoMetrics{},
 		// Each of the two knows the other. Nothing is asked before both run.

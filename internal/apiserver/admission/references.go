@@ -41,7 +41,9 @@ func references(o runtime.Object) map[reference]string {
 	case *v1alpha1.ClusterNodeConfig:
 		resources = o.Spec.Resources
 	case *v1alpha1.Workload:
-		return ofTemplate(o.Namespace, &o.Spec.Template)
+		found := ofTemplate(o.Namespace, &o.Spec.Template)
+		maps.Copy(found, ofScale(o.Namespace, o.Spec.Scale))
+		return found
 	case *v1alpha1.Revision:
 		if o.Spec.Template != nil {
 			return ofTemplate(o.Namespace, o.Spec.Template)
@@ -88,6 +90,35 @@ func ofTemplate(namespace string, t *workload.Template) map[reference]string {
 			by := fmt.Sprintf("file %q of task %q", task.Files[j].Path, task.Name)
 			add(by, "secrets", task.Files[j].Secret)
 			add(by, "configmaps", task.Files[j].ConfigMap)
+		}
+	}
+	return found
+}
+
+// ofScale is what a Prometheus is shown, and by what it is known.
+func ofScale(namespace string, s *workload.Scale) map[reference]string {
+	found := map[reference]string{}
+	if s == nil {
+		return found
+	}
+	for i := range s.Targets {
+		name, p := s.Targets[i].Name, s.Targets[i].Prometheus
+		if p == nil {
+			continue
+		}
+		add := func(field, resource string, s *declare.KeySelector) {
+			if s != nil {
+				found[reference{resource: resource, namespace: namespace, name: s.Name, key: s.Key, to: p.ServerOrDefault()}] = fmt.Sprintf("%s of target %q", field, name)
+			}
+		}
+		if a := p.Auth; a != nil {
+			add("auth.token", "secrets", a.Token)
+			add("auth.username", "secrets", a.Username)
+			add("auth.password", "secrets", a.Password)
+		}
+		if c := p.CA; c != nil {
+			add("ca", "secrets", c.Secret)
+			add("ca", "configmaps", c.ConfigMap)
 		}
 	}
 	return found

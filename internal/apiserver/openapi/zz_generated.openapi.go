@@ -331,6 +331,8 @@ func GetOpenAPIDefinitions(ref common.ReferenceCallback) map[string]common.OpenA
 		workload.Port{}.OpenAPIModelName():                                     schema_takodev_tako_declare_workload_Port(ref),
 		workload.PreferredNodes{}.OpenAPIModelName():                           schema_takodev_tako_declare_workload_PreferredNodes(ref),
 		workload.Probe{}.OpenAPIModelName():                                    schema_takodev_tako_declare_workload_Probe(ref),
+		workload.PrometheusAuth{}.OpenAPIModelName():                           schema_takodev_tako_declare_workload_PrometheusAuth(ref),
+		workload.PrometheusCA{}.OpenAPIModelName():                             schema_takodev_tako_declare_workload_PrometheusCA(ref),
 		workload.PrometheusTarget{}.OpenAPIModelName():                         schema_takodev_tako_declare_workload_PrometheusTarget(ref),
 		workload.Resources{}.OpenAPIModelName():                                schema_takodev_tako_declare_workload_Resources(ref),
 		workload.Restart{}.OpenAPIModelName():                                  schema_takodev_tako_declare_workload_Restart(ref),
@@ -17367,6 +17369,66 @@ func schema_takodev_tako_declare_workload_Probe(ref common.ReferenceCallback) co
 	}
 }
 
+func schema_takodev_tako_declare_workload_PrometheusAuth(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "PrometheusAuth is what is proved with who asks: token, or username and password. All are of Secrets in the workload's namespace.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"token": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Token is sent as a bearer token.",
+							Ref:         ref(declare.KeySelector{}.OpenAPIModelName()),
+						},
+					},
+					"username": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Username goes with password.",
+							Ref:         ref(declare.KeySelector{}.OpenAPIModelName()),
+						},
+					},
+					"password": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Password goes with username.",
+							Ref:         ref(declare.KeySelector{}.OpenAPIModelName()),
+						},
+					},
+				},
+			},
+		},
+		Dependencies: []string{
+			declare.KeySelector{}.OpenAPIModelName()},
+	}
+}
+
+func schema_takodev_tako_declare_workload_PrometheusCA(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "PrometheusCA is where authorities are, PEM. Exactly one of them is set; it is in the workload's namespace.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"secret": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Secret is a value of a Secret.",
+							Ref:         ref(declare.KeySelector{}.OpenAPIModelName()),
+						},
+					},
+					"configMap": {
+						SchemaProps: spec.SchemaProps{
+							Description: "ConfigMap is a value of a ConfigMap.",
+							Ref:         ref(declare.KeySelector{}.OpenAPIModelName()),
+						},
+					},
+				},
+			},
+		},
+		Dependencies: []string{
+			declare.KeySelector{}.OpenAPIModelName()},
+	}
+}
+
 func schema_takodev_tako_declare_workload_PrometheusTarget(ref common.ReferenceCallback) common.OpenAPIDefinition {
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
@@ -17397,10 +17459,24 @@ func schema_takodev_tako_declare_workload_PrometheusTarget(ref common.ReferenceC
 							Format:      "",
 						},
 					},
+					"auth": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Auth is what is proved with who asks. Default nothing. It is sent over https, and over http only to the server's own machine.",
+							Ref:         ref(workload.PrometheusAuth{}.OpenAPIModelName()),
+						},
+					},
+					"ca": {
+						SchemaProps: spec.SchemaProps{
+							Description: "CA is by what its certificate is known, with https. Default the authorities that the server's machine knows.",
+							Ref:         ref(workload.PrometheusCA{}.OpenAPIModelName()),
+						},
+					},
 				},
 				Required: []string{"query", "perInstance"},
 			},
 		},
+		Dependencies: []string{
+			workload.PrometheusAuth{}.OpenAPIModelName(), workload.PrometheusCA{}.OpenAPIModelName()},
 	}
 }
 

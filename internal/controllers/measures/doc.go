@@ -5,7 +5,11 @@
 //	queries of workloads -> Prometheus.Want;  Prometheus.Run asks, every 15 s;  Prometheus.Answer -> the scale of workloads
 //
 // A Prometheus is asked only at an address that the server was started with: a workload names it and never says where it is, so that nobody who may
-// declare a workload can have the server call what he cannot reach himself. Redirections are not followed for the same reason.
+// declare a workload can have the server call what he cannot reach himself. Redirections are not followed for the same reason, and addresses at which
+// clouds keep credentials of machines are refused when a connection is made, whatever a name means by then.
+//
+// What proves who asks is the workload's: values of Secrets of its namespace, read for each question, sent over TLS or to this machine, and taken out of
+// every word that is told of an answer. Questions with other credentials are other questions: nobody has an answer that another one was given.
 //
 // Usage owns no goroutine. Prometheus.Run owns one for each Prometheus, and up to four for questions to each; all end with its context.
 package measures

@@ -3,16 +3,16 @@ package measures
 import (
 	"cmp"
 	"context"
-	"encoding/json"
+	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
 	"maps"
-	"math"
 	"net/http"
+	"net/netip"
 	"net/url"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -21,6 +21,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"tako.dev/tako/declare"
+	"tako.dev/tako/declare/workload"
 	"tako.dev/tako/internal/fleet/scale"
 	"tako.dev/tako/internal/reason"
 )
@@ -34,6 +35,8 @@ const (
 	queriesMax = 1000
 	// atOnce is how many queries one Prometheus is asked at a time: of its 20 by default it keeps most for people.
 	atOnce = 4
+	// lateMax is how far an answer may be behind the question: as long as one counts.
+	lateMax = 90 * time.Second
 	// wordsMax bounds what is told of what a Prometheus says, in bytes.
 	wordsMax = 200
 )
@@ -42,12 +45,25 @@ const (
 type Query struct {
 	Server string // the name that this server knows it by
 	Text   string // PromQL; its result is one number
+	// Access is what it is asked with: who may see what another one may not has another question.
+	Access Access
+}
+
+// QueryOf is the question of a target of a workload in a namespace.
+func QueryOf(namespace string, t *workload.PrometheusTarget) Query {
+	return Query{Server: t.ServerOrDefault(), Text: t.Query, Access: accessOf(namespace, t)}
+}
+
+func compareQueries(a, b Query) int {
+	return cmp.Or(cmp.Compare(a.Server, b.Server), cmp.Compare(a.Text, b.Text), compareAccesses(&a.Access, &b.Access))
 }
 
 // Prometheus asks those that the server was started with. Use NewPrometheus. It is safe for concurrent use.
 type Prometheus struct {
 	servers map[string]*url.URL
-	client  *http.Client
+	objects Objects
+	clients clients
+	within  time.Duration // answerMax
 	nudge   chan struct{} // holds one: something else is wanted
 
 	mu      sync.Mutex // guards what follows
@@ -55,25 +71,22 @@ type Prometheus struct {
 	answers map[Query]scale.Answer // of those that are wanted
 }
 
-// NewPrometheus makes one that asks the servers of these names, and asks nothing before Run. An address is http://HOST:PORT or https://HOST:PORT, with a
-// path before /api/v1 where there is one, and no credentials. The error is Usage.
-func NewPrometheus(servers map[string]string) (*Prometheus, error) {
-	p := &Prometheus{
-		servers: map[string]*url.URL{}, nudge: make(chan struct{}, 1), answers: map[Query]scale.Answer{},
-		client: &http.Client{
-			Transport:     &http.Transport{MaxConnsPerHost: atOnce, IdleConnTimeout: time.Minute, ForceAttemptHTTP2: true}, // no proxy of the environment
-			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-		},
-	}
+// NewPrometheus makes one that asks the servers of these names, with credentials from objects, and asks nothing before Run. An address is
+// http://HOST:PORT or https://HOST:PORT, with a path before /api/v1 where there is one, and no credentials. The error is Usage.
+func NewPrometheus(servers map[string]string, objects Objects) (*Prometheus, error) {
+	p := &Prometheus{servers: map[string]*url.URL{}, objects: objects, within: answerMax, nudge: make(chan struct{}, 1), answers: map[Query]scale.Answer{}}
 	for _, name := range slices.Sorted(maps.Keys(servers)) {
 		u, err := url.Parse(servers[name])
 		switch {
 		case !declare.IsDomainLabel(name):
 			return nil, refused(name, "the name is not up to 63 of a-z, 0-9 and -")
-		case err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.RawQuery != "" || u.Fragment != "":
+		case err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" || u.RawQuery != "" || u.Fragment != "":
 			return nil, refused(name, "the address is none of a Prometheus") // and may hold a password
 		case u.User != nil:
-			return nil, refused(name, "the address holds credentials, and everybody on this machine may read arguments")
+			return nil, refused(name, "the address holds credentials, and everybody on this machine may read arguments: workloads name theirs, in auth")
+		}
+		if ip, err := netip.ParseAddr(u.Hostname()); err == nil && forbidden(ip) {
+			return nil, refused(name, errForbidden.Error())
 		}
 		p.servers[name] = u.JoinPath("api/v1/query")
 	}
@@ -113,7 +126,7 @@ func (p *Prometheus) Answer(q Query) scale.Answer {
 func (p *Prometheus) Run(ctx context.Context) error {
 	var all sync.WaitGroup
 	defer all.Wait()
-	defer p.client.CloseIdleConnections()
+	defer p.clients.close()
 	var news []chan struct{}
 	for name := range p.servers {
 		c := make(chan struct{}, 1)
@@ -165,7 +178,7 @@ func (p *Prometheus) due(name string, asked map[Query]time.Time, now time.Time) 
 		}
 	}
 	p.mu.Unlock()
-	slices.SortFunc(wanted, func(a, b Query) int { return strings.Compare(a.Text, b.Text) })
+	slices.SortFunc(wanted, compareQueries)
 	if len(wanted) > queriesMax {
 		for _, q := range wanted[queriesMax:] {
 			p.note(q, scale.Answer{Missing: fmt.Sprintf("%s is asked %d queries already, which is the most", name, queriesMax)})
@@ -192,11 +205,7 @@ func (p *Prometheus) round(ctx context.Context, queries []Query) {
 	group.SetLimit(atOnce)
 	for _, q := range queries {
 		group.Go(func() error {
-			a, err := p.query(ctx, q)
-			if err != nil {
-				a = scale.Answer{Missing: words(err)}
-			}
-			if ctx.Err() == nil {
+			if a := p.query(ctx, q); ctx.Err() == nil {
 				p.note(q, a)
 			}
 			return nil
@@ -215,110 +224,92 @@ func (p *Prometheus) note(q Query, a scale.Answer) {
 }
 
 // query asks one.
-func (p *Prometheus) query(ctx context.Context, q Query) (scale.Answer, error) {
-	ctx, cancel := context.WithTimeout(ctx, answerMax)
+func (p *Prometheus) query(ctx context.Context, q Query) scale.Answer {
+	ctx, cancel := context.WithTimeout(ctx, p.within)
 	defer cancel()
 	at := time.Now()
-	form := url.Values{"query": {q.Text}, "timeout": {answerMax.String()}}
+	with, err := p.prove(ctx, q)
+	if err == nil {
+		var value float64
+		if value, err = p.answer(ctx, q, with, at); err == nil {
+			return scale.Answer{At: at, Value: value}
+		}
+	}
+	return scale.Answer{Missing: clip(with.hide(err.Error()))}
+}
+
+// answer is what one says to whom that proves who asks.
+func (p *Prometheus) answer(ctx context.Context, q Query, with proof, at time.Time) (float64, error) {
+	client, err := p.clients.of(with.ca)
+	if err != nil {
+		return 0, err
+	}
+	// It is to end before we do: then it says itself what takes so long.
+	form := url.Values{"query": {q.Text}, "timeout": {(p.within * 9 / 10).String()}}
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, p.servers[q.Server].String(), strings.NewReader(form.Encode()))
 	if err != nil {
-		return scale.Answer{}, err
+		return 0, err
 	}
 	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
-	resp, err := p.client.Do(r)
+	if with.header != "" {
+		r.Header.Set("Authorization", with.header)
+	}
+	resp, err := client.Do(r)
 	if err != nil {
-		return scale.Answer{}, fmt.Errorf("%s does not answer: %w", q.Server, plain(err))
+		return 0, fmt.Errorf("%s does not answer: %w", q.Server, p.plain(err))
 	}
 	defer resp.Body.Close()
 	body, err := io.ReadAll(io.LimitReader(resp.Body, answerBytes+1))
 	switch {
 	case err != nil:
-		return scale.Answer{}, fmt.Errorf("%s does not answer: %w", q.Server, plain(err))
+		return 0, fmt.Errorf("%s does not answer: %w", q.Server, p.plain(err))
 	case len(body) > answerBytes:
-		return scale.Answer{}, fmt.Errorf("%s answers more than %d bytes: its result must be one number, as that of sum(...)", q.Server, answerBytes)
+		return 0, fmt.Errorf("%s answers more than %d bytes: its result must be one number, as that of sum(...)", q.Server, answerBytes)
 	}
-	value, err := decodeAnswer(body)
+	value, evaluated, err := decodeAnswer(body)
 	if errors.Is(err, errForm) && resp.StatusCode != http.StatusOK {
 		err = errors.New(resp.Status) // whoever stands before it has other words
 	}
 	if err != nil {
-		return scale.Answer{}, fmt.Errorf("%s says: %w", q.Server, err)
+		return 0, fmt.Errorf("%s says: %w", q.Server, err)
 	}
-	return scale.Answer{At: at, Value: value}, nil
+	if late := at.Sub(evaluated); late > lateMax {
+		return 0, fmt.Errorf("%s answers as of %s, %s before it was asked: a cache is before it, or its clock is wrong", q.Server, evaluated.UTC().Format(time.RFC3339), late.Round(time.Second))
+	}
+	return value, nil
 }
 
 // plain is an error without the address, which is nothing for those who may read the workload.
-func plain(err error) error {
-	var u *url.Error
+func (p *Prometheus) plain(err error) error {
+	var (
+		outside *url.Error
+		unknown x509.UnknownAuthorityError
+		other   x509.HostnameError
+		invalid x509.CertificateInvalidError
+		noTLS   tls.RecordHeaderError
+	)
 	switch {
 	case errors.Is(err, context.DeadlineExceeded):
-		return fmt.Errorf("nothing came within %s", answerMax)
-	case errors.As(err, &u):
+		return fmt.Errorf("nothing came within %s", p.within)
+	case errors.Is(err, errForbidden):
+		return errForbidden
+	case errors.As(err, &unknown):
+		return errors.New("its certificate is of an authority that is not trusted: name that in ca")
+	case errors.As(err, &other):
+		return errors.New("its certificate is for another name than --prometheus has")
+	case errors.As(err, &invalid):
+		return errors.New("its certificate is not valid: it has expired, or is not for a server")
+	case errors.As(err, &noTLS):
+		return errors.New("it does not speak TLS, and --prometheus says https")
+	case errors.As(err, &outside):
 		return errors.New("it cannot be reached")
 	}
 	return err
 }
 
-func words(err error) string {
-	text := strings.ToValidUTF8(err.Error(), "\uFFFD")
-	return strings.ToValidUTF8(text[:min(len(text), wordsMax)], "")
-}
-
-var errForm = errors.New("it is not the answer of a Prometheus")
-
-// decodeAnswer reads what a Prometheus answers to an instant query: a scalar, or a vector of one.
-func decodeAnswer(body []byte) (float64, error) {
-	var a struct {
-		Status string `json:"status"`
-		Error  string `json:"error"`
-		Data   struct {
-			Type   string          `json:"resultType"`
-			Result json.RawMessage `json:"result"`
-		} `json:"data"`
-	}
-	if err := json.Unmarshal(body, &a); err != nil {
-		return 0, errForm
-	}
-	switch {
-	case a.Status == "error":
-		return 0, errors.New(cmp.Or(a.Error, "an error without words"))
-	case a.Status != "success":
-		return 0, errForm
-	case a.Data.Type == "scalar":
-		return decodeValue(a.Data.Result)
-	case a.Data.Type != "vector":
-		return 0, fmt.Errorf("the result is a %s, and must be one number", declare.ClipText(a.Data.Type))
-	}
-	var series []struct {
-		Value json.RawMessage `json:"value"`
-	}
-	if err := json.Unmarshal(a.Data.Result, &series); err != nil {
-		return 0, errForm
-	}
-	switch len(series) {
-	case 0:
-		return 0, errors.New("the query has no result")
-	case 1:
-		return decodeValue(series[0].Value)
-	}
-	return 0, fmt.Errorf("the result is %d series, and must be one number, as that of sum(...)", len(series))
-}
-
-// decodeValue reads [time, "number"].
-func decodeValue(data json.RawMessage) (float64, error) {
-	var pair []json.RawMessage
-	var text string
-	if err := json.Unmarshal(data, &pair); err != nil || len(pair) != 2 || json.Unmarshal(pair[1], &text) != nil {
-		return 0, errForm
-	}
-	value, err := strconv.ParseFloat(text, 64)
-	if err != nil && !errors.Is(err, strconv.ErrRange) {
-		return 0, errForm
-	}
-	if math.IsNaN(value) || math.IsInf(value, 0) || value < 0 {
-		return 0, fmt.Errorf("the result is %s, which is no amount", declare.ClipText(text))
-	}
-	return value, nil
+func clip(words string) string {
+	words = strings.ToValidUTF8(words, "\uFFFD")
+	return strings.ToValidUTF8(words[:min(len(words), wordsMax)], "")
 }
 
 // Measures is all that is measured. Use New. It is safe for concurrent use.
@@ -328,8 +319,8 @@ type Measures struct {
 }
 
 // New makes one that asks the Prometheus servers of these names; see NewPrometheus.
-func New(servers map[string]string) (*Measures, error) {
-	p, err := NewPrometheus(servers)
+func New(servers map[string]string, objects Objects) (*Measures, error) {
+	p, err := NewPrometheus(servers, objects)
 	if err != nil {
 		return nil, err
 	}

@@ -15,11 +15,11 @@ import (
 	"tako.dev/tako/internal/reason"
 )
 
-// vector is an answer with the values of so many series.
+// vector is an answer with the values of so many series, as of now.
 func vector(values ...string) string {
 	var list []string
 	for _, v := range values {
-		list = append(list, fmt.Sprintf(`{"metric": {"job": "web"}, "value": [1772636400.123, %q]}`, v))
+		list = append(list, fmt.Sprintf(`{"metric": {"job": "web"}, "value": [%d.123, %q]}`, time.Now().Unix(), v))
 	}
 	return `{"status": "success", "data": {"resultType": "vector", "result": [` + strings.Join(list, ",") + `]}}`
 }
@@ -45,11 +45,13 @@ func TestDecodeAnswer(t *testing.T) {
 		{`{"status": "success", "data": {"resultType": "string", "result": [1, "a"]}}`, 0, "a string"},
 		{`{"status": "error", "errorType": "bad_data", "error": "invalid parameter \"query\": 1:4: parse error"}`, 0, "parse error"},
 		{`{"status": "success", "data": {"resultType": "vector", "result": [{"value": [1]}]}}`, 0, "not the answer"},
+		{`{"status": "success", "data": {"resultType": "scalar", "result": ["then", "3"]}}`, 0, "not the answer"},
+		{`{"status": "success", "data": {"resultType": "scalar", "result": [-1e300, "3"]}}`, 0, "not the answer"},
 		{`{"status": "success", "data": {"resultType": "vector", "result": 3}}`, 0, "not the answer"},
 		{`<html>please log in</html>`, 0, "not the answer"},
 		{``, 0, "not the answer"},
 	} {
-		got, err := decodeAnswer([]byte(c.body))
+		got, _, err := decodeAnswer([]byte(c.body))
 		if got != c.want || (err == nil) != (c.err == "") || err != nil && !strings.Contains(err.Error(), c.err) {
 			t.Errorf("%s is %v, %v; want %v, %q", c.body, got, err, c.want, c.err)
 		}
@@ -62,11 +64,13 @@ func FuzzDecodeAnswer(f *testing.F) {
 		f.Add([]byte(body))
 	}
 	f.Fuzz(func(t *testing.T, body []byte) {
-		if v, err := decodeAnswer(body); err == nil && (math.IsNaN(v) || math.IsInf(v, 0) || v < 0) {
+		if v, _, err := decodeAnswer(body); err == nil && (math.IsNaN(v) || math.IsInf(v, 0) || v < 0) {
 			t.Errorf("%q is %v", body, v)
 		}
 	})
 }
+
+func ask(server, text string) Query { return Query{Server: server, Text: text} }
 
 // source is what would be a Prometheus.
 type source struct {
@@ -92,9 +96,9 @@ func newSource(t *testing.T, answer func(w http.ResponseWriter, query string)) *
 }
 
 // start has a Prometheus asked until the test ends.
-func start(t *testing.T, servers map[string]string) *Prometheus {
+func start(t *testing.T, servers map[string]string, objects Objects) *Prometheus {
 	t.Helper()
-	p, err := NewPrometheus(servers)
+	p, err := NewPrometheus(servers, objects)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -147,15 +151,15 @@ func TestAnswers(t *testing.T) {
 			w.WriteHeader(http.StatusTemporaryRedirect)
 		}
 	})
-	p := start(t, map[string]string{"main": s.URL + "/prom", "off": "http://127.0.0.1:1"})
+	p := start(t, map[string]string{"main": s.URL + "/prom", "off": "http://127.0.0.1:1"}, nil)
 	wanted, words := map[Query]bool{}, map[Query]string{
-		{"main", "wrong"}: "main says: parse error", {"main", "down"}: "502 Bad Gateway", {"main", "long"}: "more than 65536 bytes", {"main", "away"}: "307", {"off", "good"}: "cannot be reached",
-		{"none", "good"}: "--prometheus none=URL",
+		ask("main", "wrong"): "main says: parse error", ask("main", "down"): "502 Bad Gateway", ask("main", "long"): "more than 65536 bytes", ask("main", "away"): "307", ask("off", "good"): "cannot be reached",
+		ask("none", "good"): "--prometheus none=URL",
 	}
 	for q := range words {
 		wanted[q] = true
 	}
-	good := Query{"main", "good"}
+	good := ask("main", "good")
 	wanted[good] = true
 	before := time.Now()
 	p.Want(wanted)
@@ -179,16 +183,16 @@ func TestAnswers(t *testing.T) {
 
 // TestDue: a query is asked once in a period, however often something else is wanted; no more than a bound.
 func TestDue(t *testing.T) {
-	p, err := NewPrometheus(map[string]string{"main": "http://127.0.0.1:1", "other": "http://127.0.0.1:1"})
+	p, err := NewPrometheus(map[string]string{"main": "http://127.0.0.1:1", "other": "http://127.0.0.1:1"}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	asked := map[Query]time.Time{}
-	p.Want(map[Query]bool{{"main", "a"}: true, {"other", "b"}: true})
+	p.Want(map[Query]bool{ask("main", "a"): true, ask("other", "b"): true})
 	if due, next := p.due("main", asked, begin); len(due) != 1 || due[0].Text != "a" || !next.Equal(begin.Add(scale.Period)) {
 		t.Errorf("due are %v, then at %s", due, next)
 	}
-	p.Want(map[Query]bool{{"main", "a"}: true, {"main", "b"}: true})
+	p.Want(map[Query]bool{ask("main", "a"): true, ask("main", "b"): true})
 	soon := begin.Add(5 * time.Second)
 	if due, next := p.due("main", asked, soon); len(due) != 1 || due[0].Text != "b" || !next.Equal(begin.Add(scale.Period)) {
 		t.Errorf("due are %v, then at %s", due, next)
@@ -198,13 +202,13 @@ func TestDue(t *testing.T) {
 	}
 	many := map[Query]bool{}
 	for i := range queriesMax + 1 {
-		many[Query{"main", fmt.Sprintf("%05d", i)}] = true
+		many[ask("main", fmt.Sprintf("%05d", i))] = true
 	}
 	p.Want(many)
 	if due, _ := p.due("main", asked, soon); len(due) != queriesMax || len(asked) != queriesMax {
 		t.Errorf("%d are due, and %d remembered", len(due), len(asked))
 	}
-	if a := p.Answer(Query{"main", fmt.Sprintf("%05d", queriesMax)}); !strings.Contains(a.Missing, "the most") {
+	if a := p.Answer(ask("main", fmt.Sprintf("%05d", queriesMax))); !strings.Contains(a.Missing, "the most") {
 		t.Errorf("the last one is answered %+v", a)
 	}
 	p.Want(map[Query]bool{})
@@ -216,9 +220,9 @@ func TestDue(t *testing.T) {
 // TestServers: what cannot be the name or the address of a Prometheus is refused, and never repeated: it may hold a password.
 func TestServers(t *testing.T) {
 	for _, c := range []struct{ name, address string }{
-		{"", "http://h"}, {"A_b", "http://h"}, {"a", ""}, {"a", "h:9090"}, {"a", "file:///etc/passwd"}, {"a", "http://"}, {"a", "http://u:geheim@h"}, {"a", "http://h?x=geheim"}, {"a", "http://h\x00geheim"},
+		{"", "http://h"}, {"A_b", "http://h"}, {"a", ""}, {"a", "h:9090"}, {"a", "file:///etc/passwd"}, {"a", "http://"}, {"a", "http://u:geheim@h"}, {"a", "http://h?x=geheim"}, {"a", "http://:9090"}, {"a", "http://169.254.169.254"}, {"a", "http://[fe80::1%25eth0]:80"}, {"a", "http://[::ffff:169.254.169.254]"}, {"a", "https://[fd00:ec2::254]"}, {"a", "http://h\x00geheim"},
 	} {
-		_, err := NewPrometheus(map[string]string{c.name: c.address})
+		_, err := NewPrometheus(map[string]string{c.name: c.address}, nil)
 		if !reason.Is(err, reason.Usage) || strings.Contains(err.Error(), "geheim") {
 			t.Errorf("%q at %q: %v", c.name, c.address, err)
 		}

@@ -55,7 +55,7 @@ func (c *Workloads) scaleOf(w *world, of *workload, d *decision, now time.Time) 
 	}
 	for i := range spec.Scale.Targets {
 		if t := &spec.Scale.Targets[i]; t.Prometheus != nil && c.options.Measures != nil {
-			v.Answers[t.Name] = c.options.Measures.Answer(queryOf(t.Prometheus))
+			v.Answers[t.Name] = c.options.Measures.Answer(measures.QueryOf(of.o.Namespace, t.Prometheus))
 		}
 	}
 	for _, in := range of.sorted() {
@@ -131,10 +131,6 @@ func (c *Workloads) usageOf(in *v1alpha1.Instance) *v1alpha1.InstanceUsage {
 	return u
 }
 
-func queryOf(p *declared.PrometheusTarget) measures.Query {
-	return measures.Query{Server: p.ServerOrDefault(), Text: p.Query}
-}
-
 // stands is how a rollout does that was in a phase at the last decision.
 func stands(p pace.Phase) scale.Rollout {
 	switch p {
@@ -161,7 +157,7 @@ func (c *Workloads) want(w *world, now time.Time) {
 		usage := false
 		for i := range of.o.Spec.Scale.Targets {
 			if t := &of.o.Spec.Scale.Targets[i]; t.Prometheus != nil {
-				queries[queryOf(t.Prometheus)] = true
+				queries[measures.QueryOf(of.o.Namespace, t.Prometheus)] = true
 			} else {
 				usage = true
 			}
