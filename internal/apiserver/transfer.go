@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 	core "k8s.io/api/core/v1"
@@ -159,8 +160,9 @@ func (s *Server) newTerm(t *transfer, p parts, local *registry.Local) (*term, er
 	n.measures, err4 = measures.New(s.opts.Prometheus, leading)
 	n.presence, err1 = presence.New(presence.Options{
 		Objects: leading, Recorder: t.recorder, Leads: p.several.leads, Measures: n.measures, Log: s.partsLog, Metrics: takoMetrics{},
-		// Each of the two knows the other. Nothing is asked before both run.
+		// They know one another. Nothing is asked before both run.
 		Assigned: func(uid types.UID) (v1alpha1.AppliedHead, bool) { return n.assignments.AssignedHead(uid) },
+		Lease:    func(environment string) time.Duration { return n.workloads.Lease(environment) },
 	})
 	n.assignments, err2 = assignments.New(assignments.Options{
 		Objects: leading, Layers: t.layers, Changes: t.changes, Presence: n.presence, Recorder: t.recorder,

@@ -205,3 +205,29 @@ func TestMeasures(t *testing.T) {
 		}
 	})
 }
+
+// TestLeases: hosts on which something exclusive may be placed report often enough to begin it, however many there are, and whatever is measured.
+func TestLeases(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		leases := map[string]time.Duration{"shop": 15 * time.Second}
+		x := &taker{node: "1"}
+		r.options.Lease, r.options.Measures = func(environment string) time.Duration { return leases[environment] }, x
+		a, b := r.make("a", "1"), r.make("b", "2")
+		for _, name := range []string{"a", "b"} {
+			n := r.store.nodes[name].DeepCopy()
+			n.Spec.Environment = "shop"
+			_ = feed{r.Register}.Update(n)
+		}
+		r.Opened(a, 1)
+		r.Opened(b, 2)
+		for number, c := range []struct {
+			lease            time.Duration
+			measured, others uint32
+		}{{15 * time.Second, 15, 25}, {time.Minute, 15, 70}, {5 * time.Minute, 15, 0}, {0, 15, 0}} {
+			leases["shop"] = c.lease
+			if one, other := r.Heard(a, 1, running(uint64(number))), r.Heard(b, 2, running(uint64(number))); one.UsageEvery != c.measured || other.UsageEvery != c.others {
+				t.Errorf("a lease of %s: answered %+v and %+v", c.lease, one, other)
+			}
+		}
+	})
+}

@@ -57,6 +57,8 @@ type Options struct {
 	Leads func(time.Time) bool
 	// Measures takes what instances take. Default nobody does.
 	Measures Measures
+	// Lease is the shortest lease of a copy that may be placed on a node of an environment; 0: none has one. It must not block. Default: none.
+	Lease func(environment string) time.Duration
 	// Log takes what is worth knowing. Default nothing is logged.
 	Log *slog.Logger
 	// Metrics is where the metrics tako_presence_* are registered, while Run runs. Default nowhere.
@@ -95,6 +97,9 @@ func New(options Options) (*Register, error) {
 	if options.Assigned == nil {
 		options.Assigned = func(types.UID) (v1alpha1.AppliedHead, bool) { return v1alpha1.AppliedHead{}, false }
 	}
+	if options.Lease == nil {
+		options.Lease = func(string) time.Duration { return 0 }
+	}
 	if options.Leads == nil {
 		options.Leads = func(time.Time) bool { return true }
 	}
@@ -108,8 +113,7 @@ var kindNode = v1alpha1.SchemeGroupVersion.WithKind(v1alpha1.KindNode)
 
 // entry is one node. It may be heard before its object is seen: then nothing is decided about it, and without one it is forgotten.
 type entry struct {
-	uid  types.UID
-	name string
+	subject
 	speaker
 	known    bool // its object was seen
 	away     bool // it is one of the herd
@@ -137,6 +141,12 @@ type waking struct {
 	telling  calm    // how often people were told
 }
 
+// subject is what a node is called, and the environment that it is in.
+type subject struct {
+	uid               types.UID
+	name, environment string
+}
+
 // speaker is the host that speaks for a node.
 type speaker struct {
 	key     string
@@ -144,7 +154,7 @@ type speaker struct {
 }
 
 func newEntry(uid types.UID, name string) *entry {
-	return &entry{uid: uid, name: name, place: -1, saving: saving{place: -1}}
+	return &entry{subject: subject{uid: uid, name: name}, place: -1, saving: saving{place: -1}}
 }
 
 // doubts are about a host, and of the host.
@@ -190,10 +200,11 @@ func (r *Register) Asked(who server.Identity, conn uint64) {
 	r.note(who, func(e *entry, now time.Time) { e.life.Asked(conn, now) })
 }
 
-// Heard is told of a report, and keeps it. The answer says for how long the host may be silent, and that it was heard: not while the node counts
-// as gone, from when on its leases are taken to run out, however soon it is back.
+// Heard is told of a report, and keeps it. The answer says for how long the host may be silent, after how long it is to report in any case, and that it
+// was heard: not while the node counts as gone, from when on its leases are taken to run out, however soon it is back.
 func (r *Register) Heard(who server.Identity, conn uint64, report *wire.Report) wire.StatusReply {
 	var reply wire.StatusReply
+	var every time.Duration
 	share(report)
 	r.note(who, func(e *entry, now time.Time) {
 		e.hear(conn, report, now)
@@ -205,11 +216,15 @@ func (r *Register) Heard(who server.Identity, conn uint64, report *wire.Report) 
 		if e.known && e.said.Presence != node.Gone && r.options.Leads(time.Now()) {
 			reply.Echo = report.Echo
 		}
+		every = node.ReportEvery(r.options.Lease(e.environment))
 		reply.Cloned = e.known && !e.said.Believed && len(e.said.Conditions) > 0
 	})
 	if m := r.options.Measures; m != nil {
-		reply.UsageEvery = uint32(m.Take(types.UID(who.UID), report, time.Now()) / time.Second)
+		if usage := m.Take(types.UID(who.UID), report, time.Now()); usage > 0 && (every == 0 || usage < every) {
+			every = usage
+		}
 	}
+	reply.UsageEvery = uint32(every / time.Second)
 	return reply
 }
 

@@ -294,7 +294,7 @@ func (r *Register) knowLocked(n *v1alpha1.Node) *entry {
 	if old := r.names[n.Name]; old != nil && old != e {
 		r.forgetLocked(old)
 	}
-	r.names[n.Name] = e
+	r.names[n.Name], e.environment = e, n.Spec.Environment
 	if e.known {
 		return e
 	}

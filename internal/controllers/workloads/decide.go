@@ -40,6 +40,7 @@ func (c *Workloads) round(ctx context.Context, w *world, now time.Time) (next, p
 	began := time.Now()
 	now = now.Truncate(time.Microsecond) // what is stored of it is what was decided
 	c.absorb(w, now)
+	c.showLeases(w)
 	decided := c.decideAll(w, now)
 	pause = time.Now().Add(thinkingPause * time.Since(began))
 	decided = c.storeFirst(ctx, w, decided, now)

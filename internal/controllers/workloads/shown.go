@@ -2,6 +2,7 @@ package workloads
 
 import (
 	"sync"
+	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 
@@ -15,6 +16,37 @@ import (
 type shown struct {
 	mu  sync.RWMutex // guards what follows
 	all map[types.UID]*v1alpha1.InstanceStatus
+	// leases are the shortest ones of what is declared, by environment: it is replaced, and never changed.
+	leases map[string]time.Duration
+}
+
+// Lease is the shortest lease of what is declared in an environment, for which its hosts have to be heard often enough; 0: nothing has one. It may be
+// called by any goroutine.
+func (c *Workloads) Lease(environment string) time.Duration {
+	c.shown.mu.RLock()
+	defer c.shown.mu.RUnlock()
+	return c.shown.leases[environment]
+}
+
+// showLeases has the readers see the leases of what is declared now.
+func (c *Workloads) showLeases(w *world) {
+	if !w.redeclared {
+		return
+	}
+	w.redeclared = false
+	leases := map[string]time.Duration{}
+	for key, of := range w.workloads {
+		if of.o == nil {
+			continue
+		}
+		lease := fleet.Lease(&of.o.Spec)
+		if was := leases[key.Namespace]; lease > 0 && (was == 0 || lease < was) {
+			leases[key.Namespace] = lease
+		}
+	}
+	c.shown.mu.Lock()
+	defer c.shown.mu.Unlock()
+	c.shown.leases = leases
 }
 
 // Describe fills into an instance what is known of it and not stored. It replaces fields of the status, and changes nothing that they point to.

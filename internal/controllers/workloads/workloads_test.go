@@ -438,3 +438,39 @@ func TestSchedule(t *testing.T) {
 		t.Errorf("%d runs are left", len(left)-1)
 	}
 }
+
+// TestLeases: hosts are to be heard often enough for the shortest lease that is declared in their environment, as long as it is.
+func TestLeases(t *testing.T) {
+	r := newRig(t)
+	r.join("n0")
+	exclusive := func(after string) declared.Spec {
+		spec := web(1)
+		spec.OnUnreachable = &declared.OnUnreachable{Action: declared.FenceUnreachable, After: after}
+		return spec
+	}
+	want := func(lease time.Duration) {
+		t.Helper()
+		if got := r.c.Lease("prod"); got != lease {
+			t.Errorf("hosts are to be heard for a lease of %s, want %s", got, lease)
+		}
+	}
+	r.declare("web", web(1))
+	r.pass(time.Minute)
+	want(0)
+	r.declare("db", exclusive("1m"))
+	r.declare("queue", exclusive("20s"))
+	r.pass(time.Minute)
+	want(20 * time.Second)
+	if r.c.Lease("test") != 0 {
+		t.Error("so are those of another environment")
+	}
+	r.declare("queue", exclusive("2m"))
+	r.pass(time.Minute)
+	want(time.Minute)
+	r.lead()
+	r.pass(time.Minute)
+	want(time.Minute)
+	r.remove("db")
+	r.pass(5 * time.Minute)
+	want(2 * time.Minute)
+}

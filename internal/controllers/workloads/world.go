@@ -32,6 +32,8 @@ type world struct {
 	stale     map[*workload]bool // their statuses are to be written soon
 	wakes     map[*workload]time.Time
 	fresh     map[*instance]bool // of which something else is to be shown
+	// redeclared says that the leases which are declared may be others.
+	redeclared bool
 }
 
 // land is the nodes, and what is on them.
@@ -240,6 +242,7 @@ func (w *world) renew(of *workload, o *v1alpha1.Workload) {
 		w.adopt(of)
 	}
 	if old == nil || old.Generation != o.Generation {
+		w.redeclared = true
 		w.describe(of)
 	}
 }
@@ -269,6 +272,7 @@ func (w *world) forget(of *workload) {
 		w.touch(of.parent)
 		w.leave(of.parent)
 	}
+	w.redeclared = true
 	delete(w.byUID, of.o.UID)
 	delete(w.dirty, of)
 	delete(w.stale, of)

@@ -304,3 +304,20 @@ func TestFlapping(t *testing.T) {
 	_, d = Decide(l, v, at(now+701))
 	want(t, d, Here, True, ReasonAnswering)
 }
+
+// TestReportEvery: a host reports again before its last report is older than the lease of what may come by 30 s, with what reports take on their way; and
+// nobody is asked for what hosts do anyway.
+func TestReportEvery(t *testing.T) {
+	for lease := 15 * time.Second; lease < 7*24*time.Hour; lease += 5 * time.Second {
+		every := ReportEvery(lease)
+		if every == 0 {
+			every = quietMax
+		}
+		if every > lease+10*time.Second {
+			t.Errorf("with a lease of %s hosts report each %s", lease, every)
+		}
+	}
+	if ReportEvery(0) != 0 || ReportEvery(quietMax) != 0 {
+		t.Error("hosts are asked to report for nothing")
+	}
+}

@@ -20,3 +20,16 @@ func Quiet(nodes int) (least, most time.Duration) {
 	}
 	return mean * 3 / 4, mean * 5 / 4
 }
+
+// leaseSlack is how much longer than its lease a host may be silent on which an exclusive copy is begun: the copy waits for a second report, which may
+// be made 30 s after the lease of the first one at the latest (agent/instances/core), and the way of that, through relays and back, takes some of them.
+const leaseSlack = 10 * time.Second
+
+// ReportEvery is after how long a host reports in any case on which a copy with a lease may be placed: with less it could not tell whether a fence has
+// passed before the copy came, and would refuse it. Zero: hosts are never silent for as long as that.
+func ReportEvery(lease time.Duration) time.Duration {
+	if every := lease + leaseSlack; lease > 0 && every < quietMax {
+		return every
+	}
+	return 0
+}

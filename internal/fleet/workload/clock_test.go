@@ -6,6 +6,7 @@ import (
 
 	declared "tako.dev/tako/declare/workload"
 	"tako.dev/tako/internal/fleet/node"
+	"tako.dev/tako/internal/reason"
 )
 
 // clocks is a workload of one instance, with an exclusive slot, on a node.
@@ -66,5 +67,18 @@ func TestFenceByTheLeadersOwnClock(t *testing.T) {
 	v.Spec.OnUnreachable = &declared.OnUnreachable{After: "1m"}
 	if d := Decide(v, start); len(d.Abandon) != 1 {
 		t.Errorf("one that is not exclusive is replaced, whoever has seen that its node is gone: %+v", d)
+	}
+}
+
+// A copy that its host could not begin for want of a report is no crash: the next one is made at once, how many there were of them.
+func TestLeaseOverHasNoPause(t *testing.T) {
+	v := clocks()
+	for range 10 {
+		v.Instances[0].Phase, v.Instances[0].Failure = Failed, &Failure{Code: reason.LeaseOver, OfNode: true}
+		d := Decide(v, start)
+		if len(d.Drop) != 1 || len(d.Create) != 1 || d.Status.Backoff != (Backoff{}) {
+			t.Fatalf("%+v", d)
+		}
+		v.Was = d.Status
 	}
 }

@@ -35,7 +35,7 @@ func (w *work) sweep() {
 		switch {
 		case m.standing == dropped && (w.Spec.Mode != declared.RunToCompletion || w.Deleting || !m.Phase.Ended()):
 			w.d.Drop = append(w.d.Drop, Mark{m.Name, m.UID})
-			failed = failed || m.Phase == Failed
+			failed = failed || m.Phase == Failed && !m.Failure.ofLease()
 			continue
 		case m.standing == leaving && m.Phase != Terminating:
 			w.d.Stop = append(w.d.Stop, Stop{Mark{m.Name, m.UID}, w.taken[m.UID]})

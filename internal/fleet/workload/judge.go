@@ -43,6 +43,10 @@ func (w *work) judge() {
 // counts reports whether it is a failure, and not only how things stand.
 func (f *Failure) counts() bool { return f != nil && !f.Passing }
 
+// ofLease reports whether it was over because its host was not heard for too long, or could not tell: nothing has gone wrong with it that would come again at
+// once, as a lease is longer than any host takes to be heard.
+func (f *Failure) ofLease() bool { return f != nil && f.Code == reason.LeaseOver }
+
 // countFailures counts each instance once, whatever becomes of it. What is the node's fault says nothing about the revision.
 func (w *work) countFailures() {
 	var seen, added []string

@@ -237,6 +237,23 @@ func (w *world) checkBudget(s *server, of *v1alpha1.Workload, stopped *v1alpha1.
 	}
 }
 
+// checkLeases: a host that is heard all the time begins what is exclusive, however seldom it reports.
+func (w *world) checkLeases(h *host, r *wire.Report) {
+	if w.calm.IsZero() || w.now.Before(w.calm) {
+		return
+	}
+	for i := range r.Instances {
+		if r.Instances[i].Code != reason.LeaseOver {
+			continue
+		}
+		for _, in := range listed[*v1alpha1.Instance](w.store) {
+			if string(in.UID) == r.Instances[i].UID && !in.CreationTimestamp.Time.Before(w.calm) {
+				w.broken("I9", "%s is heard, and refuses %s: %s", h.name, in.Name, r.Instances[i].Message)
+			}
+		}
+	}
+}
+
 // settled: everything is as declared, on hosts and not only in words.
 func (w *world) settled() {
 	for _, o := range listed[*v1alpha1.Workload](w.store) {

@@ -225,6 +225,7 @@ func (w *world) heal() {
 		r.link()
 	}
 	w.mend()
+	w.calm = w.now.Add(steadyTime)
 	w.after(steadyTime, w.mend) // what has failed by then is not tried again by itself
 }
 

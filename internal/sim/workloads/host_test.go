@@ -76,6 +76,9 @@ type session struct {
 	fetches bool // what is newer
 	newest  uint64
 	telling bool
+	lazy    bool       // a report is due that is in no hurry
+	quiet   run.Moment // until when none of those goes
+	asked   int        // counts the times at which one is to go in any case
 }
 
 // desired is what a host knows that it is to have.
@@ -165,7 +168,7 @@ func (h *host) begin() {
 	h.starts++
 	h.running, h.frozen, h.waiting = true, false, nil
 	h.machine, h.word, h.number, h.report, h.wake, h.newest, h.echoes = core.New(), 0, 0, nil, 0, 0, core.Echoes{}
-	h.seeks, h.fetches, h.telling = false, false, false
+	h.seeks, h.fetches, h.telling, h.lazy, h.quiet = false, false, false, false, 0
 	h.w.say("%s: its agent begins", h.name)
 	agent := h.agent
 	h.step(core.Node{Fit: fit.Node{Name: h.name, Architecture: h.offers.Arch, Runtimes: []declared.Runtime{declared.Process}, Capacity: fit.Amounts{CPU: h.offers.CPU, Memory: h.offers.Memory, Disk: h.offers.Disk}},
@@ -319,7 +322,7 @@ func (h *host) frame(version uint64) {
 	h.later(0, func() {
 		h.newest = version
 		h.fetch()
-		h.tell()
+		h.idle()
 	})
 }
 
@@ -452,6 +455,31 @@ func (h *host) tell() {
 	})
 }
 
+// idle has a report sent when nobody has asked for silence: a word of a server is a question whether the host is there.
+func (h *host) idle() {
+	if h.lazy {
+		return
+	}
+	h.lazy = true
+	h.later(max(h.quiet.Sub(h.moment()), 250*time.Millisecond), func() {
+		h.lazy = false
+		h.send()
+	})
+}
+
+// paced is how often the server that has answered wants to be told.
+func (h *host) paced(reply wire.StatusReply) {
+	h.quiet = h.moment().Add(time.Duration(reply.RetryAfter) * time.Second)
+	if h.asked++; reply.UsageEvery > 0 {
+		asked := h.asked
+		h.later(time.Duration(reply.UsageEvery)*time.Second, func() {
+			if h.asked == asked {
+				h.send()
+			}
+		})
+	}
+}
+
 // send sends a report; the answer says whether it was heard.
 func (h *host) send() {
 	to, via, conn := h.at, h.via, h.conn
@@ -480,6 +508,7 @@ func (h *host) send() {
 			if !h.connected() || h.conn != conn || !h.linked {
 				return
 			}
+			h.paced(reply)
 			if h.heard(reply.Echo); h.running && reply.Echo != r.Echo && h.machine.Hungry() { // it may have died of that
 				h.later(echoPause, h.tell)
 			}

@@ -36,7 +36,7 @@ type relay struct {
 func newRelay(w *world, name string) *relay {
 	r := &relay{w: w, name: name, linked: true, roster: core.NewRoster(w.now), agents: map[uint64]*host{}, states: map[types.UID]*state{}}
 	r.seek(0)
-	w.after(heartbeat, r.beat)
+	w.after(w.between(heartbeatMin, heartbeatMax), r.beat)
 	return r
 }
 
@@ -237,5 +237,5 @@ func (r *relay) beat() {
 		r.show(h)
 	}
 	r.pump()
-	r.w.after(heartbeat, r.beat)
+	r.w.after(r.w.between(heartbeatMin, heartbeatMax), r.beat)
 }

@@ -19,8 +19,8 @@ import (
 )
 
 const (
-	// heartbeat is as the product has it.
-	heartbeat = 30 * time.Second
+	// heartbeatMin and heartbeatMax are as the product has them.
+	heartbeatMin, heartbeatMax = 45 * time.Second, 60 * time.Second
 	// lagMax is how late a watch is on a bad day, and answerMax how long a call between a host and a server takes.
 	lagMax    = 5 * time.Second
 	answerMax = 300 * time.Millisecond
@@ -127,7 +127,7 @@ func (s *server) begin() {
 		_ = s.c.Inbox(kind).Replace(all, "") // never fails
 	}
 	s.nudge()
-	s.later(heartbeat, s.beat)
+	s.later(s.w.between(heartbeatMin, heartbeatMax), s.beat)
 }
 
 // end is that it does not lead any more, and knows that.
@@ -232,7 +232,7 @@ func (s *server) beat() {
 			s.frame(h)
 		}
 	}
-	s.later(heartbeat, s.beat)
+	s.later(s.w.between(heartbeatMin, heartbeatMax), s.beat)
 }
 
 // asked is that a heartbeat was written to a host.
@@ -268,8 +268,17 @@ func (s *server) heard(h *host, conn uint64, r *wire.Report) (reply wire.StatusR
 	if n.seen.Presence != node.Gone && s.leads() && !s.deposed {
 		reply.Echo = r.Echo
 	}
+	if least, most := node.Quiet(s.w.crowd); most > 0 {
+		quiet := s.w.between(least, most).Truncate(time.Second)
+		reply.RetryAfter = uint32(quiet / time.Second)
+		n.life.Spared(s.now().Add(quiet))
+	}
+	if s.leads() {
+		reply.UsageEvery = uint32(node.ReportEvery(s.c.Lease(environment)) / time.Second)
+	}
 	n.life.Heard(node.Report{Session: node.Session{ID: r.Session.ID, Start: r.Session.Start}, Number: r.Number, Conn: conn, Have: r.Have}, s.now())
 	n.seen.Report = r
+	s.w.checkLeases(h, r)
 	s.decide(h.uid)
 	s.nudge()
 	return reply

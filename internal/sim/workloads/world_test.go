@@ -89,13 +89,15 @@ type world struct {
 	conns   uint64 // opened so far
 	caught  any    // what was found to be broken by a write
 
+	crowd  int     // how many hosts the servers have, as far as it matters to how often each is to report
 	faults float64 // how likely each thing is that may go wrong of itself; 0 once the world has healed
 	healed bool
+	calm   time.Time // since when all hosts have been heard for long; zero: they are not yet
 }
 
 func newWorld(o Options) *world {
 	w := &world{ctx: context.Background(), random: rand.New(rand.NewPCG(o.Seed, 0x776f726b)), now: epochOfWorld, trace: newTrace(o.Trace), seen: map[string]int{}, byName: map[string]*host{}, byUID: map[string]*host{}}
-	w.truth = newTruth()
+	w.truth, w.crowd = newTruth(), one(w, []int{o.Nodes, o.Nodes, 4000, 10_000})
 	w.store = newStore(w)
 	for i := range 3 {
 		w.servers = append(w.servers, newServer(w, fmt.Sprint("server-", i+1)))
@@ -112,7 +114,7 @@ func newWorld(o Options) *world {
 // live is the life of a world: it begins, goes wrong, heals, and comes to rest.
 func (w *world) live() {
 	w.faults = 0.005 + 0.02*w.random.Float64()
-	w.say("the world begins: %d nodes, faults %.3f", len(w.hosts), w.faults)
+	w.say("the world begins: %d nodes of %d, faults %.3f", len(w.hosts), w.crowd, w.faults)
 	w.begin()
 	w.until(w.now.Add(badTime))
 	w.heal()

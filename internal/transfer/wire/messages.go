@@ -161,7 +161,8 @@ type StatusReply struct {
 	RetryAfter uint32 `cbor:"1,keyasint,omitempty"`
 	// Cloned says that somebody else has this identity too.
 	Cloned bool `cbor:"2,keyasint,omitempty"`
-	// UsageEvery is after how many seconds to report again though nothing changes, because what the instances take is waited for; 0: it is not.
+	// UsageEvery is after how many seconds to report again though nothing changes, because what the instances take is waited for, or because a copy with a
+	// lease may come; 0: neither is so.
 	UsageEvery uint32 `cbor:"3,keyasint,omitempty"`
 	// Echo is that of a report which the server that leads has heard, while the node was not lost to it; 0: it says of none.
 	Echo uint64 `cbor:"4,keyasint,omitempty"`
