@@ -88,6 +88,8 @@ type InstanceStatus struct {
 	Ready bool `json:"ready,omitempty"`
 	// ReadySince is since when it is ready, by the clock of the server that leads.
 	ReadySince *metav1.Time `json:"readySince,omitempty"`
+	// Revision is the one that its host has taken in, and goes by. Left out where that is not known: spec.revision is the one that it is to have.
+	Revision string `json:"revision,omitempty"`
 	// Attempt is how often its host has started it.
 	Attempt int64 `json:"attempt,omitempty"`
 	// Restarts is how often its tasks were started again after an end of their own.

@@ -56,7 +56,7 @@ type WorkloadStatus struct {
 	Wanted int32 `json:"wanted"`
 	// Replicas counts the instances that there are, without those that are ending and those that were given up.
 	Replicas int32 `json:"replicas"`
-	// UpdatedReplicas counts those of them that have the revision which instances are to have.
+	// UpdatedReplicas counts those of them whose hosts say that they have the revision which instances are to have.
 	UpdatedReplicas int32 `json:"updatedReplicas,omitempty"`
 	// PendingReplicas counts those that are wanted and have no node.
 	PendingReplicas int32 `json:"pendingReplicas,omitempty"`

@@ -33,6 +33,16 @@ func Hash(t *Template, collisions int) string {
 	return base32.NewEncoding(digits).EncodeToString(h.Sum(nil))[:hashSigns]
 }
 
+// HashIn is the hash in the name of a revision of a workload, WORKLOAD-HASH; of any other name it is all of it.
+func HashIn(workload, revision string) string {
+	if rest, ok := strings.CutPrefix(revision, workload); ok {
+		if hash, ok := strings.CutPrefix(rest, "-"); ok {
+			return hash
+		}
+	}
+	return revision
+}
+
 // IsHash reports whether a template may have a hash: its own, or one of those that it gets where others have that already.
 func IsHash(t *Template, hash string) bool {
 	for collisions := range collisionsMax {

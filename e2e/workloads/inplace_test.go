@@ -28,7 +28,7 @@ func TestInPlace(t *testing.T) {
 		t.Errorf("%s: %v\n%s: %v", stable, before, changed, after)
 	}
 	for _, in := range f.instances("web") {
-		if in.Spec.Revision != changed || in.Status.Restarts > 0 {
+		if in.Spec.Revision != changed || in.Status.Revision != changed || in.Status.Restarts > 0 {
 			t.Errorf("instance: %s", shown(in))
 		}
 	}
@@ -55,6 +55,7 @@ func TestInPlace(t *testing.T) {
 	if after := f.answers("web"); !maps.Equal(before, after) {
 		t.Errorf("before: %v\nafter the agents began again: %v", before, after)
 	}
+	f.lostInTheMiddle(strings.NewReplacer("progressDeadline: 5s", "progressDeadline: 5m", "terminationGrace: 20s", "terminationGrace: 14s").Replace(first), stable)
 	f.Apply(f.web("v2", spec))
 	f.until("complete with another process", complete(2))
 	for name, a := range f.answers("web") {
@@ -63,4 +64,31 @@ func TestInPlace(t *testing.T) {
 		}
 	}
 	f.end("web")
+}
+
+// lostInTheMiddle: what is on a host that is away does not count as updated before the host has said so.
+func (f *fleet) lostInTheMiddle(changed string, stable string) {
+	f.Helper()
+	lost := f.instances("web")[0].Spec.Node
+	f.hosts[lost].Kill()
+	there := int32(0)
+	for _, in := range f.instances("web") {
+		if in.Spec.Node != lost {
+			there++
+		}
+	}
+	f.Apply(changed)
+	w := f.until("updated where it is heard", func(w *v1alpha1.Workload) bool {
+		return w.Status.Rollout.Target != stable && w.Status.UpdatedReplicas == there && w.Status.Replicas == 2
+	})
+	for _, in := range f.instances("web") {
+		if away := in.Spec.Node == lost; in.Spec.Revision != w.Status.Rollout.Target || (in.Status.Revision != in.Spec.Revision) != away {
+			f.Errorf("instance on %s, while %s is away: %s", in.Spec.Node, lost, shown(in))
+		}
+	}
+	if w.Status.Phase == "Complete" {
+		f.Errorf("complete, and %s is away: %+v", lost, w.Status)
+	}
+	f.hosts[lost].Start()
+	f.until("complete when it is back", complete(2))
 }

@@ -8386,6 +8386,13 @@ func schema_takodev_tako_api_v1alpha1_InstanceStatus(ref common.ReferenceCallbac
 							Ref:         ref(metav1.Time{}.OpenAPIModelName()),
 						},
 					},
+					"revision": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Revision is the one that its host has taken in, and goes by. Left out where that is not known: spec.revision is the one that it is to have.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
 					"attempt": {
 						SchemaProps: spec.SchemaProps{
 							Description: "Attempt is how often its host has started it.",
@@ -12996,7 +13003,7 @@ func schema_takodev_tako_api_v1alpha1_WorkloadStatus(ref common.ReferenceCallbac
 					},
 					"updatedReplicas": {
 						SchemaProps: spec.SchemaProps{
-							Description: "UpdatedReplicas counts those of them that have the revision which instances are to have.",
+							Description: "UpdatedReplicas counts those of them whose hosts say that they have the revision which instances are to have.",
 							Type:        []string{"integer"},
 							Format:      "int32",
 						},

@@ -19,7 +19,7 @@ func stirs(old, report *wire.Report) bool {
 
 func sameInstance(a, b wire.Instance) bool {
 	return a.UID == b.UID && a.Attempt == b.Attempt && a.Phase == b.Phase && a.Ready == b.Ready && a.Code == b.Code && a.Message == b.Message && a.Since == b.Since &&
-		a.OfNode == b.OfNode && a.Restarts == b.Restarts && slices.Equal(a.Ports, b.Ports)
+		a.OfNode == b.OfNode && a.Restarts == b.Restarts && a.Revision == b.Revision && slices.Equal(a.Ports, b.Ports)
 }
 
 // share has what many hosts say in the same words in memory once: there may be some hundred thousand instances.
@@ -31,6 +31,7 @@ func share(r *wire.Report) {
 	for i := range r.Instances {
 		in := &r.Instances[i]
 		one(&in.Message)
+		one(&in.Revision)
 		for j := range in.Ports {
 			one(&in.Ports[j].Name)
 		}

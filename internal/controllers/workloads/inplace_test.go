@@ -49,6 +49,27 @@ func TestInPlace(t *testing.T) {
 			}
 		}
 	}
+	lost := r.instances("web")[0].Spec.Node
+	r.cut(lost)
+	r.declare("web", changed)
+	r.settle()
+	mine := 0
+	for _, in := range r.instances("web") {
+		shown := in.DeepCopy()
+		r.c.Describe(shown)
+		if away := in.Spec.Node == lost; in.Spec.Revision == first || (shown.Status.Revision == first) != away {
+			t.Errorf("%s on %s is to have %s, and its host has taken in %s", in.Name, in.Spec.Node, in.Spec.Revision, shown.Status.Revision)
+		} else if away {
+			mine++
+		}
+	}
+	if o := r.workload("web"); o.Status.Phase == "Complete" || o.Status.UpdatedReplicas != int32(3-mine) {
+		t.Errorf("%s with %d of 3 while a host is lost that has %d: %s", o.Status.Phase, o.Status.UpdatedReplicas, mine, o.Status.Message)
+	}
+	r.link(lost)
+	if o := r.is("web", "Complete"); o.Status.UpdatedReplicas != 3 || !slices.Equal(before, uids()) {
+		t.Errorf("%+v", o.Status)
+	}
 	r.declare("web", version(spec, "2"))
 	r.is("web", "Complete")
 	if after := uids(); slices.ContainsFunc(after, func(uid types.UID) bool { return slices.Contains(before, uid) }) {

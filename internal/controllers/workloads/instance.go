@@ -180,7 +180,7 @@ func (w *world) observe(h *host, before *wire.Report, now time.Time) {
 		if in == nil || !in.here || in.o.Spec.Node != h.name || said[in.o.UID] || in.seen.Phase >= fleet.Terminating {
 			continue
 		}
-		in.said, in.seen.Phase, in.seen.Attempt, in.seen.ReadySince, in.seen.Failure = nil, fleet.Placed, 0, time.Time{}, nil
+		in.said, in.seen.Phase, in.seen.Attempt, in.seen.ReadySince, in.seen.Failure, in.seen.Taken = nil, fleet.Placed, 0, time.Time{}, nil, ""
 		w.fresh[in] = true
 		w.touch(in.of)
 	}
@@ -202,7 +202,7 @@ func passing(r *wire.Instance) bool {
 }
 
 func (w *world) observeOne(in *instance, report *wire.Instance, now time.Time) {
-	r := fleet.Report{UID: report.UID, Attempt: int(report.Attempt), Phase: phaseSaid(report.Phase), Ready: report.Ready}
+	r := fleet.Report{UID: report.UID, Attempt: int(report.Attempt), Phase: phaseSaid(report.Phase), Ready: report.Ready, Taken: report.Revision}
 	if report.Code != 0 {
 		r.Failure = &fleet.Failure{
 			Code: report.Code, Message: strings.ToValidUTF8(report.Message[:min(len(report.Message), messageMax)], ""), Since: seconds(time.UnixMilli(report.Since)).Time, OfNode: report.OfNode, Passing: passing(report),
@@ -235,7 +235,7 @@ func (w *world) observeOne(in *instance, report *wire.Instance, now time.Time) {
 // same reports whether two of one instance say the same.
 func same(a, b *fleet.Instance) bool {
 	sameFailure := a.Failure == b.Failure || a.Failure != nil && b.Failure != nil && a.Failure.Code == b.Failure.Code && a.Failure.Message == b.Failure.Message && a.Failure.OfNode == b.Failure.OfNode && a.Failure.Passing == b.Failure.Passing
-	return a.Phase == b.Phase && a.Attempt == b.Attempt && a.ReadySince.Equal(b.ReadySince) && sameFailure
+	return a.Phase == b.Phase && a.Attempt == b.Attempt && a.Taken == b.Taken && a.ReadySince.Equal(b.ReadySince) && sameFailure
 }
 
 // phaseSaid is a phase as hosts say it. One that a later version knows says nothing.

@@ -181,7 +181,7 @@ func (r *rig) step(h *agent, wanted []*v1alpha1.Instance) bool {
 		}
 		was := *has
 		r.live(h, o, has)
-		changed = changed || was.Phase != has.Phase || was.Ready != has.Ready || was.Code != has.Code
+		changed = changed || was.Revision != has.Revision || was.Phase != has.Phase || was.Ready != has.Ready || was.Code != has.Code
 	}
 	for uid := range h.has {
 		if !there[uid] {
@@ -195,6 +195,9 @@ func (r *rig) step(h *agent, wanted []*v1alpha1.Instance) bool {
 // live is one step in the life of an instance on its host.
 func (r *rig) live(h *agent, o *v1alpha1.Instance, has *wire.Instance) {
 	what := r.quality(o)
+	if o.Spec.Stop == nil && has.Phase < wire.InstanceTerminating {
+		has.Revision = declared.HashIn(o.Spec.Workload, o.Spec.Revision)
+	}
 	switch {
 	case has.Phase >= wire.InstanceFailed:
 	case o.Spec.Stop != nil && has.Phase == wire.InstanceTerminating && h.slow:

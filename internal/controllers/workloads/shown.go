@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"tako.dev/tako/api/v1alpha1"
+	declared "tako.dev/tako/declare/workload"
 	fleet "tako.dev/tako/internal/fleet/workload"
 )
 
@@ -93,6 +94,13 @@ func (in *instance) status() *v1alpha1.InstanceStatus {
 	to := &v1alpha1.InstanceStatus{
 		Phase: phaseName(s.Phase), Ready: s.Phase == fleet.Running && !s.ReadySince.IsZero(), ReadySince: secondsOrNone(s.ReadySince), Attempt: int64(s.Attempt),
 		Failure: failureText(s.Failure), Requests: in.of.requestsOf(s.Revision).told,
+	}
+	switch revision := in.o.Spec.Revision; s.Taken {
+	case "":
+	case declared.HashIn(in.o.Spec.Workload, revision):
+		to.Revision = revision
+	default:
+		to.Revision = in.o.Spec.Workload + "-" + s.Taken
 	}
 	if s.Phase.Ended() {
 		to.Ended = secondsOrNone(in.over)

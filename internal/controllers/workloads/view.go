@@ -33,7 +33,7 @@ func (w *world) viewOf(of *workload, wanted int) (fleet.View, time.Time) {
 			number = 0 // it is not the server that has written that; the oldest of all then
 		}
 		v.Revisions = append(v.Revisions, fleet.Revision{
-			Name: name, Number: number, Hash: strings.TrimPrefix(name, o.Name+"-"), Same: of.same(r), Runs: of.runsLike(r),
+			Name: name, Number: number, Hash: declared.HashIn(o.Name, name), Same: of.same(r), Runs: of.runsLike(r),
 		})
 	}
 	slices.SortFunc(v.Revisions, func(a, b fleet.Revision) int { return cmp.Compare(a.Name, b.Name) })

@@ -25,7 +25,7 @@ func (w *work) conclude() {
 	w.s.Culprits = nil
 	for _, m := range because {
 		if len(w.s.Culprits) < pace.CulpritsMax {
-			w.s.Culprits = append(w.s.Culprits, m.culprit())
+			w.s.Culprits = append(w.s.Culprits, w.culprit(m))
 		}
 	}
 	for _, m := range w.members {
@@ -57,20 +57,20 @@ func (w *work) counts() Counts {
 		case abandoned:
 			c.Abandoned++
 		case live:
-			c.add(m)
+			c.add(m, w.updated(m))
 		}
 	}
 	return c
 }
 
-func (c *Counts) add(m *member) {
+func (c *Counts) add(m *member, updated bool) {
 	one := func(n *int, is bool) {
 		if is {
 			*n++
 		}
 	}
 	one(&c.Live, true)
-	one(&c.Updated, m.goal)
+	one(&c.Updated, updated)
 	one(&c.Pending, m.Node == "")
 	one(&c.Ready, m.Phase == Running && !m.ReadySince.IsZero())
 	one(&c.Available, m.available)
@@ -161,16 +161,18 @@ func (w *work) failureOf(revision string) string {
 // bad are the instances that are to be told: those that have failed first, then those that are not available.
 func (w *work) bad() []*member {
 	all := w.of(func(m *member) bool { return m.standing < abandoned && m.Failure.counts() })
-	return append(all, w.of(func(m *member) bool { return isFresh(m) && !m.available && !m.Failure.counts() })...)
+	return append(all, w.of(func(m *member) bool { return isFresh(m) && !w.done(m) && !m.Failure.counts() })...)
 }
 
-func (m *member) culprit() Culprit {
+func (w *work) culprit(m *member) Culprit {
 	c := Culprit{Instance: m.Name, Node: m.Node}
 	switch {
 	case m.Failure != nil:
 		c.Code, c.Why, c.Since = m.Failure.Code, m.Failure.Message, m.Failure.Since
 	case m.away():
 		c.Why = "its node is " + m.presence.String()
+	case isFresh(m) && !w.updated(m):
+		c.Why = "its host has not taken in " + w.r.Goal + " yet"
 	case m.Phase == Running && m.ReadySince.IsZero():
 		c.Why = "running, not ready"
 	case m.Phase == Running:

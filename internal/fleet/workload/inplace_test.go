@@ -123,3 +123,73 @@ func TestInPlaceMixed(t *testing.T) {
 		return d.Status.Phase == pace.Complete && d.Status.Counts.Abandoned+d.Status.Counts.Terminating == 0 && len(w.copies) == 4
 	})
 }
+
+// TestInPlaceTakenIn: what was told to get another revision has it when its host says so: what is lost in the middle does not count as updated, and the
+// rollout is not over before.
+func TestInPlaceTakenIn(t *testing.T) {
+	for _, mode := range []declared.Mode{declared.Replicated, declared.PerNode} {
+		w := alike(t, 4, rolling("1", "0"))
+		if mode == declared.PerNode {
+			w = stage(t, 0, rolling("0", "1"))
+			w.alike, w.view.Spec.Mode = 2, mode
+			w.until("it runs", complete)
+		}
+		all := len(w.copies)
+		for i, c := range w.copies {
+			c.Node = w.machines[i].name
+		}
+		w.declare(11, good)
+		w.act() // its revision is made
+		if d := w.act(); w.having(11) != all || d.Status.Counts.Updated != 0 || d.Status.Phase == pace.Complete {
+			t.Errorf("%s: %d have it, %s, and nobody has taken it in: %+v", mode, w.having(11), d.Status.Phase, d.Status.Counts)
+		}
+		lost := w.copies[1]
+		w.cut(lost.Node)
+		w.tick(0)
+		if d := w.round(); d.Status.Counts.Updated != all-1 || mode == declared.Replicated && complete(&d) {
+			t.Errorf("%s: one of %d is lost, %s: %+v", mode, all, d.Status.Phase, d.Status.Counts)
+		}
+		w.lead() // what an earlier leader has heard is not known any more
+		if d := w.act(); d.Status.Counts.Updated > all-1 {
+			t.Errorf("%s: one of %d was not heard by this leader: %+v", mode, all, d.Status.Counts)
+		}
+		w.link(w.machine(lost.Node), false)
+		w.until("all have it", func(d *Decision) bool { return complete(d) && d.Status.Counts.Updated == all && w.having(11) == all })
+	}
+}
+
+// TestInPlaceNotTakenIn: a host that is heard and does not take the revision in holds a step up until the deadline, and is told of; what was rolled back to
+// is what it has.
+func TestInPlaceNotTakenIn(t *testing.T) {
+	w := alike(t, 4, canary(declared.CanaryStep{Replicas: "1"}))
+	w.view.Spec.Rollout.ProgressDeadline = "3m"
+	for _, m := range w.machines {
+		m.stale = true
+	}
+	w.declare(11, good)
+	w.during(2*time.Minute, func(d *Decision) {
+		if w.having(11) > 1 || d.Status.Rollout.Step > 0 || w.having(11) == 1 && d.Status.Counts.Updated > 0 {
+			t.Errorf("step %d, %d have it: %+v", d.Status.Rollout.Step, w.having(11), d.Status.Counts)
+		}
+	})
+	d := w.act()
+	if len(d.Status.Culprits) != 1 || d.Status.Culprits[0].Why != "its host has not taken in "+d.Status.Rollout.Goal+" yet" {
+		t.Errorf("culprits %+v", d.Status.Culprits)
+	}
+	w.until("it has gone back", func(d *Decision) bool {
+		return d.Status.Phase == RolledBack && d.Status.Counts.Updated == 4 && w.ready(10) == 4
+	})
+}
+
+// TestTakenInByOlderAgents: those that do not say count by what they were told, as long as they are heard.
+func TestTakenInByOlderAgents(t *testing.T) {
+	w := alike(t, 2, rolling("1", "0"))
+	for _, c := range w.copies {
+		c.Taken, c.has = "", ""
+	}
+	for _, m := range w.machines {
+		m.stale = true
+	}
+	w.declare(11, good)
+	w.until("all have it", func(d *Decision) bool { return complete(d) && d.Status.Counts.Updated == 2 })
+}

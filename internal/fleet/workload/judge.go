@@ -67,7 +67,7 @@ func (w *work) countFailures() {
 
 // progress winds the clock up when it has never come so far, or stood still.
 func (w *work) progress() {
-	available, old := min(w.count(isFreshAvailable), w.wanted), w.count(isOld)
+	available, old := min(w.count(w.done), w.wanted), w.count(isOld)
 	further := available > w.r.Best.Available || old < w.r.Best.Old
 	if (further || w.r.Clock.IsZero()) && w.r.Clock.Before(w.now) {
 		if w.r.Clock.IsZero() && w.r.Best == (Progress{}) {
@@ -112,7 +112,7 @@ func (w *work) stepWanted() int {
 // stepOver reports whether what a step wants has been available for its pause, and whoever has to say so says that it goes on. What was
 // once not available holds up nobody: it is looked at anew.
 func (w *work) stepOver(wanted int, pause time.Duration, promotion declared.Promotion) bool {
-	available := w.count(isFreshAvailable)
+	available := w.count(w.done)
 	if !(pace.Wave{Members: wanted, Converged: available, Coming: max(wanted-available, 0)}).Over() {
 		if !w.r.Held.IsZero() && promotion == declared.ManualPromotion {
 			w.r.Clock = w.now // people may have taken longer than the deadline
@@ -143,13 +143,13 @@ func later(a, b time.Time) time.Time {
 	return b
 }
 
-// whole: everything has the goal, and as many as are wanted are available; there may be another one, in the place of one that is to leave.
+// whole: everything has the goal, and of as many as are wanted it is heard, and they are available; there may be another one, in the place of one that is to leave.
 // With one instance per node that is so of the nodes that are heard.
 func (w *work) whole() bool {
 	if w.Spec.Mode == declared.PerNode {
 		return w.wholeNodes()
 	}
-	return w.count(isOld) == 0 && w.count(isFreshAvailable) >= w.wanted
+	return w.count(isOld) == 0 && w.count(w.done) >= w.wanted
 }
 
 // end is the end of the rollout, when failures have counted for long enough. A revision that has got so far is stable.
@@ -177,7 +177,7 @@ func (w *work) late() {
 		w.r.Clock = time.Time{}
 	case w.deadline > 0 && w.alarm.Passed(pace.Deadline(w.deadline, w.r.Clock, w.Quiet)):
 		w.fail(reason.RolloutStuck, fmt.Sprintf("nothing has gone on for %s with %s; %d of %d instances that have it are available", w.deadline, w.r.Goal,
-			w.count(isFreshAvailable), w.count(isFresh)))
+			w.count(w.done), w.count(isFresh)))
 	}
 }
 
@@ -193,7 +193,7 @@ func (w *work) example() string {
 
 // lost: all that is missing is on nodes that are not heard.
 func (w *work) lost() bool {
-	if w.count(func(m *member) bool { return isFresh(m) && !m.available && !m.away() }) > 0 {
+	if w.count(func(m *member) bool { return isFresh(m) && !w.done(m) && !m.away() }) > 0 {
 		return false
 	}
 	if w.Spec.Mode == declared.PerNode {
@@ -219,5 +219,5 @@ func (w *work) fail(code reason.Code, why string) {
 	for _, m := range w.members {
 		m.goal = m.Revision == stable
 	}
-	r.Best = Progress{w.count(isFreshAvailable), w.count(isOld)}
+	r.Best = Progress{w.count(w.done), w.count(isOld)}
 }

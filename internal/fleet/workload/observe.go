@@ -9,6 +9,7 @@ type Report struct {
 	Phase   Phase
 	Ready   bool
 	Failure *Failure
+	Taken   string // hash of the revision that it has taken in; empty from agents that do not tell
 }
 
 // Observe is an instance after a report, and whether that counted. What is about another incarnation of its name, or came late, does not:
@@ -23,7 +24,7 @@ func Observe(in Instance, r Report, now time.Time) (Instance, bool) {
 	case in.Phase == Terminating, behind:
 		return in, false
 	}
-	in.Attempt, in.Phase, in.Failure = r.Attempt, r.Phase, r.Failure
+	in.Attempt, in.Phase, in.Failure, in.Taken = r.Attempt, r.Phase, r.Failure, r.Taken
 	switch {
 	case r.Phase != Running || !r.Ready:
 		in.ReadySince = time.Time{}

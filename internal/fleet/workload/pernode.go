@@ -123,7 +123,7 @@ func (w *work) onlyEligible() {
 func (w *work) wholeNodes() bool {
 	any := false
 	for _, n := range w.nodesInOrder() {
-		has := n.live != nil && n.live.goal && n.live.available
+		has := n.live != nil && w.done(n.live)
 		if n.here && !has {
 			return false
 		}

@@ -73,14 +73,14 @@ type FailedRevision struct {
 
 // Progress is how far a rollout had come at best. What comes and goes again does not count twice.
 type Progress struct {
-	Available int // instances that have the goal and are available, at most
+	Available int // instances whose hosts say that they have the goal, and that are available, at most
 	Old       int // instances that have something else, at least
 }
 
 // Counts are instances. Those of other workloads, and those that have ended, are not counted.
 type Counts struct {
 	Live        int // not terminating, not abandoned
-	Updated     int // of them, have the goal
+	Updated     int // of them, have the goal, as their hosts say
 	Pending     int // of them, have no node
 	Ready       int // of them
 	Available   int // of them: ready for long enough, and heard

@@ -92,6 +92,7 @@ type Instance struct {
 	Owner      string // UID of the workload that it was made for
 	Slot       int
 	Revision   string // name
+	Taken      string // hash of the revision that its agent has taken in, as it has said; empty: it has not said
 	Node       string // empty while it is pending
 	Phase      Phase
 	Attempt    int       // how often its agent has started it

@@ -159,6 +159,18 @@ func isFreshAvailable(m *member) bool {
 	return isFresh(m) && m.available
 }
 
+// updated: it has the goal, and its host has said so. What was not changed in place came with its revision: hosts that do not tell, and what they have not
+// begun, count by what they were told, as long as they are heard.
+func (w *work) updated(m *member) bool {
+	if m.Taken == "" {
+		return m.goal && !m.away()
+	}
+	return m.goal && m.Taken == declared.HashIn(w.Name, w.r.Goal)
+}
+
+// done: it is to be there, has the goal, and works.
+func (w *work) done(m *member) bool { return isFreshAvailable(m) && w.updated(m) }
+
 // away: its node is not heard, so nothing can be said of it.
 func (m *member) away() bool { return m.presence != node.Here }
 

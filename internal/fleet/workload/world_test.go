@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -30,6 +31,7 @@ const (
 type machine struct {
 	name     string
 	linked   bool // its agent reaches a server
+	stale    bool // its agent takes in no other revision
 	cut      time.Time
 	heard    bool // by this leader
 	gone     time.Time
@@ -42,6 +44,7 @@ type copyOf struct {
 	Instance
 	runs    bool
 	changed bool     // in place
+	has     string   // hash of the revision that its agent has taken in
 	said    []Report // by its agent, in order
 }
 
@@ -187,8 +190,11 @@ func (w *world) work(c *copyOf) {
 		c.runs = false
 		w.report(c, Done, false)
 	case c.Phase < Terminating && !c.runs:
-		c.runs = true
+		c.runs, c.has = true, w.hashOf(c.Revision)
 		w.report(c, Starting, false)
+	case c.has != w.hashOf(c.Revision) && c.Phase < Terminating && !m.stale:
+		c.has = w.hashOf(c.Revision)
+		w.report(c, c.Phase, !c.ReadySince.IsZero())
 	case c.Phase == Starting:
 		w.report(c, Running, false)
 	case c.Phase == Running:
@@ -198,7 +204,7 @@ func (w *world) work(c *copyOf) {
 
 // report is what an agent says of an instance that it has; a start is a new attempt.
 func (w *world) report(c *copyOf, phase Phase, ready bool) {
-	r := Report{UID: c.UID, Attempt: c.Attempt, Phase: phase, Ready: ready, Failure: c.Failure}
+	r := Report{UID: c.UID, Attempt: c.Attempt, Phase: phase, Ready: ready, Failure: c.Failure, Taken: c.has}
 	if phase == Starting {
 		r.Attempt++
 	}
@@ -220,6 +226,9 @@ func (w *world) late(c, of *copyOf) {
 		}
 	}
 }
+
+// hashOf is what an agent says of a revision that it has taken in.
+func (w *world) hashOf(revision string) string { return strings.TrimPrefix(revision, w.view.Name+"-") }
 
 func (w *world) bind(c *copyOf) {
 	at := w.rng.IntN(len(w.machines))

@@ -15,7 +15,7 @@ const (
 
 // size is how much of InstancesBytesMax an instance takes.
 func (i *Instance) size() int {
-	n := instanceBytes + len(i.UID) + len(i.Message)
+	n := instanceBytes + len(i.UID) + len(i.Message) + len(i.Revision)
 	for _, p := range i.Ports {
 		n += portBytes + len(p.Name)
 	}

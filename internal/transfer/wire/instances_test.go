@@ -16,7 +16,7 @@ func manyInstances(message, ports int) []Instance {
 	all := make([]Instance, catalog.InstancesMax)
 	for i := range all {
 		all[i] = Instance{UID: fmt.Sprintf("%036d", i), Attempt: 1 << 31, Phase: InstanceFailed, Ready: true, Code: 902, Message: strings.Repeat("x", message), Since: 1 << 62, OfNode: true,
-			Restarts: 1 << 31, CPU: 1 << 63, Memory: 1 << 63}
+			Restarts: 1 << 31, CPU: 1 << 63, Memory: 1 << 63, Revision: strings.Repeat("r", RevisionHashMax)}
 		for p := range ports {
 			all[i].Ports = append(all[i].Ports, InstancePort{Name: fmt.Sprintf("port-number-%03d", p), Number: 65535})
 		}
@@ -66,6 +66,7 @@ func TestInstanceBounds(t *testing.T) {
 		"1025 instances":           func(r *Report) { r.Instances = make([]Instance, catalog.InstancesMax+1) },
 		"UID of an instance":       func(r *Report) { r.Instances[0].UID = long },
 		"message of an instance":   func(r *Report) { r.Instances[0].Message = long },
+		"revision of an instance":  func(r *Report) { r.Instances[0].Revision = long },
 		"not in order":             func(r *Report) { r.Instances = append(r.Instances, r.Instances[0]) },
 		"name of a port":           func(r *Report) { r.Instances[0].Ports[0].Name = long },
 		"bytes of instances":       func(r *Report) { r.Instances = manyInstances(InstanceMessageMax, 8) },

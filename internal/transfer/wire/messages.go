@@ -270,6 +270,8 @@ type Instance struct {
 	// CPU is what it has used since it was started last, in milliseconds, and Memory what it holds, in bytes; 0 where that is not known.
 	CPU    uint64 `cbor:"11,keyasint,omitempty"`
 	Memory uint64 `cbor:"12,keyasint,omitempty"`
+	// Revision is the hash of the revision that the host has taken in and goes by, as its name ends with; empty from agents that do not tell.
+	Revision string `cbor:"13,keyasint,omitempty"`
 }
 
 // InstancePort is the number of a port of an instance.
@@ -427,6 +429,8 @@ const (
 	ProblemsMax = 10
 	// InstanceMessageMax is of one text about an instance: a report may have a thousand of them.
 	InstanceMessageMax = 256
+	// RevisionHashMax is of the hash of a revision, in bytes.
+	RevisionHashMax = 16
 	// InstancesBytesMax is of all that a report says of instances, counted as FitInstances does: of as many as a host may have, each with a text at its
 	// bound and two ports.
 	InstancesBytesMax = 448 << 10

@@ -63,6 +63,7 @@ func (b *bounds) instances(all []Instance) {
 		in := &all[i]
 		b.text("UID of an instance", in.UID, nameMax)
 		b.text("message of an instance", in.Message, InstanceMessageMax)
+		b.text("revision of an instance", in.Revision, RevisionHashMax)
 		bytes += in.size()
 		for _, p := range in.Ports {
 			b.text("name of a port", p.Name, nameMax)

@@ -65,7 +65,7 @@ func examples() []example {
 	tasks := small
 	tasks.Number = 14
 	tasks.Instances = []Instance{
-		{UID: "44444444-4444-4444-4444-444444444444", Attempt: 1, Phase: InstanceRunning, Ready: true, Since: 1_800_000_290_000, Ports: []InstancePort{{Name: "http", Number: 20001}}, CPU: 1500, Memory: 64 << 20},
+		{UID: "44444444-4444-4444-4444-444444444444", Attempt: 1, Phase: InstanceRunning, Ready: true, Since: 1_800_000_290_000, Ports: []InstancePort{{Name: "http", Number: 20001}}, CPU: 1500, Memory: 64 << 20, Revision: "k2f7qa5cxm"},
 		{UID: "55555555-5555-5555-5555-555555555555", Attempt: 3, Phase: InstanceFailed, Code: reason.DiskFull, Message: "no space left", Since: 1_800_000_280_000, OfNode: true, Restarts: 2},
 	}
 	tasks.Offers = &Offers{CPU: 1900, Memory: 3 << 30, Disk: 20 << 30, Address: "192.0.2.7", Arch: "amd64", Runtimes: []string{"Process", "Systemd"},
@@ -184,7 +184,7 @@ func TestSecondWriter(t *testing.T) {
 		u(5), spectest.Map(u(1), u(1), u(2), u(1), u(3), u(4711), u(4), digest(1), u(7), u(1_800_000_300_000)),
 		u(6), spectest.Map(u(1), u(100)), u(10), spectest.Map(), u(12), u(1_800_000_300_000), u(13), u(2), u(15), s("tako.test:6444"))
 	web := spectest.Map(u(1), s("44444444-4444-4444-4444-444444444444"), u(2), u(1), u(3), u(2), u(4), spectest.Bool(true), u(7), u(1_800_000_290_000),
-		u(10), spectest.Array(spectest.Map(u(1), s("http"), u(2), u(20001))), u(11), u(1500), u(12), u(64<<20))
+		u(10), spectest.Array(spectest.Map(u(1), s("http"), u(2), u(20001))), u(11), u(1500), u(12), u(64<<20), u(13), s("k2f7qa5cxm"))
 	failed := spectest.Map(u(1), s("55555555-5555-5555-5555-555555555555"), u(2), u(3), u(3), u(4), u(5), u(uint64(reason.DiskFull)), u(6), s("no space left"), u(7), u(1_800_000_280_000),
 		u(8), spectest.Bool(true), u(9), u(2))
 	offers := spectest.Map(u(1), u(1900), u(2), u(3<<30), u(3), u(20<<30), u(4), s("192.0.2.7"), u(5), s("amd64"), u(6), spectest.Array(s("Process"), s("Systemd")),

@@ -23,7 +23,7 @@ func full() map[string]any {
 		Problems: []Resource{{"file /etc/motd", "path:/etc/motd", "default/web", "failed", reason.DiskFull, "words", 7, 8}},
 		Host:     &Host{"v1", map[string]string{"os": "linux", "arch": "amd64"}, 2, 3, []Disk{{"sda", 4, "Fast", true}}, []Interface{{"eth0", "52:54:00:12:34:56", []string{"192.0.2.7"}}}, "192.0.2.7:6445"}, Refused: Refused{1, 2, 3, 4}, Stale: true, At: 9, Trust: 10, Usage: &Usage{1, 2, 3, 4, 5, 6, 7}, Exchange: Exchange{"tako.test:6444", 19}, Delivered: 17, PeerNews: PeerNews{"web-2", 18},
 		Statements: []Statement{{"NodeConfig/prod/web", 1, catalog.Digest{2}, 1022, "it deletes much"}},
-		Instances:  []Instance{{"uid", 1, InstanceRunning, true, reason.DiskFull, "words", 2, true, 3, []InstancePort{{"http", 8080}}, 4, 5}},
+		Instances:  []Instance{{"uid", 1, InstanceRunning, true, reason.DiskFull, "words", 2, true, 3, []InstancePort{{"http", 8080}}, 4, 5, "abcdefgh"}},
 		Offers:     &Offers{1, 2, 3, "192.0.2.7", "amd64", []string{"Process"}, map[string][]string{"gpu": {"0"}}, []string{"/srv"}},
 	}
 	return map[string]any{

@@ -192,7 +192,7 @@ func TestWorkloadCase50_FencedByTheHostsOwnClock(t *testing.T) {
 	h.heard()
 	h.step(h.wants)
 	c.Equal(h.running("u1"), 0, "processes when a server is heard again: another copy may run by now")
-	c.Equal(h.one("u1"), wire.Instance{UID: "u1", Phase: wire.InstanceFailed, Attempt: 1, Code: reason.LeaseOver, Message: h.one("u1").Message, Since: h.one("u1").Since, OfNode: true}, "what servers are told of it")
+	c.Equal(h.one("u1"), wire.Instance{UID: "u1", Phase: wire.InstanceFailed, Attempt: 1, Code: reason.LeaseOver, Message: h.one("u1").Message, Since: h.one("u1").Since, OfNode: true, Revision: "1"}, "what servers are told of it")
 	h.want(wanted("u2", 60))
 	c.Equal(h.running("u2"), 1, "processes of what a server sends then")
 }

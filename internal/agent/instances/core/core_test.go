@@ -29,12 +29,14 @@ func TestWorkloadCase23_InPlaceOnItsNode(t *testing.T) {
 	two.Template.TerminationGrace = "20s"
 	h.want(two)
 	c.Check(h.one("u1").Ready, "its probe is gone, and it is not ready")
+	c.Equal(h.one("u1").Revision, "2", "the revision that it tells of")
 	c.Equal(len(h.starts), 1, "starts")
 	three := wanted("u1", 0)
 	three.Revision, three.Template.Tasks[0].Command = "web-3", []string{"/bin/other"}
 	h.want(three)
 	c.Equal(len(h.starts), 1, "starts after a revision that would need a restart")
 	c.Equal(h.one("u1").Code, reason.InstanceRefused, "what is told of that")
+	c.Equal(h.one("u1").Revision, "2", "the revision that it tells of, where it did not take the newer one in")
 	c.Check(h.one("u1").Ready, "it is not ready any more")
 }
 
@@ -46,11 +48,20 @@ func TestProbeThatComesLater(t *testing.T) {
 	probed := wanted("u1", 0)
 	probed.Revision = "web-2"
 	probed.Template.Tasks[0].Readiness = &workload.Probe{Period: "10s", FailureThreshold: new(int32(2))}
+	unread := probed
+	unread.Template, unread.Unread = nil, failed
+	h.machine.News()
+	h.want(unread)
+	is(t, h.one("u1").Revision, "1", "revision before its template can be read")
+	h.machine.News()
 	h.want(probed)
+	is(t, h.one("u1").Revision, "2", "revision that is told")
+	is(t, h.machine.News(), true, "a revision that was taken in is news")
 	is(t, h.one("u1").Ready, true, "ready before anybody has asked")
 	h.agent()
 	h.want(probed)
 	is(t, h.one("u1").Ready, true, "ready after a restart of the agent")
+	is(t, h.one("u1").Revision, "2", "revision that is told after a restart of the agent")
 	r, err := DecodeRecord("u1", h.disk["u1"])
 	is(t, err, nil, "record")
 	is(t, r.Instance.Revision, "web-2", "revision in the record")

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 
+	"tako.dev/tako/declare/workload"
 	"tako.dev/tako/internal/reason"
 	"tako.dev/tako/internal/run"
 	life "tako.dev/tako/internal/run/core"
@@ -23,7 +24,7 @@ func (t *told) due(now run.Moment) bool { return t.wakes && t.wake <= now }
 
 // tell works out what is told of an instance.
 func (m *Machine) tell(i *instance) {
-	n := wire.Instance{UID: i.Instance.UID, Phase: i.phase(), Ready: i.ready()}
+	n := wire.Instance{UID: i.Instance.UID, Phase: i.phase(), Ready: i.ready(), Revision: i.taken()}
 	var attempt uint32
 	for k := range i.tasks {
 		s := &i.tasks[k].state
@@ -45,7 +46,7 @@ func (m *Machine) tell(i *instance) {
 		}
 	}
 	last := &i.told.Instance
-	same := last.Phase == n.Phase && last.Ready == n.Ready && last.Attempt == n.Attempt && last.Code == n.Code && last.Message == n.Message && last.Restarts == n.Restarts &&
+	same := last.Phase == n.Phase && last.Ready == n.Ready && last.Attempt == n.Attempt && last.Code == n.Code && last.Message == n.Message && last.Restarts == n.Restarts && last.Revision == n.Revision &&
 		len(last.Ports) == len(n.Ports) && last.UID == n.UID
 	m.news = m.news || !same
 	i.told.Instance = n
@@ -54,6 +55,15 @@ func (m *Machine) tell(i *instance) {
 	if i.told.hungry = m.hungry(i); i.told.hungry && !was {
 		m.do(Renew{})
 	}
+}
+
+// taken is the hash of the revision that an instance goes by. One with a name that servers do not give is not told.
+func (i *instance) taken() string {
+	hash := workload.HashIn(i.Instance.Workload, i.Instance.Revision)
+	if len(hash) > wire.RevisionHashMax {
+		return ""
+	}
+	return hash
 }
 
 // wakeOf is when an instance has to be looked at though nothing happens.
