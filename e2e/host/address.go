@@ -43,10 +43,16 @@ func take(t testing.TB, port int) bool {
 	return true
 }
 
+// isFree reports whether nobody has an address, over TCP or UDP: who answers for names wants both.
 func isFree(at string) bool {
 	l, err := net.Listen("tcp", at)
 	if err != nil {
 		return false
 	}
-	return l.Close() == nil
+	defer l.Close()
+	p, err := net.ListenPacket("udp", at)
+	if err != nil {
+		return false
+	}
+	return p.Close() == nil
 }

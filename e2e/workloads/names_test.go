@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/netip"
 	"os/exec"
 	"slices"
 	"strconv"
@@ -29,15 +30,10 @@ type named struct {
 // theServer is what the server is called among those who answer.
 const theServer = "server"
 
-// freePort is one of this machine that nobody listens on.
+// freePort is one of this machine that nobody listens on, until the test ends.
 func freePort(t *testing.T) int {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().(*net.TCPAddr).Port
+	return int(netip.MustParseAddrPort(host.FreeAddress(t)).Port())
 }
 
 func newNamed(t *testing.T, hosts int) *named {

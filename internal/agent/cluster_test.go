@@ -256,7 +256,7 @@ func (c *centre) sync(w http.ResponseWriter, r *http.Request) {
 	for change := range catalog.Difference(base.trie, target.trie, q.Cursor) {
 		part.Changes = append(part.Changes, wire.Change{Key: change.Key, Deleted: change.Deleted, Body: target.bodies[change.Digest]})
 	}
-	if err := wire.WriteFrame(w, part); err != nil {
+	if err := wire.WriteFrame(w, part); err != nil && r.Context().Err() == nil { // the host may have gone
 		c.t.Error(err)
 	}
 }
@@ -309,7 +309,7 @@ func (c *centre) ask(q wire.Question) string {
 	c.mu.Lock()
 	c.answers[1] = func(data []byte) { said <- data }
 	c.mu.Unlock()
-	q.ID, q.Seconds = 1, 10
+	q.ID, q.Seconds = 1, 60
 	c.asked <- q
 	select {
 	case data := <-said:

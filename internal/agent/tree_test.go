@@ -106,13 +106,16 @@ func TestAgentCase31_PurgeThroughTheAgent(t *testing.T) {
 	s.watch()
 	is := func(what string, names ...string) {
 		t.Helper()
-		c.Eventually(8*time.Second, what, func() (string, bool) {
+		c.Eventually(time.Minute, what, func() (string, bool) {
 			got := s.tree()
 			if slices.Equal(got, names) {
 				return "", true
 			}
 			r, _, err := local.StatusOf(t.Context(), s.opts.StateDir, true)
 			text := fmt.Sprint(got, err)
+			if err != nil {
+				return text, false
+			}
 			for _, res := range r.Resources {
 				text += fmt.Sprintf("\n%s %s %+v", res.Title, res.Outcome, res.Problem)
 			}
@@ -140,7 +143,7 @@ func TestAgentCase31_PurgeThroughTheAgent(t *testing.T) {
 	c.NoError(err, "end the hold")
 	is("what is not held any more", "a", "kept.bak", "z")
 	var r *Report
-	c.Eventually(8*time.Second, "quiet", func() (string, bool) {
+	c.Eventually(time.Minute, "quiet", func() (string, bool) {
 		r, _, err = local.StatusOf(t.Context(), s.opts.StateDir, true)
 		return fmt.Sprintf("%+v, %v", r, err), err == nil && r.Settled && r.Converged
 	})

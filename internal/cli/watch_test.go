@@ -18,7 +18,7 @@ func TestStatusGoesOn(t *testing.T) {
 	const object = "apiVersion: tako.dev/v1alpha1\nkind: Node\nmetadata: {name: goes-on}\nspec: {environment: nowhere}\n"
 	t.Cleanup(func() { c.run(context.Background(), strings.NewReader(""), "delete", "node/goes-on") }) // the tests share the server
 	out, in := io.Pipe()
-	ctx, interrupt := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, interrupt := context.WithTimeout(t.Context(), time.Minute)
 	defer interrupt()
 	ended := make(chan reason.Exit, 1)
 	go func() {

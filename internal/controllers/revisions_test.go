@@ -5,9 +5,11 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"tako.dev/tako/api/v1alpha1"
@@ -49,6 +51,18 @@ func (r *rig) made(config *v1alpha1.NodeConfig) *v1alpha1.NodeConfig {
 	return got
 }
 
+// change changes what a config declares, also while its status is written.
+func (r *rig) change(config *v1alpha1.NodeConfig, change func()) {
+	r.Helper()
+	r.must(retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+		if err := r.Get(r.Context(), client.ObjectKeyFromObject(config), config); err != nil {
+			return err
+		}
+		change()
+		return r.Update(r.Context(), config)
+	}))
+}
+
 func (r *rig) revisionsOf(config *v1alpha1.NodeConfig) []string {
 	r.Helper()
 	var list v1alpha1.RevisionList
@@ -80,10 +94,11 @@ func TestRevisionIsMadeOfWhatIsDeclared(t *testing.T) {
 		t.Errorf("holds %+v", revision.Spec)
 	}
 	// Another order and another priority are a new generation, and no new revision.
-	slices.Reverse(config.Spec.Resources)
-	priority := 7
-	config.Spec.Priority = &priority
-	r.must(r.Update(r.Context(), config))
+	r.change(config, func() {
+		slices.Reverse(config.Spec.Resources)
+		priority := 7
+		config.Spec.Priority = &priority
+	})
 	config = r.made(config)
 	if config.Generation != 2 || config.Status.Revision != name || len(r.revisionsOf(config)) != 1 {
 		t.Errorf("generation %d: %s of %v", config.Generation, config.Status.Revision, r.revisionsOf(config))
@@ -111,8 +126,7 @@ func TestOldRevisionsAreRemoved(t *testing.T) {
 	r.must(r.Create(r.Context(), config))
 	for i := 1; i < 14; i++ {
 		config = r.made(config)
-		config.Spec.Resources[0].File.Content = fmt.Sprint(i)
-		r.must(r.Update(r.Context(), config))
+		r.change(config, func() { config.Spec.Resources[0].File.Content = fmt.Sprint(i) })
 	}
 	config = r.made(config)
 	r.eventually("ten old ones are kept", func() string {
@@ -123,8 +137,7 @@ func TestOldRevisionsAreRemoved(t *testing.T) {
 		return fmt.Sprint(got)
 	})
 	// What is declared as it was first has the old name again, though that revision is gone.
-	config.Spec.Resources[0].File.Content = "0"
-	r.must(r.Update(r.Context(), config))
+	r.change(config, func() { config.Spec.Resources[0].File.Content = "0" })
 	if got := r.made(config).Status.Revision; got != first {
 		t.Errorf("revision %s, want %s", got, first)
 	}
@@ -137,7 +150,7 @@ func TestStormOfChanges(t *testing.T) {
 	config := nodeConfig(r.namespace, "web", "0")
 	r.must(r.Create(r.Context(), config))
 	config = r.made(config)
-	made := map[string]bool{}
+	made, began := map[string]bool{}, time.Now()
 	for i := range changes {
 		was := config.DeepCopy()
 		config.Spec.Resources[0].File.Content = fmt.Sprint("change ", i)
@@ -148,8 +161,9 @@ func TestStormOfChanges(t *testing.T) {
 	if got, want := config.Status.Revision, nameOf(t, config); got != want {
 		t.Errorf("the last revision is %s, and not %s", got, want)
 	}
-	if len(made) > changes/5 {
-		t.Errorf("%d changes made %d revisions", changes, len(made))
+	// On a machine that is busy it is no storm: whoever makes fewer than ten in a second gets a revision for each.
+	if took := time.Since(began); len(made) > max(changes/5, int(took/(100*time.Millisecond))+2) {
+		t.Errorf("%d changes in %s made %d revisions", changes, took, len(made))
 	}
 	t.Logf("%d changes made %d revisions", changes, len(made))
 }

@@ -208,3 +208,14 @@ func (r *rig) total(name string) float64 {
 	}
 	return sum
 }
+
+// counted wants a metric not to be 0. What has happened is counted after it can be seen.
+func (r *rig) counted(name string) {
+	r.Helper()
+	r.eventually(name+" counts", func() string {
+		if r.total(name) == 0 {
+			return "it is 0"
+		}
+		return ""
+	})
+}

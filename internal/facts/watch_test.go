@@ -57,7 +57,7 @@ func watchInside(t *testing.T) {
 	// The kernel says more than once that something changed: go on when it is quiet, as it must become.
 	awaitQuiet := func() {
 		t.Helper()
-		deadline := time.After(20 * time.Second)
+		deadline := time.After(time.Minute)
 		for {
 			select {
 			case <-told:

@@ -53,7 +53,7 @@ func run(t *testing.T, opts Options) *Bus {
 			if err != nil {
 				t.Errorf("run: %v", err)
 			}
-		case <-time.After(20 * time.Second):
+		case <-time.After(time.Minute):
 			t.Error("run does not end with its context")
 		}
 	})

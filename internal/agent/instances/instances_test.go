@@ -33,7 +33,7 @@ import (
 )
 
 // deadline is for what takes milliseconds on an idle machine.
-const deadline = 30 * time.Second
+const deadline = time.Minute
 
 // rigs tells the hosts of one process apart: the kernel's cgroups are not theirs alone.
 var rigs atomic.Int64

@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"net"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -18,6 +17,7 @@ import (
 	"github.com/miekg/dns"
 
 	"tako.dev/tako/declare/workload"
+	boots "tako.dev/tako/e2e/host"
 	"tako.dev/tako/internal/catalog"
 	"tako.dev/tako/internal/disk"
 	"tako.dev/tako/internal/names"
@@ -90,14 +90,7 @@ func (r *rig) Write(p []byte) (int, error) {
 
 func newRig(t *testing.T) *rig {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	at := l.Addr().(*net.TCPAddr).AddrPort()
-	if err := l.Close(); err != nil {
-		t.Fatal(err)
-	}
+	at := netip.MustParseAddrPort(boots.FreeAddress(t))
 	dir := t.TempDir()
 	root, err := disk.OpenRoot(dir)
 	if err != nil {
@@ -146,7 +139,7 @@ func (r *rig) take() {
 func (r *rig) ask(name string) (rcode int, addresses []string, err error) {
 	q := new(dns.Msg)
 	q.SetQuestion(name, dns.TypeA)
-	reply, _, err := (&dns.Client{Timeout: time.Second}).Exchange(q, r.at.String())
+	reply, _, err := (&dns.Client{Timeout: 5 * time.Second}).Exchange(q, r.at.String())
 	if err != nil {
 		return 0, nil, err
 	}
@@ -161,7 +154,7 @@ func (r *rig) ask(name string) (rcode int, addresses []string, err error) {
 func (r *rig) until(what string, rcode int, addresses ...string) {
 	r.Helper()
 	last := ""
-	for end := time.Now().Add(20 * time.Second); time.Now().Before(end); {
+	for end := time.Now().Add(time.Minute); time.Now().Before(end); {
 		is, all, err := r.ask("web.prod.tako.internal.")
 		if last = fmt.Sprintln(is, all, err); err == nil && is == rcode && slices.Equal(all, addresses) {
 			return
@@ -224,7 +217,7 @@ func TestFiles(t *testing.T) {
 	says := func(what, word string, there bool) {
 		t.Helper()
 		text := ""
-		for end := time.Now().Add(20 * time.Second); time.Now().Before(end); {
+		for end := time.Now().Add(time.Minute); time.Now().Before(end); {
 			data, err := os.ReadFile(filepath.Join(r.endpoints, "endpoints"))
 			if text = string(data); err == nil && strings.Contains(text, word) == there {
 				return

@@ -19,7 +19,7 @@ import (
 )
 
 // settleMax is far more than it takes to hear of a change.
-const settleMax = 30 * time.Second
+const settleMax = time.Minute
 
 // shelf is the storage of one kind: objects in memory.
 type shelf struct {

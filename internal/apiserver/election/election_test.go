@@ -21,8 +21,8 @@ import (
 )
 
 const (
-	short = 2 * time.Second
-	soon  = 30 * time.Second
+	short = 5 * time.Second
+	soon  = time.Minute
 )
 
 func must(t *testing.T, err error) {

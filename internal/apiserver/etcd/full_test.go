@@ -26,7 +26,7 @@ const (
 	// diskBytes is room for a member with the six segments that etcd may keep of its log, for the floor of writes, and for a bit.
 	diskBytes = 512 << 20
 	// settleTime bounds the wait for what a member does by itself.
-	settleTime = 30 * time.Second
+	settleTime = time.Minute
 	// pollTime is how often it is looked for.
 	pollTime = 50 * time.Millisecond
 )

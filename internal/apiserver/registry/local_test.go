@@ -20,7 +20,7 @@ import (
 )
 
 // eventTime bounds the wait for an event, which comes in a moment.
-const eventTime = 30 * time.Second
+const eventTime = time.Minute
 
 // gate refuses objects of one name.
 type gate struct{ closed string }

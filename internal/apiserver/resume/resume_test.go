@@ -29,7 +29,7 @@ import (
 )
 
 // waitMax bounds the wait for an event, which takes milliseconds.
-const waitMax = 30 * time.Second
+const waitMax = time.Minute
 
 var things = schema.GroupResource{Group: "example.org", Resource: "things"}
 

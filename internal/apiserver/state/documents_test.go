@@ -30,7 +30,7 @@ func TestDocuments(t *testing.T) {
 	for number := uint64(2); number <= 3; number++ {
 		_, err = s.admin.Change(t.Context(), time.Now(), trust.BumpEpoch())
 		must(t, err)
-		deadline := time.After(30 * time.Second)
+		deadline := time.After(time.Minute)
 		for d.Newest().Current().Number < number {
 			select {
 			case <-time.After(time.Millisecond):

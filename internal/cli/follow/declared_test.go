@@ -123,9 +123,9 @@ func TestConvergedAfterAnApply(t *testing.T) {
 				t.Fatal(err)
 			}
 			said := ""
-			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			if c.exit == reason.ExitDeadline {
-				ctx, cancel = context.WithTimeout(t.Context(), 2*softEvery)
+				ctx, cancel = context.WithTimeout(t.Context(), 6*softEvery)
 			}
 			defer cancel()
 			ref := remote.Ref{Kind: remote.Kind{GroupVersionKind: schema.GroupVersionKind{Group: v1alpha1.GroupName, Version: "v1alpha1", Kind: v1alpha1.KindNode}, Resource: "nodes"}, Name: "one"}

@@ -24,7 +24,7 @@ import (
 	"tako.dev/tako/internal/trust"
 )
 
-const within = 30 * time.Second
+const within = time.Minute
 
 // objects are a store in memory, with versions and watches as the real one has.
 type objects struct {

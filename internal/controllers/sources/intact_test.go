@@ -9,6 +9,7 @@ import (
 
 	core "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"tako.dev/tako/internal/source/origin"
@@ -94,8 +95,12 @@ func TestIntact(t *testing.T) {
 // alter changes a config map as somebody else.
 func (r *rig) alter(name string, change func(*core.ConfigMap)) {
 	r.Helper()
-	var c core.ConfigMap
-	r.must(r.Get(r.Context(), types.NamespacedName{Namespace: r.namespace, Name: name}, &c))
-	change(&c)
-	r.must(r.Update(r.Context(), &c, client.FieldOwner("somebody")))
+	r.must(retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+		var c core.ConfigMap
+		if err := r.Get(r.Context(), types.NamespacedName{Namespace: r.namespace, Name: name}, &c); err != nil {
+			return err
+		}
+		change(&c)
+		return r.Update(r.Context(), &c, client.FieldOwner("somebody"))
+	}))
 }

@@ -80,7 +80,7 @@ func TestAgentCase32_OnHost(t *testing.T) {
 		})
 	}
 	agent.Kill(t)
-	agent.Wait(t, 10*time.Second)
+	agent.Wait(t, time.Minute)
 }
 
 // healing is how the account is while that changes.

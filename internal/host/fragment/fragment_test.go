@@ -117,7 +117,7 @@ func watched(t *testing.T, agent, declarations, root string) {
 		now := fmt.Sprintf("%q, %q, %v, %v", b, note[:max(n, 0)], err, errRead)
 		return now, string(b) == "# head\none\n" && string(note[:max(n, 0)]) == "ours"
 	}
-	boots.Eventually(t, 30*time.Second, "the attribute is set", as)
+	boots.Eventually(t, time.Minute, "the attribute is set", as)
 	for what, drift := range map[string]func() error{
 		"another attribute": func() error { return unix.Setxattr(app, "user.note", []byte("theirs"), 0) },
 		"no attribute":      func() error { return unix.Removexattr(app, "user.note") },
@@ -127,7 +127,7 @@ func watched(t *testing.T, agent, declarations, root string) {
 		if err := drift(); err != nil {
 			t.Fatal(err)
 		}
-		boots.Eventually(t, 30*time.Second, what+" is undone", as)
+		boots.Eventually(t, time.Minute, what+" is undone", as)
 	}
 	if err := run.Process.Signal(os.Interrupt); err != nil {
 		t.Error(err)

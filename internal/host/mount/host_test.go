@@ -84,7 +84,7 @@ func TestAgentCase33_MountsOnHost(t *testing.T) {
 		c.Check(true, "healed")
 	}
 	agent.Kill(t)
-	agent.Wait(t, 10*time.Second)
+	agent.Wait(t, time.Minute)
 
 	// What is in use stays, and its users are named.
 	h.Put(t, "/root/gone.yaml", strings.Replace(strings.Split(mounts, "    - name: inner\n")[0], "{name: mounts}", "{name: gone}", 1)+"    - name: cache\n      mount: {path: /srv/cache, state: absent}\n", 0o600)

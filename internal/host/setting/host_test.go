@@ -83,7 +83,7 @@ func TestAgentCase33_OnHost(t *testing.T) {
 	// Another file that is read later: it is named with its line.
 	h.Put(t, "/etc/sysctl.d/zz-other.conf", "# other\nnet.ipv4.ip_forward = 0\n", 0o644)
 	agent.Kill(t)
-	agent.Wait(t, 10*time.Second)
+	agent.Wait(t, time.Minute)
 	r, err := h.Run(t.Context(), "tako-agent", "converge", "-f", "/root/settings.yaml")
 	c.NoError(err, "converge")
 	c.Check(r.Code != 0 && strings.Contains(r.Stdout+r.Stderr, "/etc/sysctl.d/zz-other.conf:2"), "overridden: %d\n%s%s", r.Code, r.Stdout, r.Stderr)

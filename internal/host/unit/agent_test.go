@@ -48,5 +48,5 @@ func TestExampleOnHost(t *testing.T) {
 		})
 	}
 	agent.Kill(t)
-	agent.Wait(t, 10*time.Second)
+	agent.Wait(t, time.Minute)
 }

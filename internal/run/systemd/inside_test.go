@@ -20,7 +20,7 @@ import (
 )
 
 // patience bounds each wait. What is waited for takes milliseconds; the rest is for a busy machine.
-const patience = 30 * time.Second
+const patience = time.Minute
 
 // agent is a runtime at work, and what it tells.
 type agent struct {

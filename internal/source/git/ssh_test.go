@@ -18,6 +18,7 @@ import (
 
 	"golang.org/x/crypto/ssh"
 
+	boots "tako.dev/tako/e2e/host"
 	"tako.dev/tako/internal/reason"
 )
 
@@ -68,8 +69,8 @@ func newKey(t *testing.T, passphrase string) key {
 
 // sshd is a real one, on a port of its own.
 type sshd struct {
-	port int
-	host key
+	address string
+	host    key
 }
 
 func newSSHD(t *testing.T, allowed ...key) *sshd {
@@ -82,14 +83,14 @@ func newSSHD(t *testing.T, allowed ...key) *sshd {
 		t.Skip("needs root, to run sshd")
 	}
 	dir := t.TempDir()
-	s := &sshd{port: freePort(t), host: newKey(t, "")}
+	s := &sshd{address: boots.FreeAddress(t), host: newKey(t, "")}
 	must(t, os.WriteFile(filepath.Join(dir, "host"), s.host.private, 0o600))
 	var keys strings.Builder
 	for _, k := range allowed {
 		keys.WriteString(k.public + "\n")
 	}
 	write(t, filepath.Join(dir, "authorized"), keys.String())
-	write(t, filepath.Join(dir, "config"), fmt.Sprintf("ListenAddress 127.0.0.1:%d\nHostKey %s/host\nAuthorizedKeysFile %s/authorized\nStrictModes no\nPidFile none\nUsePAM no\nPasswordAuthentication no\nPermitRootLogin yes\nAcceptEnv GIT_PROTOCOL\n", s.port, dir, dir))
+	write(t, filepath.Join(dir, "config"), fmt.Sprintf("ListenAddress %s\nHostKey %s/host\nAuthorizedKeysFile %s/authorized\nStrictModes no\nPidFile none\nUsePAM no\nPasswordAuthentication no\nPermitRootLogin yes\nAcceptEnv GIT_PROTOCOL\n", s.address, dir, dir))
 	// sshd wants its directory for the separation of privileges.
 	must(t, os.MkdirAll("/run/sshd", 0o755))
 	ctx, cancel := context.WithCancel(t.Context())
@@ -104,10 +105,10 @@ func newSSHD(t *testing.T, allowed ...key) *sshd {
 			t.Log(said.String())
 		}
 	})
-	deadline, stop := context.WithTimeout(t.Context(), 20*time.Second)
+	deadline, stop := context.WithTimeout(t.Context(), time.Minute)
 	defer stop()
 	for tick := time.NewTicker(20 * time.Millisecond); ; {
-		conn, err := (&net.Dialer{}).DialContext(deadline, "tcp", s.address())
+		conn, err := (&net.Dialer{}).DialContext(deadline, "tcp", s.address)
 		if err == nil {
 			must(t, conn.Close())
 			return s
@@ -120,24 +121,9 @@ func newSSHD(t *testing.T, allowed ...key) *sshd {
 	}
 }
 
-// freePort finds a port below those that the kernel gives to clients.
-func freePort(t *testing.T) int {
-	t.Helper()
-	for port := 12000 + os.Getpid()%19000; port < 32000; port++ {
-		l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", fmt.Sprintf("127.0.0.1:%d", port))
-		if err == nil {
-			must(t, l.Close())
-			return port
-		}
-	}
-	t.Fatal("no port is free")
-	return 0
-}
-
-func (s *sshd) address() string { return fmt.Sprintf("127.0.0.1:%d", s.port) }
-
 func (s *sshd) known(k key) []byte {
-	return []byte(fmt.Sprintf("[127.0.0.1]:%d %s\n", s.port, k.public))
+	_, port, _ := net.SplitHostPort(s.address)
+	return []byte(fmt.Sprintf("[127.0.0.1]:%s %s\n", port, k.public))
 }
 
 func TestSSH(t *testing.T) {
@@ -145,7 +131,7 @@ func TestSSH(t *testing.T) {
 	s := newSSHD(t, plain, locked)
 	o := newOrigin(t)
 	id := o.commit(map[string]string{"a": "1"})
-	url := fmt.Sprintf("ssh://root@127.0.0.1:%d%s", s.port, o.dir)
+	url := fmt.Sprintf("ssh://root@%s%s", s.address, o.dir)
 	known := s.known(s.host)
 	tests := []struct {
 		name string
@@ -163,7 +149,7 @@ func TestSSH(t *testing.T) {
 		{"other host key", url, Auth{Identity: plain.private, KnownHosts: s.known(stranger)}, reason.RepositoryUntrusted},
 		{"host unknown", url, Auth{Identity: plain.private, KnownHosts: []byte("example.org " + s.host.public + "\n")}, reason.RepositoryUntrusted},
 		{"known hosts are garbage", url, Auth{Identity: plain.private, KnownHosts: []byte("\x00\xff")}, reason.RepositoryUntrusted},
-		{"no such repository", fmt.Sprintf("ssh://root@127.0.0.1:%d/nonexistent", s.port), Auth{Identity: plain.private, KnownHosts: known}, reason.RepositoryUnknown},
+		{"no such repository", fmt.Sprintf("ssh://root@%s/nonexistent", s.address), Auth{Identity: plain.private, KnownHosts: known}, reason.RepositoryUnknown},
 		{"nobody there", fmt.Sprintf("ssh://root@127.0.0.1:1%s", o.dir), Auth{Identity: plain.private, KnownHosts: known}, reason.RepositoryUnreachable},
 	}
 	g := newGit(t, Limits{})

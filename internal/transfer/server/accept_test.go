@@ -76,7 +76,7 @@ func TestLeft(t *testing.T) {
 	if err := far.Close(); err != nil {
 		t.Fatal(err)
 	}
-	boots.Eventually(t, 10*time.Second, "the end is known", func() (string, bool) {
+	boots.Eventually(t, time.Minute, "the end is known", func() (string, bool) {
 		return fmt.Sprint(near.Left(), tooLate(raw)), near.Left() && tooLate(raw)
 	})
 	if n, err := near.Read(make([]byte, 9)); n != 5 || err != nil {

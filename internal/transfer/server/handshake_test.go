@@ -32,7 +32,7 @@ func TestSilentHandshakes(t *testing.T) {
 		t.Errorf("beside silent ones a host gets %+v", f)
 	}
 	for _, c := range open {
-		if err := c.SetReadDeadline(time.Now().Add(30 * time.Second)); err != nil {
+		if err := c.SetReadDeadline(time.Now().Add(time.Minute)); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := c.Read(make([]byte, 1)); err == nil {

@@ -125,7 +125,7 @@ func (w *world) change(f func()) {
 // wait waits until something is so.
 func (w *world) wait(t testing.TB, what string, so func() bool) {
 	t.Helper()
-	late := time.After(30 * time.Second)
+	late := time.After(time.Minute)
 	for {
 		w.mu.Lock()
 		done, changed := so(), w.changed
@@ -138,7 +138,7 @@ func (w *world) wait(t testing.TB, what string, so func() bool) {
 		case <-late:
 			w.mu.Lock()
 			defer w.mu.Unlock()
-			t.Fatalf("not so within 30 s: %s; heard %v, refusals %+v", what, w.heard, w.refusals)
+			t.Fatalf("not so within a minute: %s; heard %v, refusals %+v", what, w.heard, w.refusals)
 		}
 	}
 }
@@ -525,7 +525,7 @@ func noLeak(t *testing.T) {
 	t.Helper()
 	before := runtime.NumGoroutine()
 	t.Cleanup(func() {
-		late := time.After(10 * time.Second)
+		late := time.After(time.Minute)
 		tick := time.NewTicker(time.Millisecond)
 		defer tick.Stop()
 		for runtime.NumGoroutine() > before {

@@ -32,12 +32,12 @@ func TestWatch(t *testing.T) {
 		t.Errorf("%+v", f)
 	}
 	// A head that is the same again is not sent again.
-	r.give("web-1", []byte("one"))
 	r.change(func() { r.highest = 3 })
-	r.give("web-1", []byte("two"))
+	r.give("web-1", []byte("one"))
 	if f := w.next(); f.Trust != 3 {
 		t.Errorf("%+v", f)
 	}
+	r.give("web-1", []byte("two"))
 	if f := w.next(); string(f.Head) != "two" {
 		t.Errorf("%+v", f)
 	}
@@ -193,8 +193,10 @@ func TestRollbackSuspected(t *testing.T) {
 func TestNodeDeleted(t *testing.T) {
 	r := newRig(t, nil)
 	r.add("web-1")
+	r.give("web-1", []byte("head"))
 	h := r.as("web-1")
 	w := h.watch(t.Context(), wire.Report{})
+	w.next()                                      // from now on the watch waits: before, it would look for its node by itself, and leave the connection open
 	r.change(func() { delete(r.nodes, "web-1") }) // Catalogs says nothing
 	if err := wire.ReadFrame(w.body, &wire.Frame{}); err == nil {
 		t.Error("the watch goes on")

@@ -84,7 +84,7 @@ func TestAgentCase23_OnHost(t *testing.T) {
 	until("new lists are noticed", all)
 	c.Check(time.Now().Before(due), "that was the attempt that was due at %v", due)
 	agent.Kill(t)
-	agent.Wait(t, 10*time.Second)
+	agent.Wait(t, time.Minute)
 }
 
 // awaitFarOff waits until the next attempt at a resource is due in a long time, and returns when.

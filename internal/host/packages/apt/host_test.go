@@ -210,7 +210,7 @@ func TestAgentCase20_LockHeld(t *testing.T) {
 	for _, name := range []string{"lock-frontend", "lock"} {
 		h.MustRun(t, "rm", "-f", "/root/locked")
 		holder := h.Start(t, "perl", "-e", lock, "/var/lib/dpkg/"+name)
-		boots.Eventually(t, 10*time.Second, "the lock is held", func() (string, bool) {
+		boots.Eventually(t, time.Minute, "the lock is held", func() (string, bool) {
 			r, err := h.Run(t.Context(), "test", "-e", "/root/locked")
 			return holder.Stderr(), err == nil && r.Code == 0
 		})
@@ -219,7 +219,7 @@ func TestAgentCase20_LockHeld(t *testing.T) {
 		c.Check(strings.Contains(a.Holds, "pid ") && strings.Contains(a.Holds, "(perl)"), "holder is %q", a.Holds)
 		c.Check(a.After > 0 && !a.Changed, "%+v", a)
 		holder.Kill(t)
-		holder.Wait(t, 10*time.Second)
+		holder.Wait(t, time.Minute)
 	}
 	a := apply(t, h, present("one"))[0]
 	c.Check(a.Code == 0 && a.Changed, "after the lock is gone: %+v", a)

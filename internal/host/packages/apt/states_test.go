@@ -258,7 +258,7 @@ func (s states) preseed(t *testing.T) {
 		t.Errorf("while debconf is locked: %+v", a)
 	}
 	holder.Kill(t)
-	holder.Wait(t, 10*time.Second)
+	holder.Wait(t, time.Minute)
 
 	// Nobody takes answers.
 	s.h.MustRun(t, "mv", debconfPath, debconfPath+".away")
