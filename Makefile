@@ -6,6 +6,8 @@ CASE       := Test[A-Z][a-z]+Case[0-9]
 WITH_CASES  = $(sort $(dir $(shell grep -rlE --include='*_test.go' --exclude-dir='.?*' --exclude-dir=testdata '^func $(CASE)' .)))
 # What has tests on hosts beside its cases, which -short leaves out.
 ON_HOSTS := ./internal/host/packages/apt ./internal/host/service ./internal/host/unit
+# What takes minutes, the longest first: go test begins in this order, and what is begun last is waited for alone.
+LONGEST  := $(addprefix ./e2e/,workloads path alone api source) ./internal/host/packages/apt
 # The targets of the transfer are fuzzed in each run, for so long each; make fuzz DECODERS=./... takes all others too.
 FUZZ     := 10s
 DECODERS := ./internal/agent/held ./internal/bundle ./internal/catalog ./internal/layerstore ./internal/transfer/... ./internal/trust
@@ -81,7 +83,7 @@ else
 endif
 
 e2e: ## the real thing: hosts with systemd, built binaries
-	@$(testsum) -stage e2e $(gotest) $(E2E) -count=1 -timeout 20m -skip '^$(CASE)' ./e2e/path ./e2e/... ./examples/... $(ON_HOSTS)
+	@$(testsum) -stage e2e $(gotest) $(E2E) -count=1 -timeout 20m -skip '^$(CASE)' $(LONGEST) ./e2e/... ./examples/... $(ON_HOSTS)
 
 fuzz: ## every decoder of the transfer for FUZZ=10s, two at a time
 	@$(testsum) -stage fuzz chrt -i 0 tools/fuzz.sh -json $(FUZZ) $(DECODERS)

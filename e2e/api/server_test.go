@@ -27,7 +27,7 @@ const (
 	// readyTime bounds the wait for a server that answers, or refuses to.
 	readyTime = starter.ReadyTime
 	// settleTime bounds the wait for anything that the server does by itself.
-	settleTime = 30 * time.Second
+	settleTime = time.Minute
 )
 
 func TestMain(m *testing.M) {

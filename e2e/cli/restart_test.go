@@ -23,7 +23,7 @@ import (
 
 const (
 	// settleTime bounds the wait for what a watch tells: the server may be starting, and the watch tries once a second.
-	settleTime = 30 * time.Second
+	settleTime = time.Minute
 	// restarts is how often the server ends under the watches.
 	restarts = 4
 )

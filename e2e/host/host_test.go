@@ -13,7 +13,7 @@ import (
 )
 
 // waitTimeout bounds waits for what takes milliseconds.
-const waitTimeout = 10 * time.Second
+const waitTimeout = time.Minute
 
 // TestHosts looks at two hosts of one lab; each part leaves them as it found them: on, linked, without packages.
 func TestHosts(t *testing.T) {

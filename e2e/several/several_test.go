@@ -55,7 +55,7 @@ func TestLeaderKilled(t *testing.T) {
 	next.Server.Stop(t)
 	stopped := time.Now()
 	third := f.leader()
-	if took := time.Since(stopped); took > takeoverMax/5 {
+	if took := time.Since(stopped); took > takeoverMax/3 { // who stops gives the lead away, and no lease has to end, which takes half of that at least
 		t.Errorf("after a stop another one leads after %s", took)
 	}
 	f.have(f.change(third), f.hosts...)
