@@ -48,17 +48,21 @@ scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 export json time workers scratch corpora
 
-# What does not build ends it here.
+# What does not build ends it here. A package's targets run while the next one is built.
 packages=$(go list -f '{{.ImportPath}} .{{slice .Dir (len .Module.Dir)}}' "$@")
-echo "$packages" | while read -r package dir; do
-	grep -qs '^func Fuzz' "$dir"/*_test.go || continue
-	program=$scratch/$package.test
-	mkdir -p "$(dirname "$program")"
-	go test -c -fuzz . -vet=off -ldflags '-s -w' -o "$program" "$package" >&2
-	names=$(cd "$dir" && "$program" -test.list '^Fuzz')
-	for name in $names; do echo "$package" "$dir" "$name"; done >>"$scratch/targets"
-done
-[ -s "$scratch/targets" ] || { echo "fuzz: no targets" >&2; exit 1; }
+targets() {
+	echo "$packages" | while read -r package dir; do
+		grep -qs '^func Fuzz' "$dir"/*_test.go || continue
+		program=$scratch/$package.test
+		mkdir -p "$(dirname "$program")"
+		go test -c -fuzz . -vet=off -ldflags '-s -w' -o "$program" "$package" >&2
+		names=$(cd "$dir" && "$program" -test.list '^Fuzz')
+		for name in $names; do echo "$package" "$dir" "$name"; done
+	done
+	: >"$scratch/built"
+}
 
 # xargs fails when one of them does.
-xargs -P 2 -L 1 tools/fuzz.sh -one <"$scratch/targets"
+targets | tee "$scratch/targets" | xargs -r -P 2 -L 1 tools/fuzz.sh -one
+[ -e "$scratch/built" ] || { echo "fuzz: a package is not built" >&2; exit 1; }
+[ -s "$scratch/targets" ] || { echo "fuzz: no targets" >&2; exit 1; }
