@@ -62,7 +62,7 @@ type fleet struct {
 // control is a server with a way to etcd of its own.
 type control struct {
 	*rig.Rig
-	way *way
+	way *rig.Way
 	dns string // where it answers for names
 }
 
@@ -106,8 +106,8 @@ func (f *fleet) add() *control {
 			f.Fatal(err)
 		}
 	}
-	c := &control{Rig: &rig.Rig{T: f.T, Dir: f.dir, Bin: rig.Programs(f.T)}, way: newWay(f.T, f.etcd), dns: host.FreeAddress(f.T)}
-	c.Server = server.New(f.T, filepath.Join(c.Bin, "tako"), dir, "--etcd-servers", "http://"+c.way.listener.Addr().String(), "--names", c.dns)
+	c := &control{Rig: &rig.Rig{T: f.T, Dir: f.dir, Bin: rig.Programs(f.T)}, way: rig.NewWay(f.T, f.etcd), dns: host.FreeAddress(f.T)}
+	c.Server = server.New(f.T, filepath.Join(c.Bin, "tako"), dir, "--etcd-servers", "http://"+c.way.Address(), "--names", c.dns)
 	f.servers = append(f.servers, c)
 	f.Cleanup(func() {
 		if f.Failed() && c.Server.Run != nil {
@@ -115,81 +115,6 @@ func (f *fleet) add() *control {
 		}
 	})
 	return c
-}
-
-// way is a way to etcd that can be cut: then nothing comes through, and nobody is told.
-type way struct {
-	listener net.Listener
-	cut      atomic.Bool
-
-	mu    sync.Mutex // guards conns
-	conns map[net.Conn]bool
-}
-
-func newWay(t *testing.T, to string) *way {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	w := &way{listener: l, conns: map[net.Conn]bool{}}
-	var all sync.WaitGroup
-	all.Go(func() {
-		for {
-			near, err := l.Accept()
-			if err != nil {
-				return
-			}
-			far, err := net.Dial("tcp", to)
-			if err != nil {
-				_ = near.Close()
-				continue
-			}
-			w.mu.Lock()
-			w.conns[near], w.conns[far] = true, true
-			w.mu.Unlock()
-			for _, ends := range [][2]net.Conn{{near, far}, {far, near}} {
-				all.Go(func() { w.pass(ends[1], ends[0]) })
-			}
-		}
-	})
-	t.Cleanup(func() {
-		_ = l.Close()
-		w.hangUp()
-		all.Wait()
-	})
-	return w
-}
-
-func (w *way) pass(to, from net.Conn) {
-	b := make([]byte, 32<<10)
-	for {
-		n, err := from.Read(b)
-		if err == nil && !w.cut.Load() {
-			_, err = to.Write(b[:n])
-		}
-		if err != nil {
-			break
-		}
-	}
-	_, _ = to.Close(), from.Close() // one end has gone
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	delete(w.conns, from)
-}
-
-func (w *way) hangUp() {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	for c := range w.conns {
-		_ = c.Close()
-	}
-}
-
-// heal makes it good again. What was lost meanwhile is lost, so the connections end.
-func (w *way) heal() {
-	w.cut.Store(false)
-	w.hangUp()
 }
 
 // leads asks a server whether it leads; false also when it does not answer.

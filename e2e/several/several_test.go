@@ -80,7 +80,7 @@ func TestTransferCase23_LeaderCutOff(t *testing.T) {
 	with := f.at(cut)
 	c.Check(len(with) > 0 && len(with) < len(f.hosts), "%d of %d hosts are connected to the leader", len(with), len(f.hosts))
 
-	cut.way.cut.Store(true)
+	cut.way.Cut()
 	began := time.Now()
 	other := f.leader(cut)
 	took := time.Since(began)
@@ -96,7 +96,7 @@ func TestTransferCase23_LeaderCutOff(t *testing.T) {
 	t.Logf("takeover after %s, all hosts have the newest after %s", took, time.Since(began))
 	c.Check(len(f.at(other)) == len(f.hosts), "hosts have not gone to the server that can serve them")
 
-	cut.way.heal()
+	cut.way.Heal()
 	content = f.change(other)
 	f.have(content, f.hosts...)
 	f.agree() // at the one that was cut off, too

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"slices"
@@ -47,18 +48,24 @@ func newFleet(t *testing.T, hosts int, args ...string) *fleet {
 		h.Start()
 		f.hosts[name] = h
 	}
-	host.Eventually(t, rig.InTime, "all hosts are heard", func() (string, bool) {
+	f.heard(slices.Sorted(maps.Keys(f.hosts))...)
+	return f
+}
+
+// heard waits until nodes have told what they have.
+func (f *fleet) heard(names ...string) {
+	f.Helper()
+	host.Eventually(f.T, rig.InTime, "all hosts are heard", func() (string, bool) {
 		var nodes v1alpha1.NodeList
 		f.Get(&nodes, "nodes")
 		heard := 0
 		for i := range nodes.Items {
-			if nodes.Items[i].Status.LastHeard != nil && len(nodes.Items[i].Status.Capacity) > 0 {
+			if n := &nodes.Items[i]; slices.Contains(names, n.Name) && n.Status.LastHeard != nil && len(n.Status.Capacity) > 0 {
 				heard++
 			}
 		}
-		return fmt.Sprintf("%d of %d", heard, hosts), heard == hosts
+		return fmt.Sprintf("%d of %d", heard, len(names)), heard == len(names)
 	})
-	return f
 }
 
 // web declares the web server, with what else is in its spec.
