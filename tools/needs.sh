@@ -31,6 +31,8 @@ setpriv                 util-linux
 ssh                     openssh-client
 sshd                    openssh-server
 runc                    runc
+/usr/lib/cni/bridge     containernetworking-plugins
+/usr/sbin/iptables      iptables
 '
 
 # The same, for what is tested only where it can be had.

@@ -184,6 +184,7 @@ const (
 	TaskNotStarted Code = 732
 	TaskUnknown    Code = 733
 	TaskBusy       Code = 734
+	NetworkFailed  Code = 738
 
 	TaskEnded    Code = 740
 	ProbeFailed  Code = 741
@@ -488,6 +489,7 @@ var table = []Entry{
 	{TaskNotStarted, "task could not be started", Failed, DetailError, BackOff, ExitFailed, 500},
 	{TaskUnknown, "runtime knows no such task", Unknown, "", Never, ExitNotFound, 404},
 	{TaskBusy, "task has not ended yet", Unknown, "", BackOff, ExitConflict, 409},
+	{NetworkFailed, "network of an instance could not be made or taken away", Failed, DetailError, BackOff, ExitFailed, 500},
 
 	{TaskEnded, "task has ended", Failed, DetailError, BackOff, ExitFailed, 500},
 	{ProbeFailed, "probe says no", Failed, DetailError, BackOff, ExitFailed, 503},

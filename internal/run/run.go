@@ -2,6 +2,7 @@ package run
 
 import (
 	"context"
+	"net/netip"
 	"time"
 
 	"tako.dev/tako/declare/workload"
@@ -49,6 +50,12 @@ type Observer interface {
 	Usage(ctx context.Context, id ID) (Usage, error)
 	// Tail is the end of what an attempt has printed: the newest lines, oldest first, of at most so many bytes, and at most TailMax.
 	Tail(ctx context.Context, id ID, bytesMax int) ([]Line, error)
+}
+
+// Networked is a runtime that gives instances networks of their own.
+type Networked interface {
+	// Address is where an instance with a network of its own is reached from its host. known: it has one now.
+	Address(instance string) (a netip.Addr, known bool)
 }
 
 // Kind is a runtime that a program has. Open makes it, with what it keeps in a directory; what it returns besides gives it back.

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"tako.dev/tako/declare/workload"
 	"tako.dev/tako/internal/reason"
 )
 
@@ -23,6 +24,7 @@ const (
 	FilesMax     = 128
 	FileBytes    = 1 << 20 // content of one file
 	DevicesMax   = 64
+	PortsMax     = 1024
 	logFileBytes = 10 << 20
 	logFiles     = 3
 )
@@ -103,6 +105,8 @@ type Task struct {
 	Writable bool
 	// OwnNetwork gives the task a network of its own, in place of the host's.
 	OwnNetwork bool
+	// Ports are those of the whole instance that others reach at the host, where the network is its own. All tasks of an instance name the same.
+	Ports []PortMap
 	// Until is when everything of it is killed at the latest, though nobody asks for that: by something that needs neither the agent nor a network. It is not
 	// begun after that. Zero: never.
 	Until Moment
@@ -121,6 +125,12 @@ type Limits struct {
 type Mount struct {
 	Source, Path string // absolute
 	ReadOnly     bool
+}
+
+// PortMap leads a port of the host to one of an instance.
+type PortMap struct {
+	Protocol  workload.Protocol
+	Host, Own int32
 }
 
 // File is a file that only the task sees. Its content may be secret: it is in memory only.
@@ -157,6 +167,12 @@ func (t *Task) Valid() error {
 		return refused(t.ID, fmt.Sprintf("more than %d arguments or %d variables", ArgsMax, EnvMax))
 	case !absolute(t.Dir) && (t.Image == "" || t.Dir != ""):
 		return refused(t.ID, "the working directory is not an absolute path")
+	case len(t.Ports) > PortsMax || slices.ContainsFunc(t.Ports, func(p PortMap) bool {
+		return p.Host < 1 || p.Host > 65535 || p.Own < 1 || p.Own > 65535 || p.Protocol != workload.TCP && p.Protocol != workload.UDP
+	}):
+		return refused(t.ID, fmt.Sprintf("more than %d ports, or one that is none", PortsMax))
+	case !t.OwnNetwork && len(t.Ports) > 0:
+		return refused(t.ID, "it has ports of its own, and the network of the host")
 	case t.Limits.CPU < 0 || t.Limits.Memory < 0 || t.Limits.Processes < 0:
 		return refused(t.ID, "a limit is negative")
 	case t.Log.Bytes < 0 || t.Log.Files < 0:

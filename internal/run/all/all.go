@@ -26,11 +26,12 @@ type Options struct {
 	Memory string
 }
 
-// What is beside the directories of the runtimes: the users of instances, which they share so that no two instances have one, and the images
-// that are unpacked.
+// What is beside the directories of the runtimes: the users of instances, which they share so that no two instances have one, the images
+// that are unpacked, and the networks of instances.
 const (
 	users  = "users"
 	images = "images"
+	nets   = "networks"
 )
 
 // Kinds are the runtimes that this program has on this host.
@@ -56,7 +57,8 @@ func Kinds(o Options) []run.Kind {
 	}
 	if len(o.Container) > 0 {
 		kinds = append(kinds, run.Kind{Name: workload.OCI, Unfit: oci.Unfit, Open: func(dir string) (run.Runtime, func() error, error) {
-			rt, err := oci.New(oci.Options{Dir: dir, Images: filepath.Join(filepath.Dir(dir), images), Shim: o.Container, Users: filepath.Join(filepath.Dir(dir), users)})
+			beside := func(name string) string { return filepath.Join(filepath.Dir(dir), name) }
+			rt, err := oci.New(oci.Options{Dir: dir, Images: beside(images), Shim: o.Container, Users: beside(users), Networks: beside(nets)})
 			if err != nil {
 				return nil, nil, err
 			}

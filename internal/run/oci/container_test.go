@@ -15,6 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"tako.dev/tako/declare/workload"
 	"tako.dev/tako/internal/reason"
 	"tako.dev/tako/internal/run"
 	"tako.dev/tako/internal/run/oci/image/imagetest"
@@ -333,7 +334,8 @@ func TestRefused(t *testing.T) {
 		"file over sys":   {func(t *run.Task) { t.Files = []run.File{{Path: "/sys/x"}} }, reason.TaskRefused},
 		"twice":           {func(t *run.Task) { t.Files = []run.File{{Path: "/usr/"}} }, reason.TaskRefused},
 		"missing volume":  {func(t *run.Task) { t.Mounts[0].Source = "/no/such/volume" }, reason.TaskNotStarted},
-		"network":         {func(t *run.Task) { t.OwnNetwork = true }, reason.RuntimeUnfit},
+		"ports":           {func(t *run.Task) { t.Ports = []run.PortMap{{Protocol: workload.TCP, Host: 1, Own: 1}} }, reason.TaskRefused},
+		"no port":         {func(t *run.Task) { t.OwnNetwork, t.Ports = true, []run.PortMap{{Protocol: workload.TCP, Own: 1}} }, reason.TaskRefused},
 		"bytes":           {func(t *run.Task) { t.Env = []string{"X=\xff"} }, reason.RuntimeUnfit},
 		"no such device":  {func(t *run.Task) { t.Devices = []string{"/dev/no-such"} }, reason.TaskRefused},
 		"a file as image": {func(t *run.Task) { t.Image = "/etc/passwd" }, reason.ImageRefused},

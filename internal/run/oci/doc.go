@@ -16,9 +16,11 @@
 // the kernel kills with the shim; with it all of the namespace ends. So a task is not the first process of its namespace, to which the
 // kernel delivers no signal that it has no handler for: a signal ends it as it would on the host.
 //
-// A container has namespaces of its own for mounts, processes, IPC, host name and cgroups; the network is the host's. Who names no user
+// A container has namespaces of its own for mounts, processes, IPC, host name and cgroups; the network is the host's,
+// or one that all tasks of an instance have together (package cni): it is there from the start of the first one that runs until the end of the last.
+// Who names no user
 // anywhere runs as one that nobody else has; root is written out, has the few capabilities of rootCapabilities, and no other user has
 // any. Nobody gets new privileges. What system calls are refused is in seccomp.go.
 //
-// Goroutines: Runtime.Run has none but its caller's.
+// Goroutines: Runtime.Run has two, and some for the time of taking networks away; it waits for them.
 package oci

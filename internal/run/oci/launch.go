@@ -78,7 +78,11 @@ func launch(o *shim.Order, stdio [3]uintptr) (int, error) {
 	if err != nil {
 		return 0, fmt.Errorf("make its process ID namespace: %w", err)
 	}
-	text, err := json.Marshal(specOf(o, &c, place{root: b.in("root"), config: b.in("files"), holder: holder, files: filesMax()}))
+	p := place{root: b.in("root"), config: b.in("files"), holder: holder, files: filesMax()}
+	if c.Network != "" {
+		p.resolv = b.in("resolv.conf")
+	}
+	text, err := json.Marshal(specOf(o, &c, p))
 	if err == nil {
 		err = os.WriteFile(b.in("config.json"), text, 0o600)
 	}
@@ -173,6 +177,11 @@ func furnish(b box, o *shim.Order, c *container) error {
 	}
 	if err := openToAll(b.in("root")); err != nil {
 		return err
+	}
+	if c.Network != "" {
+		if err := writeResolv(b.in("resolv.conf")); err != nil {
+			return fmt.Errorf("write its resolv.conf: %w", err)
+		}
 	}
 	for i, f := range c.Files {
 		if err := writeFile(b.in("files/"+strconv.Itoa(i)), f.Content, f.Mode, o.As); err != nil {

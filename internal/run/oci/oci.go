@@ -17,6 +17,7 @@ import (
 
 	"tako.dev/tako/internal/reason"
 	"tako.dev/tako/internal/run"
+	"tako.dev/tako/internal/run/oci/cni"
 	"tako.dev/tako/internal/run/oci/image"
 	"tako.dev/tako/internal/run/shim"
 )
@@ -31,6 +32,8 @@ type Options struct {
 	Shim []string
 	// Users is where the users of instances are kept. Runtimes of one host share it. Default: DIR/users.
 	Users string
+	// Networks is where networks of instances are kept: absolute, and of nobody else. It is made where it is missing.
+	Networks string
 	// Runc is the program runc. Default: where PATH, /usr/sbin or /usr/bin has it, as soon as it is installed.
 	Runc string
 }
@@ -38,12 +41,17 @@ type Options struct {
 // Runtime is the runtime; see the package comment.
 type Runtime struct {
 	*shim.Shims
-	images *image.Store
-	runc   string // empty: it is looked for
-	can    run.Capabilities
+	images   *image.Store
+	networks *cni.Networks
+	idle     idle
+	runc     string // empty: it is looked for
+	can      run.Capabilities
 }
 
-var _ run.Runtime = (*Runtime)(nil)
+var (
+	_ run.Runtime   = (*Runtime)(nil)
+	_ run.Networked = (*Runtime)(nil)
+)
 
 // New makes a Runtime. Close gives back what it holds; what it runs goes on. A host that has no runc, or an agent that is not root, makes
 // one that lacks images, and so runs nothing.
@@ -52,7 +60,7 @@ func New(o Options) (*Runtime, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &Runtime{Shims: shims, runc: o.Runc, can: run.Capabilities{Lacks: maps.Clone(shims.Lacks()), DefaultUser: "whom the image names, or a user of its instance, that has nothing else"}}
+	r := &Runtime{Shims: shims, idle: newIdle(), runc: o.Runc, can: run.Capabilities{Lacks: maps.Clone(shims.Lacks()), DefaultUser: "whom the image names, or a user of its instance, that has nothing else"}}
 	known := func(holder string) bool {
 		id, err := run.ParseID(holder)
 		return err == nil && shims.There(id)
@@ -60,7 +68,9 @@ func New(o Options) (*Runtime, error) {
 	if r.images, err = image.NewStore(image.Options{Dir: o.Images}, known); err != nil {
 		return nil, errors.Join(err, shims.Close())
 	}
-	r.can.Lacks[run.OwnNetwork] = "the runtime OCI shows tasks the network of the host only"
+	if r.networks, err = cni.New(cni.Options{Dir: o.Networks}); err != nil {
+		return nil, errors.Join(err, shims.Close())
+	}
 	r.can.Lacks[run.AnyBytes] = "runc reads arguments and variables as UTF-8 only"
 	return r, nil
 }
@@ -97,10 +107,14 @@ func (r *Runtime) Capabilities() run.Capabilities {
 	if why := unfit(r.program()); why != "" {
 		can.Lacks[run.Images] = why
 	}
+	if why := r.networks.Lacks(); why != "" {
+		can.Lacks[run.OwnNetwork] = why
+	}
 	return can
 }
 
-// Start unpacks the image where that is not there yet, and starts an attempt in a container of its own.
+// Start unpacks the image where that is not there yet, makes the network of the instance where it is to have one, and starts an attempt in a
+// container of its own.
 func (r *Runtime) Start(ctx context.Context, t run.Task) (run.Status, error) {
 	if err := t.Valid(); err != nil {
 		return run.Status{}, err
@@ -108,36 +122,48 @@ func (r *Runtime) Start(ctx context.Context, t run.Task) (run.Status, error) {
 	if t.Image == "" {
 		return run.Status{}, refused(&t, "it has no image, and the runtime OCI runs nothing else")
 	}
+	letGo := func() {}
 	s, err := r.Shims.Start(ctx, t.ID, func() (o *shim.Order, err error) {
 		if err := r.Capabilities().Refuse(&t); err != nil {
 			return nil, err
 		}
+		var network string
+		if t.OwnNetwork {
+			if network, letGo, err = r.hold(ctx, &t); err != nil {
+				return nil, err
+			}
+		}
 		err = r.images.Take(ctx, t.Image, t.ID.String(), func(i image.Image) error {
-			o, err = r.order(&t, i)
+			o, err = r.order(&t, i, network)
 			return err
 		})
 		return o, err
 	})
+	letGo()
 	if err != nil && !r.There(t.ID) {
 		if kept := r.images.Forget(t.ID.String()); kept != nil {
 			return s, errors.Join(err, kept)
 		}
 	}
+	if err != nil && t.OwnNetwork {
+		r.idle.add(t.ID.Instance)
+	}
 	return s, err
 }
 
-// Remove forgets an attempt, and what it kept of images.
+// Remove forgets an attempt, what it kept of images, and with the last one the network of its instance.
 func (r *Runtime) Remove(ctx context.Context, id run.ID) error {
 	if err := r.Shims.Remove(ctx, id); err != nil {
 		return err
 	}
-	return r.images.Forget(id.String())
+	return errors.Join(r.images.Forget(id.String()), r.release(ctx, id.Instance))
 }
 
 // container is what only the shim of a container is told.
 type container struct {
 	Runc      string
 	Image     string // its root
+	Network   string `json:",omitempty"` // the file of its namespace; empty: the host's
 	Writable  bool
 	MakeDir   bool // the working directory is the image's: it is made where it is missing
 	Processes int64
@@ -147,7 +173,7 @@ type container struct {
 }
 
 // order says what a shim is to run.
-func (r *Runtime) order(t *run.Task, i image.Image) (*shim.Order, error) {
+func (r *Runtime) order(t *run.Task, i image.Image, network string) (*shim.Order, error) {
 	as, err := r.account(t, i)
 	if err != nil {
 		return nil, err
@@ -157,7 +183,7 @@ func (r *Runtime) order(t *run.Task, i image.Image) (*shim.Order, error) {
 		return nil, refused(t, "neither it nor its image names a program")
 	}
 	c := container{
-		Runc: r.program(), Image: i.Root, Writable: t.Writable, MakeDir: t.Dir == "", Processes: t.Limits.Processes, Files: t.Files,
+		Runc: r.program(), Image: i.Root, Network: network, Writable: t.Writable, MakeDir: t.Dir == "", Processes: t.Limits.Processes, Files: t.Files,
 	}
 	if c.Mounts, err = mounts(t); err != nil {
 		return nil, err

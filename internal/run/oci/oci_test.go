@@ -31,7 +31,7 @@ func open(dir string) (run.Runtime, func() error, error) {
 }
 
 func openWith(dir string, shim []string) (run.Runtime, func() error, error) {
-	rt, err := oci.New(oci.Options{Dir: dir, Images: dir + "-images", Shim: shim})
+	rt, err := oci.New(oci.Options{Dir: dir, Images: dir + "-images", Networks: dir + "-networks", Shim: shim})
 	if err != nil {
 		return nil, nil, err
 	}

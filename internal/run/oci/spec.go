@@ -134,13 +134,14 @@ var (
 	readonlyPaths = []string{"/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger"}
 )
 
-// fromHost are files that programs need for the network, which is the host's.
-var fromHost = []string{"/etc/hosts", "/etc/resolv.conf"}
+// fromHost are files that programs need for the network.
+var fromHost = []string{"/etc/hosts", resolvName}
 
 // place is where the things of a container are on the host.
 type place struct {
 	root   string // of the container
 	config string // the directory of config files, which are numbered
+	resolv string // the file of name servers; empty: the host's
 	holder int    // the first process of its process ID namespace
 	files  uint64 // how many may be open at most
 }
@@ -164,6 +165,9 @@ func specOf(o *shim.Order, c *container, p place) *spec {
 			MaskedPaths: maskedPaths, ReadonlyPaths: readonlyPaths, Seccomp: seccomp(),
 		},
 	}
+	if c.Network != "" {
+		s.Linux.Namespaces = append(s.Linux.Namespaces, namespace{Type: "network", Path: c.Network})
+	}
 	if o.As.UID == 0 {
 		s.Process.Capabilities = capabilities{rootCapabilities, rootCapabilities, rootCapabilities}
 	}
@@ -175,7 +179,7 @@ func specOf(o *shim.Order, c *container, p place) *spec {
 		s.Linux.Devices = append(s.Linux.Devices, node{Path: d.Path, Type: kind, Major: d.Major, Minor: d.Minor, Mode: 0o600, UID: o.As.UID, GID: o.As.GID})
 		s.Linux.Resources.Devices = append(s.Linux.Resources.Devices, access{Allow: true, Type: kind, Major: &d.Major, Minor: &d.Minor, Access: "rw"})
 	}
-	s.Mounts = append(ownMounts(o, c), shown(c, p)...)
+	s.Mounts = append(ownMounts(o, c, p), shown(c, p)...)
 	return s
 }
 
@@ -191,7 +195,7 @@ func cgroupsPath(g shim.Group) string {
 }
 
 // ownMounts are what every container has. Where the task has something of its own, that is there.
-func ownMounts(o *shim.Order, c *container) []mount {
+func ownMounts(o *shim.Order, c *container, p place) []mount {
 	owner := []string{"uid=" + strconv.Itoa(int(o.As.UID)), "gid=" + strconv.Itoa(int(o.As.GID))}
 	all := []mount{
 		{"/proc", "proc", "proc", []string{"nosuid", "noexec", "nodev"}},
@@ -205,8 +209,12 @@ func ownMounts(o *shim.Order, c *container) []mount {
 		{"/run", "tmpfs", "tmpfs", append([]string{"nosuid", "nodev", "mode=755", temporaryOption}, owner...)},
 	}
 	for _, name := range fromHost {
-		if st, err := os.Stat(name); err == nil && st.Mode().IsRegular() {
-			all = append(all, mount{name, "bind", name, []string{"bind", "ro", "nosuid", "noexec", "nodev"}})
+		source := name
+		if name == resolvName && p.resolv != "" {
+			source = p.resolv
+		}
+		if st, err := os.Stat(source); err == nil && st.Mode().IsRegular() {
+			all = append(all, mount{name, "bind", source, []string{"bind", "ro", "nosuid", "noexec", "nodev"}})
 		}
 	}
 	return slices.DeleteFunc(all, func(m mount) bool {

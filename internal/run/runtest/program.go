@@ -48,6 +48,10 @@ func program(word string, args []string) {
 				return
 			}
 		}
+	case "serve": // a word at a port, to whoever connects
+		serve(args[0], args[1])
+	case "ask": // for a word at some address
+		fmt.Println(ask(args[0]))
 	case "spin": // processor time
 		for stop := time.Now().Add(time.Minute); time.Now().Before(stop); {
 		}

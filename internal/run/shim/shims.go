@@ -302,6 +302,22 @@ func (r *Shims) There(id run.ID) bool {
 	return err == nil
 }
 
+// Runs reports whether any attempt of an instance has not ended. What cannot be found out about one that may.
+func (r *Shims) Runs(instance string) bool {
+	names, err := os.ReadDir(r.tree.attempts())
+	return err != nil || slices.ContainsFunc(names, func(n fs.DirEntry) bool {
+		if !strings.HasPrefix(n.Name(), instance+".") {
+			return false
+		}
+		id, err := run.ParseID(n.Name())
+		if err != nil {
+			return false
+		}
+		s, there, err := r.look(id)
+		return err != nil || there && s.Phase != run.Ended
+	})
+}
+
 // hasAttempts reports whether there is any attempt of an instance.
 func (r *Shims) hasAttempts(instance string) bool {
 	names, err := os.ReadDir(r.tree.attempts())

@@ -1,0 +1,152 @@
+package oci
+
+import (
+	"context"
+	"errors"
+	"net/netip"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"tako.dev/tako/internal/run"
+	"tako.dev/tako/internal/run/oci/cni"
+)
+
+const (
+	// releasesMax is how many networks are taken away at once: plugins wait for one another at the lock of iptables.
+	releasesMax = 4
+	// releaseMax bounds taking one away, and releasePause is until what could not be is tried again.
+	releaseMax, releasePause = time.Minute, 30 * time.Second
+)
+
+// idle are instances of which something has ended: perhaps nobody needs their networks any more.
+type idle struct {
+	mu    *sync.Mutex
+	names map[string]bool
+	bell  chan struct{} // has something while there are names; room for one
+}
+
+func newIdle() idle {
+	return idle{mu: new(sync.Mutex), names: map[string]bool{}, bell: make(chan struct{}, 1)}
+}
+
+func (i *idle) add(names ...string) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	for _, name := range names {
+		i.names[name] = true
+	}
+	select {
+	case i.bell <- struct{}{}:
+	default:
+	}
+}
+
+func (i *idle) take() (names []string) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	for name := range i.names {
+		names = append(names, name)
+	}
+	clear(i.names)
+	slices.Sort(names)
+	return names
+}
+
+// hold is the file of the network of a task's instance, which stays at least until letGo was called.
+func (r *Runtime) hold(ctx context.Context, t *run.Task) (path string, letGo func(), err error) {
+	ports := make([]cni.Port, len(t.Ports))
+	for i, p := range t.Ports {
+		ports[i] = cni.Port{Host: p.Host, Own: p.Own, Proto: strings.ToLower(string(p.Protocol))}
+	}
+	path, letGo, err = r.networks.Hold(ctx, t.ID.Instance, ports)
+	if err != nil {
+		return "", func() {}, err
+	}
+	return path, letGo, nil
+}
+
+// Address is where an instance with a network of its own is reached from its host.
+func (r *Runtime) Address(instance string) (a netip.Addr, known bool) {
+	return r.networks.Address(instance)
+}
+
+// release takes the network of an instance away of which nothing runs. What fails is tried again.
+func (r *Runtime) release(ctx context.Context, instance string) error {
+	ctx, cancel := context.WithTimeout(ctx, releaseMax)
+	defer cancel()
+	err := r.networks.Release(ctx, instance, func() bool { return r.Runs(instance) })
+	if err != nil {
+		r.idle.add(instance)
+	}
+	return err
+}
+
+// Run tells of attempts as package run says, and takes away networks of instances of which nothing runs any more: first those that an agent
+// before has left.
+func (r *Runtime) Run(ctx context.Context, sink func(run.Status)) error {
+	left, err := r.networks.All()
+	if err != nil {
+		return err
+	}
+	r.idle.add(left...)
+	both, ctx := errgroup.WithContext(ctx)
+	over := errors.New("over") // ends the other one, and is no error
+	both.Go(func() error {
+		err := r.Shims.Run(ctx, func(s run.Status) {
+			if s.Phase == run.Ended {
+				r.idle.add(s.ID.Instance)
+			}
+			sink(s)
+		})
+		if err == nil {
+			err = over
+		}
+		return err
+	})
+	both.Go(func() error {
+		r.tidy(ctx)
+		return nil
+	})
+	if err := both.Wait(); !errors.Is(err, over) {
+		return err
+	}
+	return nil
+}
+
+// tidy takes networks away until the context ends. That one could not be is told by Remove, which tries it too.
+func (r *Runtime) tidy(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-r.idle.bell:
+		}
+		var some errgroup.Group
+		some.SetLimit(releasesMax)
+		var mu sync.Mutex
+		failed := false
+		for _, instance := range r.idle.take() {
+			some.Go(func() error {
+				err := r.release(ctx, instance)
+				mu.Lock()
+				defer mu.Unlock()
+				failed = failed || err != nil
+				return nil
+			})
+		}
+		_ = some.Wait() // of no error
+		if !failed {
+			continue
+		}
+		pause := time.NewTimer(releasePause)
+		select {
+		case <-ctx.Done():
+		case <-pause.C:
+		}
+		pause.Stop()
+	}
+}

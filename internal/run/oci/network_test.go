@@ -1,0 +1,114 @@
+package oci_test
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"tako.dev/tako/declare/workload"
+	"tako.dev/tako/internal/casetest"
+	"tako.dev/tako/internal/run"
+	"tako.dev/tako/internal/run/runtest"
+)
+
+// apartVariable says that a test is in a network of its own already.
+const apartVariable = "TAKO_TEST_APART"
+
+// apart runs a test once more, in a network of its own, where bridges and rules of the firewall are in nobody's way. It reports whether this is that run.
+func apart(t *testing.T) bool {
+	t.Helper()
+	needRunc(t)
+	if os.Getenv(apartVariable) != "" {
+		if out, err := exec.CommandContext(t.Context(), "ip", "link", "set", "lo", "up").CombinedOutput(); err != nil {
+			t.Fatalf("ip: %v: %s", err, out)
+		}
+		return true
+	}
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.CommandContext(t.Context(), exe, "-test.run=^"+t.Name()+"$", "-test.v")
+	cmd.Env = append(os.Environ(), apartVariable+"=yes")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET}
+	out, err := cmd.CombinedOutput()
+	switch {
+	case err != nil:
+		t.Errorf("in a network of its own: %v\n%s", err, out)
+	case bytes.Contains(out, []byte("--- SKIP: "+t.Name())):
+		t.Skipf("in a network of its own:\n%s", out)
+	case !bytes.Contains(out, []byte("--- PASS: "+t.Name())):
+		t.Errorf("in a network of its own it did not run:\n%s", out)
+	}
+	return false
+}
+
+// networkSubject is a runtime whose networks are looked at in the end.
+func networkSubject(t *testing.T) runtest.Subject {
+	t.Helper()
+	s := subject(t)
+	s.Open = func(dir string) (run.Runtime, func() error, error) {
+		rt, done, err := open(dir)
+		return rt, func() error {
+			err := done()
+			noNetworks(t, dir+"-networks")
+			return err
+		}, err
+	}
+	return s
+}
+
+// noNetworks looks for what networks are made of, of instances of which nothing runs.
+func noNetworks(t *testing.T, dir string) {
+	t.Helper()
+	records, err := filepath.Glob(filepath.Join(dir, "*.json"))
+	if err != nil || len(records) > 0 {
+		return // of some that run
+	}
+	for _, pattern := range []string{"*", "addresses/tako/[0-9]*"} {
+		left, err := filepath.Glob(filepath.Join(dir, pattern))
+		if err != nil || len(left) > 0 && strings.Join(left, "") != filepath.Join(dir, "addresses") {
+			t.Errorf("files of networks are left: %q (%v)", left, err)
+		}
+	}
+	mounts, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil || strings.Contains(string(mounts), dir) {
+		t.Errorf("namespaces are pinned (%v):\n%s", err, mounts)
+	}
+	for _, table := range []string{"nat", "filter"} {
+		rules, err := exec.CommandContext(context.WithoutCancel(t.Context()), "iptables", "-t", table, "-S").CombinedOutput()
+		if err != nil || strings.Contains(string(rules), "10.213.") {
+			t.Errorf("rules are left (%v):\n%s", err, rules)
+		}
+	}
+	links, err := exec.CommandContext(context.WithoutCancel(t.Context()), "ip", "-o", "link").CombinedOutput()
+	if err != nil || strings.Contains(string(links), "veth") {
+		t.Errorf("interfaces are left (%v):\n%s", err, links)
+	}
+}
+
+func TestOwnNetworks(t *testing.T) {
+	if apart(t) {
+		runtest.OwnNetworks(t, networkSubject(t), 20_000)
+	}
+}
+
+// An agent that is killed while it makes a network leaves nothing of it that the next one does not use or take away.
+func TestWorkloadCase62_KilledWhileItMakesANetwork(t *testing.T) {
+	if !apart(t) {
+		return
+	}
+	s := networkSubject(t)
+	dress := s.Dress
+	s.Dress = func(task *run.Task, directories []string) {
+		dress(task, directories)
+		task.OwnNetwork = true
+		task.Ports = []run.PortMap{{Protocol: workload.TCP, Host: 20_000, Own: 80}}
+	}
+	runtest.KilledWhileItStarts(t, casetest.Start(t), s)
+}
