@@ -50,7 +50,8 @@ func (k *Keeper) step(e core.Event) {
 		case core.Ask:
 			record := *f.Record
 			f.Record = &record
-			k.carry(lane{f.ID.Instance, f.ID.Task + probeSuffix + f.Probe.String()}, func(ctx context.Context) { k.ask(ctx, f) })
+			r := k.runtimes[f.Runtime]
+			k.carry(lane{f.ID.Instance, f.ID.Task + probeSuffix + f.Probe.String()}, func(ctx context.Context) { k.ask(ctx, f, r) })
 		case core.Signal:
 			k.call(f.Runtime, f.ID, "stop", func(ctx context.Context, r run.Runtime) error { return r.Stop(ctx, f.ID, f.Signal) })
 		case core.Extend:

@@ -208,7 +208,13 @@ func (r *rig) account(uid string) core.Account {
 // pids are the processes of an instance.
 func (r *rig) pids(uid string) (pids []int) {
 	r.t.Helper()
-	list, err := ask(r.t.Context(), r.keeper, func() *runtime { return r.keeper.runtimes[workload.Process] })
+	return r.pidsBy(workload.Process, uid)
+}
+
+// pidsBy are those that a runtime runs.
+func (r *rig) pidsBy(name workload.Runtime, uid string) (pids []int) {
+	r.t.Helper()
+	list, err := ask(r.t.Context(), r.keeper, func() *runtime { return r.keeper.runtimes[name] })
 	if err != nil {
 		r.t.Fatal(err)
 	}

@@ -58,7 +58,7 @@ func kinds() []run.Kind {
 		}
 		return rt, rt.Close, nil
 	}}, {Name: workload.OCI, Unfit: oci.Unfit, Open: func(dir string) (run.Runtime, func() error, error) {
-		rt, err := oci.New(oci.Options{Dir: dir, Images: filepath.Join(filepath.Dir(dir), "images"), Shim: []string{"/proc/self/exe", boxArgument}})
+		rt, err := oci.New(oci.Options{Dir: dir, Images: filepath.Join(filepath.Dir(dir), "images"), Networks: filepath.Join(filepath.Dir(dir), "networks"), Shim: []string{"/proc/self/exe", boxArgument}})
 		if err != nil {
 			return nil, nil, err
 		}
@@ -86,6 +86,15 @@ func program(word string, args []string) {
 			}
 		})
 		fmt.Println(http.Serve(listen(), mux))
+	case "word": // at a port, to whoever asks
+		l, err := net.Listen("tcp", ":"+args[0])
+		if err != nil {
+			fmt.Println(err)
+			syscall.Exit(3)
+		}
+		fmt.Println(http.Serve(l, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			fmt.Fprint(w, os.Getenv("WORD"), " ", os.Getenv("PORT_OTHER"))
+		})))
 	case "deaf": // it ignores what asks it to end
 		signal.Ignore(syscall.SIGTERM)
 		fmt.Println("deaf")

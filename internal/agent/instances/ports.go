@@ -1,6 +1,7 @@
 package instances
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -24,12 +25,11 @@ const (
 )
 
 // bind finds numbers for ports. That nobody has one is told by having it for a moment.
-func bind(b core.Bind) core.Bound {
-	if b.Network == workload.OwnNetwork { // where nobody else is
-		return numbered(b, func(fit.Port) bool { return true })
-	}
-	return numbered(b, free)
-}
+func bind(b core.Bind) core.Bound { return numbered(b, free) }
+
+// listened is the number that the program of a task listens on: the declared one, which is that of the host where the network is, or otherwise the one
+// that was found.
+func listened(p *workload.Port, found map[string]int32) int32 { return cmp.Or(p.Port, found[p.Name]) }
 
 func numbered(b core.Bind, free func(fit.Port) bool) core.Bound {
 	out := core.Bound{UID: b.UID, Ports: map[string]int32{}}

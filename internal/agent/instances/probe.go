@@ -33,12 +33,12 @@ const (
 
 func isProbe(id run.ID) bool { return strings.HasSuffix(id.Task, probeSuffix) }
 
-// ask puts a question, and comes back with the answer.
-func (k *Keeper) ask(ctx context.Context, f core.Ask) {
+// ask puts a question, and comes back with the answer. r runs what it is put to, where that is open.
+func (k *Keeper) ask(ctx context.Context, f core.Ask, r *runtime) {
 	ctx, cancel := context.WithTimeout(ctx, f.Timeout)
 	defer cancel()
 	began := time.Now()
-	words, err := k.question(ctx, &f)
+	words, err := k.question(ctx, &f, r)
 	a := core.Answered{ID: f.ID, Probe: f.Probe, Number: f.Number, Yes: err == nil, Words: words}
 	if err != nil {
 		if a.Words = err.Error(); ctx.Err() != nil {
@@ -50,7 +50,7 @@ func (k *Keeper) ask(ctx context.Context, f core.Ask) {
 }
 
 // question puts a question; the error is a no, in words.
-func (k *Keeper) question(ctx context.Context, f *core.Ask) (string, error) {
+func (k *Keeper) question(ctx context.Context, f *core.Ask, r *runtime) (string, error) {
 	at := slices.IndexFunc(f.Template.Tasks, func(t workload.Task) bool { return t.Name == f.ID.Task })
 	if at < 0 {
 		return "", errors.New("its template has no such task")
@@ -60,8 +60,19 @@ func (k *Keeper) question(ctx context.Context, f *core.Ask) (string, error) {
 	if p == nil {
 		return "", errors.New("its template has no such probe any more")
 	}
+	if p.Exec != nil {
+		return k.askProgram(ctx, f, p.Exec.Command, at)
+	}
+	host, err := k.address(f, r)
+	if err != nil {
+		return "", err
+	}
 	address := func(port string) string {
-		return net.JoinHostPort(k.address(), strconv.Itoa(int(f.Record.Ports[port])))
+		number := f.Record.Ports[port]
+		if at := slices.IndexFunc(t.Ports, func(has workload.Port) bool { return has.Name == port }); at >= 0 {
+			number = listened(&t.Ports[at], f.Record.Ports)
+		}
+		return net.JoinHostPort(host, strconv.Itoa(int(number)))
 	}
 	switch {
 	case p.HTTP != nil:
@@ -70,20 +81,28 @@ func (k *Keeper) question(ctx context.Context, f *core.Ask) (string, error) {
 		return askTCP(ctx, address(p.TCP.Port))
 	case p.GRPC != nil:
 		return askGRPC(ctx, p.GRPC.Service, address(p.GRPC.Port))
-	case p.Exec != nil:
-		return k.askProgram(ctx, f, p.Exec.Command, at)
 	}
 	return "", errors.New("it asks nothing")
 }
 
-// address is where the instances of this host are asked.
-func (k *Keeper) address() string {
+// address is where an instance of this host is asked: at the host's address, or at its own.
+func (k *Keeper) address(f *core.Ask, r *runtime) (string, error) {
+	if f.Template.NetworkOrDefault() == workload.OwnNetwork {
+		if r != nil {
+			if networked, ok := r.Runtime.(run.Networked); ok {
+				if a, known := networked.Address(f.ID.Instance); known {
+					return a.String(), nil
+				}
+			}
+		}
+		return "", errors.New("its network is not there")
+	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.reach == "" {
-		return "127.0.0.1"
+		return "127.0.0.1", nil
 	}
-	return k.reach
+	return k.reach, nil
 }
 
 func askTCP(ctx context.Context, address string) (string, error) {

@@ -61,6 +61,9 @@ func (b *builder) build(can run.Capabilities) (run.Task, error) {
 		return run.Task{}, b.refused("its template has no such task")
 	}
 	t := run.Task{ID: b.start.ID, Dir: b.task.WorkingDirectory, User: b.task.User, OwnNetwork: b.template.NetworkOrDefault() == workload.OwnNetwork, Until: b.start.Until}
+	if t.OwnNetwork {
+		t.Ports = b.ports()
+	}
 	var err error
 	if b.task.Image == nil {
 		t.Dir = cmp.Or(t.Dir, "/")
@@ -121,7 +124,7 @@ func (b *builder) environment() ([]string, error) {
 		list = append(list, name+"="+value)
 	}
 	for _, p := range b.task.Ports {
-		set(workload.PortVariable(p.Name), strconv.Itoa(int(b.start.Record.Ports[p.Name])))
+		set(workload.PortVariable(p.Name), strconv.Itoa(int(listened(&p, b.start.Record.Ports))))
 	}
 	for i := range b.task.Env {
 		e := &b.task.Env[i]
@@ -214,8 +217,7 @@ func (b *builder) field(name string) (string, bool) {
 		return b.labels[key], true
 	}
 	if port, ok := quoted(name, "ports"); ok {
-		number, ok := b.start.Record.Ports[port]
-		return strconv.Itoa(int(number)), ok
+		return b.port(port)
 	}
 	switch name {
 	case "instance.name":
@@ -236,6 +238,28 @@ func (b *builder) field(name string) (string, bool) {
 	case "resources.memory": // in bytes
 		bytes, err := orElse(b.task.Resources.Limits.Memory.Value, b.task.Resources.Requests.Memory.Value)
 		return strconv.FormatInt(bytes, 10), err == nil
+	}
+	return "", false
+}
+
+// ports lead ports of the host to those of the instance.
+func (b *builder) ports() (list []run.PortMap) {
+	for i := range b.template.Tasks {
+		for _, p := range b.template.Tasks[i].Ports {
+			list = append(list, run.PortMap{Protocol: p.ProtocolOrDefault(), Host: b.start.Record.Ports[p.Name], Own: listened(&p, b.start.Record.Ports)})
+		}
+	}
+	return list
+}
+
+// port is the number that a port of the instance has, of whichever of its tasks it is.
+func (b *builder) port(name string) (string, bool) {
+	for i := range b.template.Tasks {
+		for _, p := range b.template.Tasks[i].Ports {
+			if p.Name == name {
+				return strconv.Itoa(int(listened(&p, b.start.Record.Ports))), true
+			}
+		}
 	}
 	return "", false
 }

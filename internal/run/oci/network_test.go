@@ -1,13 +1,11 @@
 package oci_test
 
 import (
-	"bytes"
 	"context"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 
 	"tako.dev/tako/declare/workload"
@@ -16,36 +14,10 @@ import (
 	"tako.dev/tako/internal/run/runtest"
 )
 
-// apartVariable says that a test is in a network of its own already.
-const apartVariable = "TAKO_TEST_APART"
-
-// apart runs a test once more, in a network of its own, where bridges and rules of the firewall are in nobody's way. It reports whether this is that run.
 func apart(t *testing.T) bool {
 	t.Helper()
 	needRunc(t)
-	if os.Getenv(apartVariable) != "" {
-		if out, err := exec.CommandContext(t.Context(), "ip", "link", "set", "lo", "up").CombinedOutput(); err != nil {
-			t.Fatalf("ip: %v: %s", err, out)
-		}
-		return true
-	}
-	exe, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	cmd := exec.CommandContext(t.Context(), exe, "-test.run=^"+t.Name()+"$", "-test.v")
-	cmd.Env = append(os.Environ(), apartVariable+"=yes")
-	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET}
-	out, err := cmd.CombinedOutput()
-	switch {
-	case err != nil:
-		t.Errorf("in a network of its own: %v\n%s", err, out)
-	case bytes.Contains(out, []byte("--- SKIP: "+t.Name())):
-		t.Skipf("in a network of its own:\n%s", out)
-	case !bytes.Contains(out, []byte("--- PASS: "+t.Name())):
-		t.Errorf("in a network of its own it did not run:\n%s", out)
-	}
-	return false
+	return runtest.Apart(t)
 }
 
 // networkSubject is a runtime whose networks are looked at in the end.

@@ -169,9 +169,15 @@ func (m *Machine) begin(i *instance) {
 
 // dynamic reports whether a template has a port whose number is found on the host.
 func dynamic(t *workload.Template) bool {
-	return t != nil && slices.ContainsFunc(t.Tasks, func(t workload.Task) bool {
-		return slices.ContainsFunc(t.Ports, func(p workload.Port) bool { return p.Port == 0 })
+	return t != nil && slices.ContainsFunc(t.Tasks, func(task workload.Task) bool {
+		return slices.ContainsFunc(task.Ports, func(p workload.Port) bool { return found(t, &p) })
 	})
+}
+
+// found reports whether the number of a port is found on the host. In a network of its own an instance has all numbers, and the host leads one that
+// is free there to each port.
+func found(t *workload.Template, p *workload.Port) bool {
+	return p.Port == 0 || t.NetworkOrDefault() == workload.OwnNetwork
 }
 
 // bind has numbers found for the ports of an instance.
@@ -179,10 +185,15 @@ func (m *Machine) bind(i *instance) {
 	if i.binding {
 		return
 	}
-	b := Bind{UID: i.Instance.UID, Held: m.ledger.Left().Ports, Network: i.template.NetworkOrDefault()}
+	b := Bind{UID: i.Instance.UID, Held: m.ledger.Left().Ports}
+	var inside []fit.Port
 	for k := range i.template.Tasks {
 		for _, p := range i.template.Tasks[k].Ports {
-			b.Ports = append(b.Ports, Need{p.Name, p.ProtocolOrDefault(), p.Port})
+			need := Need{p.Name, p.ProtocolOrDefault(), p.Port}
+			if p.Port != 0 && found(i.template, &p) {
+				need.Number, inside = 0, append(inside, fit.Port{Protocol: need.Protocol, Number: p.Port})
+			}
+			b.Ports = append(b.Ports, need)
 		}
 	}
 	if len(b.Ports) == 0 {
@@ -194,6 +205,9 @@ func (m *Machine) bind(i *instance) {
 		if holder == i.Instance.UID {
 			delete(b.Held, p)
 		}
+	}
+	for _, p := range inside { // one that names no number has the same inside as on the host, where another one may not be
+		b.Held[p] = i.Instance.UID
 	}
 	i.binding = true
 	m.do(b)
@@ -217,7 +231,7 @@ func (m *Machine) bound(e Bound) {
 		r := i.Held.request()
 		for k := range i.template.Tasks {
 			for _, p := range i.template.Tasks[k].Ports {
-				if p.Port == 0 && i.template.NetworkOrDefault() != workload.OwnNetwork {
+				if found(i.template, &p) {
 					r.Ports = append(r.Ports, fit.Port{Protocol: p.ProtocolOrDefault(), Number: e.Ports[p.Name]})
 				}
 			}

@@ -119,10 +119,9 @@ type Drop struct {
 
 // Bind finds numbers for ports, and comes back with Bound.
 type Bind struct {
-	UID     string
-	Ports   []Need
-	Held    map[fit.Port]string // by others, which are not to be chosen
-	Network workload.Network
+	UID   string
+	Ports []Need
+	Held  map[fit.Port]string // which are not to be chosen
 }
 
 // Need is a port that an instance needs.

@@ -36,8 +36,9 @@ type Record struct {
 	Attempt  uint32           `cbor:"5,keyasint,omitempty"` // the largest that was told
 	Failure  *Failure         `cbor:"6,keyasint,omitempty"` // why it is ended, or was refused
 	// Held is what it holds of the host, from its admission until it is over.
-	Held    *Holding         `cbor:"7,keyasint,omitempty"`
-	Bound   bool             `cbor:"8,keyasint,omitempty"` // Ports are known
+	Held  *Holding `cbor:"7,keyasint,omitempty"`
+	Bound bool     `cbor:"8,keyasint,omitempty"` // Ports are known
+	// Ports are the numbers at the host, by the names of ports.
 	Ports   map[string]int32 `cbor:"9,keyasint,omitempty"`
 	Runtime workload.Runtime `cbor:"10,keyasint,omitempty"`
 	Tasks   []TaskRecord     `cbor:"11,keyasint,omitempty"` // in the order of the template

@@ -153,6 +153,9 @@ func (w *world) make() {
 	if w.oneIn(12) {
 		t.Runtime = workload.OCI // which is not here
 	}
+	if w.oneIn(4) {
+		t.Network = workload.OwnNetwork
+	}
 	for k := range 1 + w.rng.IntN(2) {
 		task := workload.Task{Name: fmt.Sprintf("t%d", k), Command: []string{"/bin/x"}}
 		task.Resources.Requests.CPU = "400m"
@@ -466,6 +469,11 @@ func (w *world) check() {
 				}
 			}
 			w.ports[uid] = i.Ports
+			for name, number := range i.Ports {
+				if !slices.ContainsFunc(i.Held.Ports, func(p fit.Port) bool { return p.Number == number }) {
+					w.fatalf("%s has %d of the host for port %s, and does not hold it", uid, number, name)
+				}
+			}
 		}
 	}
 	if !sum.Within(simNode.Fit.Capacity.Placed()) {
