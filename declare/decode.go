@@ -46,7 +46,7 @@ const (
 // fieldTable is what a struct type takes, by the names of its json tags.
 type fieldTable struct {
 	names    []string
-	index    map[string]int
+	index    map[string][]int // within the struct, as reflect counts
 	required []string // without omitempty or omitzero
 }
 
@@ -58,11 +58,14 @@ func (d *decoder) table(t reflect.Type) *fieldTable {
 	if table, ok := d.fields[t]; ok {
 		return table
 	}
-	table := &fieldTable{index: map[string]int{}}
-	for i := range t.NumField() {
-		name, options, _ := strings.Cut(t.Field(i).Tag.Get("json"), ",")
+	table := &fieldTable{index: map[string][]int{}}
+	for _, field := range reflect.VisibleFields(t) {
+		name, options, _ := strings.Cut(field.Tag.Get("json"), ",")
+		if options == "inline" {
+			continue // its fields come by themselves
+		}
 		table.names = append(table.names, name)
-		table.index[name] = i
+		table.index[name] = field.Index
 		if options == "" {
 			table.required = append(table.required, name)
 		}
@@ -199,7 +202,7 @@ func (d *decoder) structure(pairs []*ast.MappingValueNode, v reflect.Value, at *
 		root = d.positions.openRoot(d.placeOf(at))
 	}
 	meant := d.eachKey(pairs, v.Type(), func(name string, value ast.Node, keyAt *yamltoken.Token) {
-		field := v.Field(table.index[name])
+		field := v.FieldByIndex(table.index[name])
 		if field.Type() == reflect.TypeFor[[]Resource]() {
 			d.resources(value, keyAt)
 			return
@@ -287,7 +290,7 @@ func (d *decoder) unknownFieldHint(name string, t reflect.Type, pairs []*ast.Map
 		if !ok {
 			continue
 		}
-		inner := t.Field(i).Type
+		inner := t.FieldByIndex(i).Type
 		if inner.Kind() == reflect.Pointer {
 			inner = inner.Elem()
 		}

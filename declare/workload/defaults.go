@@ -210,7 +210,7 @@ func (c *CanaryStep) PromotionOrDefault(r *Rollout) Promotion {
 }
 
 // ServerOrDefault returns the name of the Prometheus that is asked: "default" when nothing is declared.
-func (p *PrometheusTarget) ServerOrDefault() string { return cmp.Or(p.Server, "default") }
+func (q *PrometheusQuery) ServerOrDefault() string { return cmp.Or(q.Server, "default") }
 
 // MinOrDefault returns the fewest instances: 1 when nothing is declared.
 func (s *Scale) MinOrDefault() int { return intOr(s.Min, 1) }

@@ -30,6 +30,10 @@ type Rollout struct {
 	MaxFailures declare.IntOrPercent `json:"maxFailures,omitempty"`
 	// Monitor is for how long after the last step failures still count: "5m", up to 24h. Default 0s.
 	Monitor string `json:"monitor,omitempty"`
+	// Gates are measures that must be within bounds before more instances get the new revision: at most 8.
+	// +listType=map
+	// +listMapKey=name
+	Gates []Gate `json:"gates,omitempty"`
 	// OnFailure is RollBack (the default) or Halt: back to the last revision that was stable, or stay for people to look at.
 	OnFailure OnFailure `json:"onFailure,omitempty"`
 	// Pause stops the rollout where it is. Default false.

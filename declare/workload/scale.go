@@ -40,12 +40,17 @@ type ScaleTarget struct {
 
 // PrometheusTarget is the answer to a query.
 type PrometheusTarget struct {
+	PrometheusQuery `json:",inline"`
+	// PerInstance is what each instance should have of that number: "100", "0.5".
+	PerInstance declare.Quantity `json:"perInstance"`
+}
+
+// PrometheusQuery is a question to a Prometheus.
+type PrometheusQuery struct {
 	// Server is the name of the Prometheus that is asked, as tako's server was started with it (--prometheus NAME=URL). Default "default".
 	Server string `json:"server,omitempty"`
 	// Query is PromQL; its answer is one number.
 	Query string `json:"query"`
-	// PerInstance is what each instance should have of that number: "100", "0.5".
-	PerInstance declare.Quantity `json:"perInstance"`
 	// Auth is what is proved with who asks. Default nothing. It is sent over https, and over http only to the server's own machine.
 	Auth *PrometheusAuth `json:"auth,omitempty"`
 	// CA is by what its certificate is known, with https. Default the authorities that the server's machine knows.

@@ -22,6 +22,7 @@ const (
 	historyMax       = 100
 	backoffLimitMax  = 1000
 	canaryStepsMax   = 20
+	gatesMax         = 8
 	scaleTargetsMax  = 8
 	scheduledMax     = 32
 	tasksMax         = 16
@@ -309,6 +310,7 @@ func (v *validator) rollout() {
 	v.duration("spec.rollout.keepOld", r.KeepOld, 0, week)
 	v.share("spec.rollout.maxFailures", r.MaxFailures, 1, 100)
 	v.duration("spec.rollout.monitor", r.Monitor, 0, day)
+	v.gates()
 	v.add(declare.CheckWord("spec.rollout.onFailure", "answer to a failure", r.OnFailure, RollBack, Halt))
 }
 

@@ -71,6 +71,11 @@ func (in GRPCProbe) OpenAPIModelName() string {
 }
 
 // OpenAPIModelName returns the OpenAPI model name for this type.
+func (in Gate) OpenAPIModelName() string {
+	return "dev.tako.declare.workload.Gate"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
 func (in HTTPProbe) OpenAPIModelName() string {
 	return "dev.tako.declare.workload.HTTPProbe"
 }
@@ -128,6 +133,11 @@ func (in PrometheusAuth) OpenAPIModelName() string {
 // OpenAPIModelName returns the OpenAPI model name for this type.
 func (in PrometheusCA) OpenAPIModelName() string {
 	return "dev.tako.declare.workload.PrometheusCA"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in PrometheusQuery) OpenAPIModelName() string {
+	return "dev.tako.declare.workload.PrometheusQuery"
 }
 
 // OpenAPIModelName returns the OpenAPI model name for this type.

@@ -42,7 +42,7 @@ func references(o runtime.Object) map[reference]string {
 		resources = o.Spec.Resources
 	case *v1alpha1.Workload:
 		found := ofTemplate(o.Namespace, &o.Spec.Template)
-		maps.Copy(found, ofScale(o.Namespace, o.Spec.Scale))
+		maps.Copy(found, ofMeasures(o.Namespace, &o.Spec))
 		return found
 	case *v1alpha1.Revision:
 		if o.Spec.Template != nil {
@@ -95,31 +95,34 @@ func ofTemplate(namespace string, t *workload.Template) map[reference]string {
 	return found
 }
 
-// ofScale is what a Prometheus is shown, and by what it is known.
-func ofScale(namespace string, s *workload.Scale) map[reference]string {
+// ofMeasures is what a Prometheus is shown, and by what it is known: for the targets of a scale, and the gates of rollouts.
+func ofMeasures(namespace string, spec *workload.Spec) map[reference]string {
 	found := map[reference]string{}
-	if s == nil {
-		return found
-	}
-	for i := range s.Targets {
-		name, p := s.Targets[i].Name, s.Targets[i].Prometheus
-		if p == nil {
-			continue
-		}
+	ask := func(by string, q *workload.PrometheusQuery) {
 		add := func(field, resource string, s *declare.KeySelector) {
 			if s != nil {
-				found[reference{resource: resource, namespace: namespace, name: s.Name, key: s.Key, to: p.ServerOrDefault()}] = fmt.Sprintf("%s of target %q", field, name)
+				found[reference{resource: resource, namespace: namespace, name: s.Name, key: s.Key, to: q.ServerOrDefault()}] = field + " of " + by
 			}
 		}
-		if a := p.Auth; a != nil {
+		if a := q.Auth; a != nil {
 			add("auth.token", "secrets", a.Token)
 			add("auth.username", "secrets", a.Username)
 			add("auth.password", "secrets", a.Password)
 		}
-		if c := p.CA; c != nil {
+		if c := q.CA; c != nil {
 			add("ca", "secrets", c.Secret)
 			add("ca", "configmaps", c.ConfigMap)
 		}
+	}
+	if spec.Scale != nil {
+		for i := range spec.Scale.Targets {
+			if t := &spec.Scale.Targets[i]; t.Prometheus != nil {
+				ask(fmt.Sprintf("target %q", t.Name), &t.Prometheus.PrometheusQuery)
+			}
+		}
+	}
+	for i := range spec.Rollout.Gates {
+		ask(fmt.Sprintf("gate %q", spec.Rollout.Gates[i].Name), &spec.Rollout.Gates[i].Prometheus)
 	}
 	return found
 }

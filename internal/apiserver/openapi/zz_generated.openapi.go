@@ -321,6 +321,7 @@ func GetOpenAPIDefinitions(ref common.ReferenceCallback) map[string]common.OpenA
 		workload.ExecProbe{}.OpenAPIModelName():                                schema_takodev_tako_declare_workload_ExecProbe(ref),
 		workload.File{}.OpenAPIModelName():                                     schema_takodev_tako_declare_workload_File(ref),
 		workload.GRPCProbe{}.OpenAPIModelName():                                schema_takodev_tako_declare_workload_GRPCProbe(ref),
+		workload.Gate{}.OpenAPIModelName():                                     schema_takodev_tako_declare_workload_Gate(ref),
 		workload.HTTPProbe{}.OpenAPIModelName():                                schema_takodev_tako_declare_workload_HTTPProbe(ref),
 		workload.HostVolume{}.OpenAPIModelName():                               schema_takodev_tako_declare_workload_HostVolume(ref),
 		workload.Image{}.OpenAPIModelName():                                    schema_takodev_tako_declare_workload_Image(ref),
@@ -333,6 +334,7 @@ func GetOpenAPIDefinitions(ref common.ReferenceCallback) map[string]common.OpenA
 		workload.Probe{}.OpenAPIModelName():                                    schema_takodev_tako_declare_workload_Probe(ref),
 		workload.PrometheusAuth{}.OpenAPIModelName():                           schema_takodev_tako_declare_workload_PrometheusAuth(ref),
 		workload.PrometheusCA{}.OpenAPIModelName():                             schema_takodev_tako_declare_workload_PrometheusCA(ref),
+		workload.PrometheusQuery{}.OpenAPIModelName():                          schema_takodev_tako_declare_workload_PrometheusQuery(ref),
 		workload.PrometheusTarget{}.OpenAPIModelName():                         schema_takodev_tako_declare_workload_PrometheusTarget(ref),
 		workload.Resources{}.OpenAPIModelName():                                schema_takodev_tako_declare_workload_Resources(ref),
 		workload.Restart{}.OpenAPIModelName():                                  schema_takodev_tako_declare_workload_Restart(ref),
@@ -16856,6 +16858,51 @@ func schema_takodev_tako_declare_workload_GRPCProbe(ref common.ReferenceCallback
 	}
 }
 
+func schema_takodev_tako_declare_workload_Gate(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "Gate is a number that must be within bounds before more instances get a new revision. It is looked at from when a step of a canary, the green half, or all that was to come is available, until the step's pause, or monitor, is over, and once after that. A number out of bounds fails the rollout. While there is no number, nothing goes on. What has worked before needs no gate, and neither does the first revision of all.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"name": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Name is unique in the list.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"prometheus": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Prometheus is what is measured.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(workload.PrometheusQuery{}.OpenAPIModelName()),
+						},
+					},
+					"min": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Min is the least that is good, counted in thousandths: \"0.995\". Min, max or both are set.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"max": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Max is the most that is good, counted in thousandths: \"0.05\", \"250\".",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+				},
+				Required: []string{"name", "prometheus"},
+			},
+		},
+		Dependencies: []string{
+			workload.PrometheusQuery{}.OpenAPIModelName()},
+	}
+}
+
 func schema_takodev_tako_declare_workload_HTTPProbe(ref common.ReferenceCallback) common.OpenAPIDefinition {
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
@@ -17436,6 +17483,49 @@ func schema_takodev_tako_declare_workload_PrometheusCA(ref common.ReferenceCallb
 	}
 }
 
+func schema_takodev_tako_declare_workload_PrometheusQuery(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "PrometheusQuery is a question to a Prometheus.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"server": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Server is the name of the Prometheus that is asked, as tako's server was started with it (--prometheus NAME=URL). Default \"default\".",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"query": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Query is PromQL; its answer is one number.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"auth": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Auth is what is proved with who asks. Default nothing. It is sent over https, and over http only to the server's own machine.",
+							Ref:         ref(workload.PrometheusAuth{}.OpenAPIModelName()),
+						},
+					},
+					"ca": {
+						SchemaProps: spec.SchemaProps{
+							Description: "CA is by what its certificate is known, with https. Default the authorities that the server's machine knows.",
+							Ref:         ref(workload.PrometheusCA{}.OpenAPIModelName()),
+						},
+					},
+				},
+				Required: []string{"query"},
+			},
+		},
+		Dependencies: []string{
+			workload.PrometheusAuth{}.OpenAPIModelName(), workload.PrometheusCA{}.OpenAPIModelName()},
+	}
+}
+
 func schema_takodev_tako_declare_workload_PrometheusTarget(ref common.ReferenceCallback) common.OpenAPIDefinition {
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
@@ -17458,14 +17548,6 @@ func schema_takodev_tako_declare_workload_PrometheusTarget(ref common.ReferenceC
 							Format:      "",
 						},
 					},
-					"perInstance": {
-						SchemaProps: spec.SchemaProps{
-							Description: "PerInstance is what each instance should have of that number: \"100\", \"0.5\".",
-							Default:     "",
-							Type:        []string{"string"},
-							Format:      "",
-						},
-					},
 					"auth": {
 						SchemaProps: spec.SchemaProps{
 							Description: "Auth is what is proved with who asks. Default nothing. It is sent over https, and over http only to the server's own machine.",
@@ -17476,6 +17558,14 @@ func schema_takodev_tako_declare_workload_PrometheusTarget(ref common.ReferenceC
 						SchemaProps: spec.SchemaProps{
 							Description: "CA is by what its certificate is known, with https. Default the authorities that the server's machine knows.",
 							Ref:         ref(workload.PrometheusCA{}.OpenAPIModelName()),
+						},
+					},
+					"perInstance": {
+						SchemaProps: spec.SchemaProps{
+							Description: "PerInstance is what each instance should have of that number: \"100\", \"0.5\".",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
 						},
 					},
 				},
@@ -17670,6 +17760,27 @@ func schema_takodev_tako_declare_workload_Rollout(ref common.ReferenceCallback) 
 							Format:      "",
 						},
 					},
+					"gates": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-map-keys": []interface{}{
+									"name",
+								},
+								"x-kubernetes-list-type": "map",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "Gates are measures that must be within bounds before more instances get the new revision: at most 8.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(workload.Gate{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
 					"onFailure": {
 						SchemaProps: spec.SchemaProps{
 							Description: "OnFailure is RollBack (the default) or Halt: back to the last revision that was stable, or stay for people to look at.\n\nPossible enum values:\n - `\"Halt\"`\n - `\"RollBack\"`",
@@ -17689,7 +17800,7 @@ func schema_takodev_tako_declare_workload_Rollout(ref common.ReferenceCallback) 
 			},
 		},
 		Dependencies: []string{
-			workload.CanaryStep{}.OpenAPIModelName()},
+			workload.CanaryStep{}.OpenAPIModelName(), workload.Gate{}.OpenAPIModelName()},
 	}
 }
 

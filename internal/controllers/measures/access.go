@@ -42,20 +42,20 @@ type Access struct {
 	CASecret, CAConfigMap     declare.KeySelector
 }
 
-func accessOf(namespace string, t *workload.PrometheusTarget) (a Access) {
+func accessOf(namespace string, q *workload.PrometheusQuery) (a Access) {
 	set := func(to, from *declare.KeySelector) {
 		if from != nil {
 			a.Namespace, *to = namespace, *from
 		}
 	}
-	if t.Auth != nil {
-		set(&a.Token, t.Auth.Token)
-		set(&a.Username, t.Auth.Username)
-		set(&a.Password, t.Auth.Password)
+	if q.Auth != nil {
+		set(&a.Token, q.Auth.Token)
+		set(&a.Username, q.Auth.Username)
+		set(&a.Password, q.Auth.Password)
 	}
-	if t.CA != nil {
-		set(&a.CASecret, t.CA.Secret)
-		set(&a.CAConfigMap, t.CA.ConfigMap)
+	if q.CA != nil {
+		set(&a.CASecret, q.CA.Secret)
+		set(&a.CAConfigMap, q.CA.ConfigMap)
 	}
 	return a
 }

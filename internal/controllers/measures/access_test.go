@@ -74,7 +74,7 @@ func keyOf(name, key string) *declare.KeySelector { return &declare.KeySelector{
 
 // queryWith is the query of a target in the namespace prod.
 func queryWith(server string, auth *workload.PrometheusAuth, ca *workload.PrometheusCA) Query {
-	return QueryOf("prod", &workload.PrometheusTarget{Server: server, Query: "good", Auth: auth, CA: ca})
+	return QueryOf("prod", &workload.PrometheusQuery{Server: server, Query: "good", Auth: auth, CA: ca})
 }
 
 // TestProofs: what a workload names is sent as it is now, to the server that it is for alone; what cannot be sent says which value it is and never what.
@@ -139,10 +139,10 @@ func TestProofs(t *testing.T) {
 	if p.query(t.Context(), queryWith("plain", token("token"), nil)); got.Load() != "Bearer geheim-later" {
 		t.Errorf("after a change of the Secret %q is sent", got.Load())
 	}
-	if q := QueryOf("qa", &workload.PrometheusTarget{Server: "plain", Query: "good", Auth: token("token")}); q == queryWith("plain", token("token"), nil) {
+	if q := QueryOf("qa", &workload.PrometheusQuery{Server: "plain", Query: "good", Auth: token("token")}); q == queryWith("plain", token("token"), nil) {
 		t.Error("namespaces share an answer")
 	}
-	if a, b := QueryOf("qa", &workload.PrometheusTarget{Query: "good"}), QueryOf("prod", &workload.PrometheusTarget{Query: "good"}); a != b {
+	if a, b := QueryOf("qa", &workload.PrometheusQuery{Query: "good"}), QueryOf("prod", &workload.PrometheusQuery{Query: "good"}); a != b {
 		t.Error("what everybody may ask is asked twice")
 	}
 	objects.down = true

@@ -49,9 +49,9 @@ type Query struct {
 	Access Access
 }
 
-// QueryOf is the question of a target of a workload in a namespace.
-func QueryOf(namespace string, t *workload.PrometheusTarget) Query {
-	return Query{Server: t.ServerOrDefault(), Text: t.Query, Access: accessOf(namespace, t)}
+// QueryOf is the question of a workload in a namespace.
+func QueryOf(namespace string, q *workload.PrometheusQuery) Query {
+	return Query{Server: q.ServerOrDefault(), Text: q.Query, Access: accessOf(namespace, q)}
 }
 
 func compareQueries(a, b Query) int {

@@ -107,6 +107,7 @@ func (c *Workloads) decide(w *world, of *workload, d *decision, now time.Time) {
 		wanted = w.run(of, d, now)
 	}
 	v, wake := w.viewOf(of, wanted)
+	v.Gates = c.readings(of)
 	d.Decision = fleet.Decide(v, now)
 	d.Status.Counts.Pending = of.pendingAfter(&d.Decision)
 	encode(&d.Status, &d.status)

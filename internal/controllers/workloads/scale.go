@@ -44,18 +44,23 @@ type scaled struct {
 func (c *Workloads) scaleOf(w *world, of *workload, d *decision, now time.Time) (wanted int) {
 	spec := &of.o.Spec
 	wanted, d.status.Scale = spec.ReplicasOrDefault(), nil
-	if spec.Scale == nil || of.o.DeletionTimestamp != nil {
+	if of.o.DeletionTimestamp != nil {
 		delete(w.measured, of)
 		return wanted
 	}
-	w.measured[of] = true
+	if spec.Scale != nil || len(spec.Rollout.Gates) > 0 {
+		w.measured[of] = true
+	}
+	if spec.Scale == nil {
+		return wanted
+	}
 	v := scale.View{
 		Spec: spec.Scale, Declared: wanted, Workload: string(of.o.UID), Stable: of.was.Stable.Of, Rollout: stands(of.was.Phase), Was: scales.Decode(of.o.Status.Scale), Zone: time.LoadLocation,
 		Answers: map[string]scale.Answer{}, Instances: make([]scale.Instance, 0, len(of.instances)),
 	}
 	for i := range spec.Scale.Targets {
 		if t := &spec.Scale.Targets[i]; t.Prometheus != nil && c.options.Measures != nil {
-			v.Answers[t.Name] = c.options.Measures.Answer(measures.QueryOf(of.o.Namespace, t.Prometheus))
+			v.Answers[t.Name] = c.options.Measures.Answer(measures.QueryOf(of.o.Namespace, &t.Prometheus.PrometheusQuery))
 		}
 	}
 	for _, in := range of.sorted() {
@@ -150,14 +155,17 @@ func (c *Workloads) want(w *world, now time.Time) {
 	w.wantAt = now.Add(wantEvery)
 	nodes, queries := map[types.UID]bool{}, map[measures.Query]bool{}
 	for of := range w.measured {
-		if of.o == nil || of.o.Spec.Scale == nil {
+		if of.o == nil || of.o.Spec.Scale == nil && len(of.o.Spec.Rollout.Gates) == 0 {
 			delete(w.measured, of)
 			continue
 		}
+		for i := range of.gates() {
+			queries[measures.QueryOf(of.o.Namespace, &of.gates()[i].Prometheus)] = true
+		}
 		usage := false
-		for i := range of.o.Spec.Scale.Targets {
-			if t := &of.o.Spec.Scale.Targets[i]; t.Prometheus != nil {
-				queries[measures.QueryOf(of.o.Namespace, t.Prometheus)] = true
+		for i := range of.targets() {
+			if t := &of.targets()[i]; t.Prometheus != nil {
+				queries[measures.QueryOf(of.o.Namespace, &t.Prometheus.PrometheusQuery)] = true
 			} else {
 				usage = true
 			}
@@ -169,6 +177,39 @@ func (c *Workloads) want(w *world, now time.Time) {
 		}
 	}
 	c.options.Measures.Want(nodes, queries)
+}
+
+// targets are what its number follows.
+func (of *workload) targets() []declared.ScaleTarget {
+	if of.o.Spec.Scale == nil {
+		return nil
+	}
+	return of.o.Spec.Scale.Targets
+}
+
+// gates are those of a rollout that is under way.
+func (of *workload) gates() []declared.Gate {
+	if of.was.Rollout.Over {
+		return nil
+	}
+	return of.o.Spec.Rollout.Gates
+}
+
+// readings are what was measured last for the gates.
+func (c *Workloads) readings(of *workload) map[string]fleet.Reading {
+	if len(of.gates()) == 0 {
+		return nil
+	}
+	all := map[string]fleet.Reading{}
+	for i := range of.gates() {
+		g, r := &of.gates()[i], fleet.Reading{Missing: "this server measures nothing: start it with --prometheus NAME=URL"}
+		if c.options.Measures != nil {
+			a := c.options.Measures.Answer(measures.QueryOf(of.o.Namespace, &g.Prometheus))
+			r = fleet.Reading{At: a.At, Value: a.Value, Missing: a.Missing}
+		}
+		all[g.Name] = r
+	}
+	return all
 }
 
 // differsByMeasures reports whether two statuses differ in nothing but what was measured, and what was asked for because of it.

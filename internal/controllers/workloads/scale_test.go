@@ -163,7 +163,7 @@ func TestScaleByQuery(t *testing.T) {
 	none := int32(0)
 	spec := web(0)
 	spec.Scale = &declared.Scale{Min: &none, Max: 6, Down: declared.ScaleBound{Stabilization: "30s"}, Targets: []declared.ScaleTarget{
-		{Name: "queue", Prometheus: &declared.PrometheusTarget{Query: q.Text, PerInstance: "10"}}}}
+		{Name: "queue", Prometheus: &declared.PrometheusTarget{PrometheusQuery: declared.PrometheusQuery{Query: q.Text}, PerInstance: "10"}}}}
 	answer := func(v float64) { l.answers[q] = scale.Answer{At: r.now, Value: v} }
 	answer(0)
 	r.declare("web", spec)

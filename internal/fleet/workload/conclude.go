@@ -102,6 +102,8 @@ func (w *work) phase() (pace.Phase, string, []*member) {
 		return w.Was.Phase, w.Was.Why, nil
 	case w.deaf():
 		return pace.Waiting, "nodes have not had the time yet to be heard by this server", nil
+	case !r.Ended.IsZero() && w.shut != "" && !w.now.Before(r.Ended.Add(w.monitor)):
+		return Monitoring, w.shut, nil
 	case !r.Ended.IsZero():
 		return Monitoring, fmt.Sprintf("failures count until %s", r.Ended.Add(w.monitor).UTC().Format(time.RFC3339)), nil
 	}
@@ -121,8 +123,12 @@ func (w *work) waiting() (string, []*member) {
 	switch {
 	case len(w.stalled) > 0:
 		return w.Brake, w.stalled
+	case !r.Held.IsZero() && w.shut != "" && w.strategy() == declared.BlueGreen:
+		return fmt.Sprintf("%s is available beside what is there; %s", r.Goal, w.shut), nil
 	case !r.Held.IsZero() && w.strategy() == declared.BlueGreen:
 		return fmt.Sprintf("%s is available beside what is there, and waits for approval", r.Goal), nil
+	case !r.Held.IsZero() && w.shut != "" && !w.now.Before(r.Held.Add(span(w.Spec.Rollout.Steps[r.Step].Pause, 0))):
+		return fmt.Sprintf("step %d of %d: %s", r.Step+1, len(w.Spec.Rollout.Steps), w.shut), nil
 	case !r.Held.IsZero() && !w.now.Before(r.Held.Add(span(w.Spec.Rollout.Steps[r.Step].Pause, 0))):
 		return fmt.Sprintf("step %d of %d waits for approval of %s", r.Step+1, len(w.Spec.Rollout.Steps), r.Goal), nil
 	case !r.Held.IsZero():

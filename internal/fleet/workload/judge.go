@@ -14,6 +14,7 @@ import (
 // judge moves the rollout on: it counts failures and progress, ends steps, and finds that it has come to its end, or has failed.
 func (w *work) judge() {
 	r := w.r
+	w.broken, w.shut = "", ""
 	if r.Over || w.deaf() {
 		return
 	}
@@ -32,6 +33,8 @@ func (w *work) judge() {
 	switch {
 	case pace.Reached(r.Failures, w.maxFailures):
 		w.fail(reason.RolloutFailed, fmt.Sprintf("%d instances of %s have failed; spec.rollout.maxFailures is %d", r.Failures, r.Goal, max(w.maxFailures, 1)))
+	case w.broken != "":
+		w.fail(reason.RolloutFailed, w.broken)
 	case w.whole():
 		w.end()
 	default:
@@ -124,7 +127,9 @@ func (w *work) stepOver(wanted int, pause time.Duration, promotion declared.Prom
 		w.r.Held = w.now
 		w.r.Clock = later(w.r.Clock, w.now.Add(pause))
 	}
-	if !w.alarm.Passed(w.r.Held.Add(pause)) || promotion == declared.ManualPromotion && !w.approved() {
+	over := w.r.Held.Add(pause)
+	w.broken, w.shut = w.gates(w.r.Held, over)
+	if !w.alarm.Passed(over) || w.broken != "" || w.shut != "" || promotion == declared.ManualPromotion && !w.approved() {
 		return false
 	}
 	w.r.Held = time.Time{}
@@ -161,7 +166,12 @@ func (w *work) end() {
 			r.Clock = w.now.Add(w.monitor)
 		}
 	}
-	if w.alarm.Passed(r.Ended.Add(w.monitor)) {
+	over := r.Ended.Add(w.monitor)
+	if w.broken, w.shut = w.gates(r.Ended, over); w.broken != "" {
+		w.fail(reason.RolloutFailed, w.broken)
+		return
+	}
+	if w.alarm.Passed(over) && w.shut == "" {
 		r.Over, r.Clock, r.Held = true, time.Time{}, time.Time{}
 		if w.s.Stable.Of != r.Goal {
 			w.s.Stable = pace.Proven[string]{Of: r.Goal, At: w.now}

@@ -142,7 +142,21 @@ func (w *world) check(v *View, d *Decision) {
 		}
 		w.seen["canary"]++
 	}
+	w.checkGates(v, d)
 	w.seen[string(d.Status.Phase)]++
+}
+
+// checkGates: what was never stable is not at its end before what is measured of it was good.
+func (w *world) checkGates(v *View, d *Decision) {
+	r := &d.Status.Rollout
+	stable := slices.ContainsFunc(v.Revisions, func(r Revision) bool { return r.Name == v.Was.Stable.Of })
+	if len(v.Spec.Rollout.Gates) == 0 || !r.Over || v.Was.Rollout.Over || r.Goal != r.Target || r.Goal == v.Was.Stable.Of || !stable || v.Wanted == 0 {
+		return
+	}
+	if m := v.Gates["errors"]; m.Missing != "" || m.Value > 0.05 || m.At.Before(r.Ended) {
+		w.fatal(d, "it is at its end, and its gate measures %+v", m)
+	}
+	w.seen["gated"]++
 }
 
 // checkRoom is I1 and W1: what is created, with all that may run and is not abandoned, is within replicas and surge, and one more for
@@ -303,7 +317,7 @@ func TestSimulation(t *testing.T) {
 	for _, k := range slices.Sorted(maps.Keys(seen)) {
 		t.Logf("%6d %s", seen[k], k)
 	}
-	for _, k := range []string{"update", "abandon", "reclaim", "canary", "Halted", "RollingBack", "RolledBack", "Complete", "Paused", "Monitoring", "stop TK0752", "stop TK0753", "stop TK0754", "stop TK0755", "stop TK0757"} {
+	for _, k := range []string{"update", "abandon", "reclaim", "canary", "gated", "Halted", "RollingBack", "RolledBack", "Complete", "Paused", "Monitoring", "stop TK0752", "stop TK0753", "stop TK0754", "stop TK0755", "stop TK0757"} {
 		if first != last && seen[k] == 0 {
 			t.Errorf("in no world there was %q", k)
 		}

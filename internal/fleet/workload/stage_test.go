@@ -13,7 +13,7 @@ import (
 
 // stage is a world in which nothing happens by chance: five nodes with room for all, one workload.
 func stage(t *testing.T, wanted int, rollout declared.Rollout) *world {
-	w := &world{t: t, rng: rand.New(rand.NewPCG(1, 2)), now: start, templates: map[string]int{}, qualities: map[int]quality{}, seen: map[string]int{}, calm: true}
+	w := &world{t: t, rng: rand.New(rand.NewPCG(1, 2)), now: start, templates: map[string]int{}, qualities: map[int]quality{}, seen: map[string]int{}, calm: true, staged: true}
 	w.view = View{Name: "web", UID: "w1", Generation: 1, Wanted: wanted, Quiet: start}
 	w.view.Spec.Rollout = rollout
 	w.view.Spec.OnUnreachable = &declared.OnUnreachable{After: "1m"}

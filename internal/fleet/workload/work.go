@@ -47,6 +47,8 @@ type work struct {
 	orphans []string               // abandoned ones that nobody stands in for; nil: not looked for yet
 	stalled []*member              // unreachable, and held by the brake
 	extra   [2]int                 // instances that are started before others leave: of what is old, and of the goal
+	broken  string                 // what gate says that the rollout has failed; empty: none
+	shut    string                 // by what gate it is held up; empty: none
 	held    map[*member]int        // whose leaving is held up, and of what kind one is started before: index of extra, or -1
 }
 

@@ -62,6 +62,7 @@ type world struct {
 	made      int
 	alike     int // templates that follow each other and run the same; 0: none do
 	calm      bool
+	staged    bool // nothing happens by chance
 	trace     []string
 	seen      map[string]int // what happened, to see that the simulation does something
 }
@@ -94,6 +95,9 @@ func (w *world) terms() {
 		MinReady:       pick(w, "", "5s", "30s"), Monitor: pick(w, "", "1m"), KeepOld: pick(w, "", "2m"),
 		Promotion: pick(w, declared.AutomaticPromotion, declared.AutomaticPromotion, declared.ManualPromotion),
 		OnFailure: pick(w, declared.RollBack, declared.RollBack, declared.Halt), ProgressDeadline: pick(w, "", "3m", "0s"),
+	}
+	if most := declare.Quantity("0.05"); w.oneIn(4) {
+		s.Rollout.Gates = []declared.Gate{{Name: "errors", Max: &most}}
 	}
 	if s.Rollout.Strategy == declared.Canary {
 		s.Rollout.Steps = []declared.CanaryStep{{Replicas: "1", Pause: pick(w, "", "1m")}, {Replicas: pick[declare.IntOrPercent](w, "50%", "2")}}
@@ -149,9 +153,26 @@ func (w *world) presence(m *machine) node.Presence {
 	return node.Here
 }
 
+// measured is what somebody measures for gates, now and then, where nothing is staged.
+func (w *world) measured() {
+	switch {
+	case w.calm:
+		w.view.Gates = map[string]Reading{"errors": {At: w.now}}
+	case w.oneIn(40):
+		w.view.Gates = map[string]Reading{"errors": {At: w.now, Value: 0.5}}
+	case w.oneIn(20):
+		w.view.Gates = map[string]Reading{"errors": {Missing: "nobody answers"}}
+	case w.oneIn(3):
+		w.view.Gates = map[string]Reading{"errors": {At: w.now, Value: 0.05}}
+	}
+}
+
 // tick is what happens by itself as time goes on.
 func (w *world) tick(by time.Duration) {
 	w.now = w.now.Add(by)
+	if !w.staged {
+		w.measured()
+	}
 	for _, m := range w.machines {
 		m.heard = m.heard || m.linked && !w.now.Before(w.view.Quiet) // whoever can has spoken by then
 		switch away := w.presence(m) == node.Gone; {
