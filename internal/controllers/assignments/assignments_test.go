@@ -374,14 +374,19 @@ func TestMissingLayer(t *testing.T) {
 func TestHoldEnds(t *testing.T) {
 	r := newRig(t)
 	r.join("a", "qa")
-	until := metav1.NewTime(time.Now().Add(2 * time.Second).Truncate(time.Second))
-	r.change("a", func(s *v1alpha1.NodeSpec) {
-		s.Holds = []v1alpha1.NodeHold{{Resource: "path:/etc/motd", Reason: "debugging", Owner: "ann", Until: until}}
-	})
+	hold := func(d time.Duration) (until metav1.Time) {
+		until = metav1.NewTime(time.Now().Add(d).Truncate(time.Second))
+		r.change("a", func(s *v1alpha1.NodeSpec) {
+			s.Holds = []v1alpha1.NodeHold{{Resource: "path:/etc/motd", Reason: "debugging", Owner: "ann", Until: until}}
+		})
+		return until
+	}
+	hold(time.Hour)
 	r.eventually("it is held", func() string {
 		own := r.assignment("a").Spec.Own
 		return unless(own != nil && own.Labels["name"] == "a" && len(own.Holds) == 1 && own.Holds[0].Reason == "debugging", "not yet")
 	})
+	until := hold(2 * time.Second)
 	r.eventually("it ends", func() string { return unless(len(r.assignment("a").Spec.Own.Holds) == 0, "not yet") })
 	if time.Now().Before(until.Time) {
 		t.Error("it has ended early")

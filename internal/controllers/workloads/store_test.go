@@ -234,8 +234,13 @@ func TestOnARealStore(t *testing.T) {
 		return local.Update(t.Context(), o)
 	})
 	eventually("another one is complete", complete(3))
-	if all := instancesIn(t, local); len(all) != 3 || len(all[0].ManagedFields) != 0 {
-		t.Errorf("%d instances", len(all))
+	var all []*v1alpha1.Instance
+	eventually("what has ended is forgotten", func(*v1alpha1.Workload, error) bool { // after the status is stored
+		all = instancesIn(t, local)
+		return len(all) == 3
+	})
+	if len(all[0].ManagedFields) != 0 {
+		t.Errorf("%+v", all[0].ManagedFields)
 	}
 	change(func(o *v1alpha1.Workload) error { return local.Delete(t.Context(), o, nil) })
 	eventually("it has gone", func(_ *v1alpha1.Workload, err error) bool { return err != nil })
