@@ -328,7 +328,7 @@ func rigOn(t testing.TB, on *store) *rig {
 		},
 	})
 	r.must(err)
-	r.lag = 200 * time.Millisecond
+	r.lag = time.Second
 	return r
 }
 
