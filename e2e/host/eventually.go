@@ -18,15 +18,18 @@ func Eventually(t testing.TB, deadline time.Duration, what string, probe func() 
 	defer late.Stop()
 	tick := time.NewTicker(pollInterval)
 	defer tick.Stop()
-	for {
+	for over := false; ; {
 		state, ok := probe()
 		if ok {
 			return
 		}
+		if over {
+			t.Fatalf("wait for %s: not so after %v; last seen: %s", what, deadline, state)
+		}
 		select {
 		case <-tick.C:
 		case <-late.C:
-			t.Fatalf("wait for %s: not so after %v; last seen: %s", what, deadline, state)
+			over = true // since the last look a machine that is busy may have done nothing for us
 		case <-t.Context().Done():
 			t.Fatalf("wait for %s: the test ended; last seen: %s", what, state)
 		}

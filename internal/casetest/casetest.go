@@ -91,15 +91,18 @@ func (c *Case) Eventually(within time.Duration, what string, look func() (state 
 	defer deadline.Stop()
 	tick := time.NewTicker(pollInterval)
 	defer tick.Stop()
-	for {
+	for over := false; ; {
 		state, ok := look()
 		if ok {
 			return c.Check(true, "")
 		}
+		if over {
+			return c.Check(false, "%s: not within %v; last seen: %s", what, within, state)
+		}
 		select {
 		case <-tick.C:
 		case <-deadline.C:
-			return c.Check(false, "%s: not within %v; last seen: %s", what, within, state)
+			over = true // since the last look a machine that is busy may have done nothing for us
 		}
 	}
 }
