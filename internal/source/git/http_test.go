@@ -304,9 +304,7 @@ func TestCancelled(t *testing.T) {
 	case <-time.After(time.Minute):
 		t.Fatal("a cancelled call does not end")
 	}
-	if left := processesWith("GIT_CONFIG_GLOBAL="+configPath, g.dir); len(left) > 0 {
-		t.Errorf("processes are left: %v", left)
-	}
+	wantNoneWith(t, "GIT_CONFIG_GLOBAL="+configPath, g.dir)
 }
 
 // Credentials that lie on this machine for others go nowhere.

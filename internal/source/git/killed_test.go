@@ -53,9 +53,7 @@ func TestKilledInTheMiddle(t *testing.T) {
 	if cut == 0 {
 		t.Error("no fetch was cut off")
 	}
-	if left := processesWith("GIT_CONFIG_GLOBAL="+configPath, g.dir); len(left) > 0 {
-		t.Errorf("processes are left: %v", left)
-	}
+	wantNoneWith(t, "GIT_CONFIG_GLOBAL="+configPath, g.dir)
 }
 
 func filesOf(t *testing.T, r *Repository, id ID) string {

@@ -46,6 +46,15 @@ func processesWith(texts ...string) []string {
 	return list
 }
 
+// wantNoneWith wants no process with all texts in its environment or working directory. What is killed is gone a moment later.
+func wantNoneWith(t *testing.T, texts ...string) {
+	t.Helper()
+	boots.Eventually(t, time.Minute, "no process is left", func() (string, bool) {
+		left := processesWith(texts...)
+		return fmt.Sprint(left), len(left) == 0
+	})
+}
+
 type key struct {
 	private []byte // PEM
 	public  string // as in authorized_keys
@@ -177,9 +186,7 @@ func TestSSH(t *testing.T) {
 		}
 	}
 	noSecretBelow(t, g.dir)
-	if left := processesWith("GIT_SSH_VARIANT=ssh", g.dir); len(left) > 0 {
-		t.Errorf("processes are left: %v", left)
-	}
+	wantNoneWith(t, "GIT_SSH_VARIANT=ssh", g.dir)
 }
 
 func TestAuthPrintsNothing(t *testing.T) {

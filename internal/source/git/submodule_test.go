@@ -314,9 +314,7 @@ func TestSubmoduleServers(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if left := processesWith("GIT_CONFIG_GLOBAL="+configPath, hasty.dir); len(left) > 0 {
-		t.Errorf("processes are left: %v", left)
-	}
+	wantNoneWith(t, "GIT_CONFIG_GLOBAL="+configPath, hasty.dir)
 }
 
 // Number and size are bounded for all submodules together.
