@@ -18,7 +18,8 @@ type Template struct {
 	// +listType=map
 	// +listMapKey=name
 	Volumes []Volume `json:"volumes,omitempty"`
-	// Network is Host (the default) or Own: whether tasks share the host's network, or have one of their own. Own needs runtime OCI.
+	// Network is Host (the default) or Own: whether tasks share the host's network, or those of an instance have one of their own together. Own
+	// needs runtime OCI.
 	Network Network `json:"network,omitempty"`
 	// TerminationGrace is how long tasks have to end after their stop signal: "30s", up to 24h. Default 30s.
 	TerminationGrace string `json:"terminationGrace,omitempty"`
@@ -174,7 +175,8 @@ type Port struct {
 	// Protocol is TCP (the default) or UDP.
 	Protocol Protocol `json:"protocol,omitempty"`
 	// Port is the number, 1 to 65535, which no other port of the instance has. Left out, each instance gets a free one of its node. The program
-	// learns it by its environment: PORT_NAME, in capitals with _ for -.
+	// learns it by its environment: PORT_NAME, in capitals with _ for -. In a network of its own it is the instance's number, which no other
+	// instance takes away; others find it at a free one of the node, which names tell.
 	Port int32 `json:"port,omitempty"`
 	// Text are keys and values that those who browse for the service learn (RFC 6763, TXT). At most 16, with 400 bytes together. The key
 	// txtvers is tako's.

@@ -17292,7 +17292,7 @@ func schema_takodev_tako_declare_workload_Port(ref common.ReferenceCallback) com
 					},
 					"port": {
 						SchemaProps: spec.SchemaProps{
-							Description: "Port is the number, 1 to 65535, which no other port of the instance has. Left out, each instance gets a free one of its node. The program learns it by its environment: PORT_NAME, in capitals with _ for -.",
+							Description: "Port is the number, 1 to 65535, which no other port of the instance has. Left out, each instance gets a free one of its node. The program learns it by its environment: PORT_NAME, in capitals with _ for -. In a network of its own it is the instance's number, which no other instance takes away; others find it at a free one of the node, which names tell.",
 							Type:        []string{"integer"},
 							Format:      "int32",
 						},
@@ -18483,7 +18483,7 @@ func schema_takodev_tako_declare_workload_Template(ref common.ReferenceCallback)
 					},
 					"network": {
 						SchemaProps: spec.SchemaProps{
-							Description: "Network is Host (the default) or Own: whether tasks share the host's network, or have one of their own. Own needs runtime OCI.\n\nPossible enum values:\n - `\"Host\"`\n - `\"Own\"`",
+							Description: "Network is Host (the default) or Own: whether tasks share the host's network, or those of an instance have one of their own together. Own needs runtime OCI.\n\nPossible enum values:\n - `\"Host\"`\n - `\"Own\"`",
 							Type:        []string{"string"},
 							Format:      "",
 							Enum:        []interface{}{"Host", "Own"},

@@ -28,6 +28,8 @@ type Subject struct {
 	// Dress gives a task what it needs to run where the host's files are not there by themselves: an image, and these directories at their own
 	// paths. Nil: nothing.
 	Dress func(t *run.Task, directories []string)
+	// Calls are the system calls at which KilledWhileItStarts kills an agent. Nil: all that may be seen by others.
+	Calls []string
 	// Lossy says that of a flood of lines the last ones may be lost: who keeps them bounds how many come at once.
 	Lossy bool
 	// Clean is what there is below the directory when nothing was run, as find prints it.

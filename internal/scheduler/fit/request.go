@@ -69,7 +69,7 @@ func Compile(spec *workload.Spec) (Request, error) {
 			}
 			devices[d.Name] += count
 		}
-		// In a network of its own an instance has all ports.
+		// In a network of its own an instance has all ports, and its host leads others to them that are found there.
 		for _, p := range t.Ports {
 			if p.Port != 0 && spec.Template.Network != workload.OwnNetwork {
 				r.Ports = append(r.Ports, Port{cmp.Or(p.Protocol, workload.TCP), p.Port})
