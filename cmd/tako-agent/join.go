@@ -22,6 +22,7 @@ import (
 	"tako.dev/tako/internal/agent/naming"
 	"tako.dev/tako/internal/present"
 	"tako.dev/tako/internal/reason"
+	"tako.dev/tako/internal/run/cdi"
 )
 
 const (
@@ -245,6 +246,9 @@ func (c *common) run(ctx context.Context, audit, peers string, names naming.Wher
 		opts.Instances.Directories = append(opts.Instances.Directories, filepath.Clean(d))
 	}
 	opts.Instances.Runtimes, opts.Objects = c.runtimes(host.Bus), host.Objects
+	if c.root == "/" {
+		opts.Instances.Devices = cdi.Directories()
+	}
 	printer := &printer{watch: true}
 	opts.OnLine, opts.Watch, opts.Joined = printer.line, true, true
 	opts.Log = slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{ReplaceAttr: withoutTime}))

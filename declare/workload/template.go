@@ -200,7 +200,7 @@ type Resources struct {
 	Requests Amounts `json:"requests,omitzero"`
 	// Limits are what it may take at most. Default no limit; at least the requests.
 	Limits Amounts `json:"limits,omitzero"`
-	// Devices are pieces of hardware that nobody else has meanwhile, such as GPUs. At most 16.
+	// Devices are pieces of hardware that nobody else has meanwhile, such as GPUs. At most 16. They need runtime OCI.
 	// +listType=map
 	// +listMapKey=name
 	Devices []Device `json:"devices,omitempty"`
@@ -220,7 +220,7 @@ type Amounts struct {
 
 // Device is a number of pieces of one kind of hardware.
 type Device struct {
-	// Name is the kind, as nodes tell it: "nvidia.com/gpu".
+	// Name is the kind, as the Container Device Interface has it on nodes: "nvidia.com/gpu".
 	Name string `json:"name"`
 	// Count is how many: 1 to 64, default 1.
 	Count *int32 `json:"count,omitempty"`

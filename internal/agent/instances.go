@@ -20,7 +20,7 @@ func (l *loop) keepInstances(ctx context.Context) (err error) {
 		return err
 	}
 	j.instances, err = instances.New(instances.Options{
-		StateDir: l.opts.StateDir, Boot: boot, Runtimes: l.opts.Instances.Runtimes, Objects: l.opts.Objects, Open: j.vault.Open, Clean: j.vault.Scrub,
+		StateDir: l.opts.StateDir, Boot: boot, Runtimes: l.opts.Instances.Runtimes, Devices: l.opts.Instances.Devices, Objects: l.opts.Objects, Open: j.vault.Open, Clean: j.vault.Scrub,
 		Changed: j.tell, Ready: j.naming.Ready, Services: j.naming.Environment,
 		Note:    func(h store.Happening) { l.keepNote(ctx, h) },
 		Trouble: func(doing string, err error) { l.post(ctx, func() { l.book.Trouble(doing, err) }) },

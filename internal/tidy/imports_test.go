@@ -61,6 +61,7 @@ func importTable() []row {
 		{pattern: "internal/run/bell"},
 		{pattern: "internal/run/shim", may: plain("run", "run/account", "run/bell", "disk")},
 		{pattern: "internal/run/process", may: plain("run", "run/account", "run/shim")},
+		{pattern: "internal/run/cdi", may: plain("run", "disk")},
 		{pattern: "internal/run/oci", may: plain("run", "run/account", "run/shim", "run/oci/image", "run/oci/cni", "disk")},
 		{pattern: "internal/run/oci/cni", may: plain("disk")},
 		{pattern: "internal/run/oci/image", may: plain("content", "disk")},
@@ -95,7 +96,7 @@ func importTable() []row {
 		{pattern: "internal/transfer/relay/core", may: plain("catalog", "transfer/wire")},
 		{pattern: "internal/agent", may: slices.Concat(agent, []string{"internal/agent/*", "internal/agent/instances/core"})},
 		{pattern: "internal/agent/book", may: plain("converge", "agent/report", "agent/store")},
-		{pattern: "internal/agent/instances", may: plain("catalog", "content", "names", "disk", "disk/durable", "run", "run/core", "scheduler/fit", "transfer/wire", "agent/instances/core", "agent/store",
+		{pattern: "internal/agent/instances", may: plain("catalog", "content", "names", "disk", "disk/durable", "run", "run/core", "run/cdi", "scheduler/fit", "transfer/wire", "agent/instances/core", "agent/store",
 			"run/oci/image")}, // the last one for the suite of tests beside it: images that are fetched
 		{pattern: "internal/agent/instances/core", may: plain("catalog", "run", "run/core", "scheduler/fit", "transfer/wire")},
 		{pattern: "internal/agent/naming", may: plain("catalog", "disk", "disk/durable", "names", "names/edition", "names/endpoints", "names/server", "transfer/client", "transfer/wire", "trust")},

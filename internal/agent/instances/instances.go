@@ -32,6 +32,7 @@ const retryPause = 5 * time.Second
 type Means struct {
 	Runtimes    []run.Kind // that run their tasks
 	Directories []string   // of the host, that they may mount
+	Devices     []string   // directories that say which hardware the host has, see package run/cdi
 }
 
 // Options of a Keeper.
@@ -39,6 +40,7 @@ type Options struct {
 	StateDir string
 	Boot     string     // the kernel's boot ID
 	Runtimes []run.Kind // that there may be
+	Devices  []string   // directories that say which hardware there is, see package run/cdi
 	// Objects has the images that are named by digest; nil: nobody fetches any.
 	Objects *content.Objects
 	// Open opens what is sealed in a template, and Clean takes the values of secrets out of what is told.
@@ -97,6 +99,7 @@ type shared struct {
 	told   []wire.Instance
 	echoes core.Echoes
 	reach  string         // where instances are asked; empty: not known
+	broken string         // what was told last of files about devices that cannot be read
 	shut   []func() error // give the runtimes back
 	usage
 }

@@ -48,6 +48,7 @@ type rig struct {
 	made    int
 	number  int64
 	objects *content.Objects
+	cards   []string // directories about devices
 
 	mu       sync.Mutex
 	notes    []store.Happening
@@ -87,7 +88,7 @@ func bootID(t testing.TB) string {
 
 func (r *rig) options() Options {
 	return Options{
-		StateDir: r.dir, Boot: bootID(r.t), Runtimes: kinds(), Objects: r.objects,
+		StateDir: r.dir, Boot: bootID(r.t), Runtimes: kinds(), Objects: r.objects, Devices: r.cards,
 		Open:  func(s catalog.Sealed) ([]byte, error) { return []byte(strings.TrimPrefix(s.Key, "of ")), nil },
 		Clean: func(s string) string { return strings.ReplaceAll(s, "s3cret-value", "[secret]") },
 		Changed: func() {

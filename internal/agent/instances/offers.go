@@ -37,6 +37,17 @@ func (k *Keeper) Offers(lookup declare.Lookup, directories []string) wire.Offers
 			o.Runtimes = append(o.Runtimes, string(r.Name))
 		}
 	}
+	for kind, pieces := range k.devices() {
+		if len(o.Devices) == wire.OffersMax {
+			break
+		}
+		if o.Devices == nil {
+			o.Devices = map[string][]string{}
+		}
+		for _, p := range pieces[:min(len(pieces), wire.OffersMax)] {
+			o.Devices[kind] = append(o.Devices[kind], p.Name)
+		}
+	}
 	var st unix.Statfs_t
 	if err := unix.Statfs(k.opts.StateDir, &st); err == nil {
 		// What is kept for root is what a full disk leaves to the host itself; how much is free just now is nobody's to promise.

@@ -18,6 +18,7 @@ import (
 	"tako.dev/tako/internal/disk"
 	"tako.dev/tako/internal/reason"
 	"tako.dev/tako/internal/run"
+	"tako.dev/tako/internal/run/cdi"
 )
 
 const (
@@ -37,6 +38,7 @@ type builder struct {
 	state    string
 	node     string
 	address  string
+	devices  func() cdi.Pieces
 	others   func(namespace string, rotate uint64) []string // nil: nothing is known of others
 	labels   map[string]string
 }
@@ -44,7 +46,7 @@ type builder struct {
 func (k *Keeper) builder(f core.Start) *builder {
 	in := &f.Record.Instance
 	b := &builder{start: f, template: f.Template, sealed: k.secrets[catalog.TemplateLayer(in.Namespace, in.Revision)], open: k.opts.Open, images: k.images, state: k.opts.StateDir,
-		node: k.wanted.Node, address: k.wanted.Offers.Address, labels: k.wanted.Labels, others: k.opts.Services}
+		node: k.wanted.Node, address: k.wanted.Offers.Address, labels: k.wanted.Labels, others: k.opts.Services, devices: k.devices}
 	if at := slices.IndexFunc(f.Template.Tasks, func(t workload.Task) bool { return t.Name == f.ID.Task }); at >= 0 {
 		b.task = &f.Template.Tasks[at]
 	}
@@ -94,6 +96,11 @@ func (b *builder) build(can run.Capabilities) (run.Task, error) {
 	if t.Mounts, err = b.mounts(); err != nil {
 		return t, err
 	}
+	devices, shown, env, err := b.hardware()
+	if err != nil {
+		return t, err
+	}
+	t.Devices, t.Mounts, t.Env = devices, append(t.Mounts, shown...), append(besides(env, t.Env), t.Env...)
 	if err := can.Refuse(&t); err != nil {
 		return t, err
 	}

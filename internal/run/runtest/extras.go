@@ -4,6 +4,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -71,6 +72,31 @@ func mounts(b *bench) {
 	gone.Mounts = append(gone.Mounts, run.Mount{Source: "/no/such/volume", Path: "/tmp/open"})
 	if s, err := b.rt.Start(b.Context(), gone); err == nil && (s.Phase != run.Ended || s.Ending.Cause != run.NotExecuted || s.Ending.Words == "") {
 		b.Errorf("with a volume that is not there it is %+v", s)
+	}
+}
+
+// devices shows a task one device, and no other one of the host.
+func devices(b *bench) {
+	if why, lacks := b.rt.Capabilities().Lacks[run.Devices]; lacks {
+		b.Skip(why)
+	}
+	all := []string{"/dev/fuse", "/dev/loop-control", "/dev/kvm", "/dev/net/tun", "/dev/loop0"}
+	all = slices.DeleteFunc(all, func(name string) bool {
+		_, err := os.Stat(name)
+		return err != nil
+	})
+	if len(all) < 2 {
+		b.Skip("the host has no two devices that not every program has")
+	}
+	for _, name := range all[:2] {
+		task := b.shell("for d in " + strings.Join(all, " ") + "; do (: <>$d) 2>/dev/null && echo $d; done; true")
+		task.Devices = []string{name}
+		b.start(task)
+		e := b.ended(task.ID)
+		if got := b.printed(task.ID); !e.Well() || got != name+"\n" {
+			b.Errorf("with %s it can open %q (%+v)", name, got, e)
+		}
+		b.over(task.ID)
 	}
 }
 

@@ -32,7 +32,7 @@ func Run(t *testing.T, s Subject) {
 		{"stop", stops}, {"deaf to the signal", deaf}, {"no longer", noLonger}, {"daemons", daemons}, {"what it is given", given}, {"secrets", secrets},
 		{"refused", refused}, {"log", logs}, {"log flood", flood}, {"taken over", takenOver}, {"usage", usage},
 		{"limit of processes", forkBomb}, {"limit of memory", memory}, {"limit of processor time", cpu},
-		{"mounts", mounts}, {"config files", configFiles}, {"users of instances", ownUsers}, {"quick exits", quickExits}, {"unknown", unknown},
+		{"devices", devices}, {"mounts", mounts}, {"config files", configFiles}, {"users of instances", ownUsers}, {"quick exits", quickExits}, {"unknown", unknown},
 	} {
 		t.Run(one.name, func(t *testing.T) { one.try(newBench(t, s)) })
 	}
