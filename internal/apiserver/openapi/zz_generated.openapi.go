@@ -16614,7 +16614,7 @@ func schema_takodev_tako_declare_workload_Device(ref common.ReferenceCallback) c
 				Properties: map[string]spec.Schema{
 					"name": {
 						SchemaProps: spec.SchemaProps{
-							Description: "Name is the kind, as nodes tell it: \"nvidia.com/gpu\".",
+							Description: "Name is the kind, as the Container Device Interface has it on nodes: \"nvidia.com/gpu\".",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -17608,7 +17608,7 @@ func schema_takodev_tako_declare_workload_Resources(ref common.ReferenceCallback
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "Devices are pieces of hardware that nobody else has meanwhile, such as GPUs. At most 16.",
+							Description: "Devices are pieces of hardware that nobody else has meanwhile, such as GPUs. At most 16. They need runtime OCI.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{

@@ -74,15 +74,11 @@ func (r *Runtime) Address(instance string) (a netip.Addr, known bool) {
 	return r.networks.Address(instance)
 }
 
-// release takes the network of an instance away of which nothing runs. What fails is tried again.
+// release takes the network of an instance away of which nothing runs.
 func (r *Runtime) release(ctx context.Context, instance string) error {
 	ctx, cancel := context.WithTimeout(ctx, releaseMax)
 	defer cancel()
-	err := r.networks.Release(ctx, instance, func() bool { return r.Runs(instance) })
-	if err != nil {
-		r.idle.add(instance)
-	}
-	return err
+	return r.networks.Release(ctx, instance, func() bool { return r.Runs(instance) })
 }
 
 // Run tells of attempts as package run says, and takes away networks of instances of which nothing runs any more: first those that an agent
@@ -119,34 +115,39 @@ func (r *Runtime) Run(ctx context.Context, sink func(run.Status)) error {
 
 // tidy takes networks away until the context ends. That one could not be is told by Remove, which tries it too.
 func (r *Runtime) tidy(ctx context.Context) {
+	var later []string
+	var retry <-chan time.Time // nil: nothing is to be tried again
 	for {
 		select {
 		case <-ctx.Done():
 			return
+		case <-retry:
+			r.idle.add(later...)
+			later, retry = nil, nil
 		case <-r.idle.bell:
+			later = append(later, r.releaseAll(ctx, r.idle.take())...)
+			if len(later) > 0 && retry == nil {
+				retry = time.After(releasePause)
+			}
 		}
-		var some errgroup.Group
-		some.SetLimit(releasesMax)
-		var mu sync.Mutex
-		failed := false
-		for _, instance := range r.idle.take() {
-			some.Go(func() error {
-				err := r.release(ctx, instance)
+	}
+}
+
+// releaseAll takes networks away of which nothing runs, and returns the instances of those where that has failed.
+func (r *Runtime) releaseAll(ctx context.Context, instances []string) (failed []string) {
+	var some errgroup.Group
+	some.SetLimit(releasesMax)
+	var mu sync.Mutex
+	for _, instance := range instances {
+		some.Go(func() error {
+			if r.release(ctx, instance) != nil {
 				mu.Lock()
 				defer mu.Unlock()
-				failed = failed || err != nil
-				return nil
-			})
-		}
-		_ = some.Wait() // of no error
-		if !failed {
-			continue
-		}
-		pause := time.NewTimer(releasePause)
-		select {
-		case <-ctx.Done():
-		case <-pause.C:
-		}
-		pause.Stop()
+				failed = append(failed, instance)
+			}
+			return nil
+		})
 	}
+	_ = some.Wait() // of no error
+	return failed
 }

@@ -156,7 +156,11 @@ func (r *Runtime) Remove(ctx context.Context, id run.ID) error {
 	if err := r.Shims.Remove(ctx, id); err != nil {
 		return err
 	}
-	return errors.Join(r.images.Forget(id.String()), r.release(ctx, id.Instance))
+	err := r.release(ctx, id.Instance)
+	if err != nil {
+		r.idle.add(id.Instance) // it is tried again
+	}
+	return errors.Join(r.images.Forget(id.String()), err)
 }
 
 // container is what only the shim of a container is told.

@@ -95,27 +95,24 @@ func unpin(path string) error {
 	return nil
 }
 
-// prefixes are those of the bridge that is built in, and of all other interfaces of the host.
-func prefixes() (bridge, others []netip.Prefix, err error) {
-	all, err := net.Interfaces()
-	if err != nil {
-		return nil, nil, err
-	}
-	for _, i := range all {
-		addresses, err := i.Addrs()
+// prefixes are those of the bridge that is built in, and of all interfaces of the host.
+func prefixes() (bridge, all []netip.Prefix, err error) {
+	if i, err := net.InterfaceByName(bridgeName); err == nil { // there is none before the first network
+		list, err := i.Addrs()
 		if err != nil {
-			continue // it is gone again
+			return nil, nil, err
 		}
-		for _, a := range addresses {
-			p, err := netip.ParsePrefix(a.String())
-			switch {
-			case err != nil:
-			case i.Name == bridgeName:
-				bridge = append(bridge, p.Masked())
-			default:
-				others = append(others, p.Masked())
-			}
+		bridge = masked(list)
+	}
+	list, err := net.InterfaceAddrs() // in one question, however many interfaces instances have
+	return bridge, masked(list), err
+}
+
+func masked(list []net.Addr) (prefixes []netip.Prefix) {
+	for _, a := range list {
+		if p, err := netip.ParsePrefix(a.String()); err == nil {
+			prefixes = append(prefixes, p.Masked())
 		}
 	}
-	return bridge, others, nil
+	return prefixes
 }
