@@ -132,3 +132,32 @@ func TestSpec(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// In a network of its own a container asks name servers that others than its host reach.
+func TestResolv(t *testing.T) {
+	const upstream = "# of systemd-resolved\nnameserver 192.0.2.53\nsearch example.com\n"
+	for _, row := range []struct{ text, upstream, want string }{
+		{"nameserver 192.0.2.1\noptions edns0\n", upstream, "nameserver 192.0.2.1\noptions edns0\n"},
+		{"nameserver 127.0.0.88\nnameserver 192.0.2.1\nsearch a\n", "", "nameserver 192.0.2.1\nsearch a\n"},
+		{"nameserver 127.0.0.53\nsearch a\n", upstream, upstream},
+		{"nameserver ::1\nsearch a\n", "", "search a\n"},
+		{"nameserver fe80::1%eth0\nnameserver here\nnameserver 2001:db8::1", "", "nameserver fe80::1%eth0\nnameserver 2001:db8::1"},
+		{"", "", ""},
+	} {
+		if got := resolv(row.text, row.upstream); got != row.want {
+			t.Errorf("of %q and %q comes %q, want %q", row.text, row.upstream, got, row.want)
+		}
+	}
+}
+
+// FuzzResolv: what is left are lines that were there, without servers of the host alone.
+func FuzzResolv(f *testing.F) {
+	f.Add("nameserver 127.0.0.53\nsearch a\n", "nameserver 192.0.2.53\n")
+	f.Fuzz(func(t *testing.T, text, upstream string) {
+		for line := range strings.Lines(resolv(text, upstream)) {
+			if !strings.Contains(text, line) && !strings.Contains(upstream, line) || strings.HasPrefix(line, "nameserver 127.") || strings.HasPrefix(line, "nameserver ::1\n") {
+				t.Errorf("of %q and %q comes %q", text, upstream, line)
+			}
+		}
+	})
+}
