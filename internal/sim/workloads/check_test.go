@@ -27,7 +27,10 @@ func (w *world) written(s *server, verb string, o object) {
 			w.truth.templates[o.Name] = o.Spec.Template.DeepCopy()
 		}
 	case *v1alpha1.Workload:
-		if verb == "update" { // of its finalizers
+		if verb == "create" {
+			w.checkRun(s, o)
+		}
+		if verb == "create" || verb == "update" { // of its finalizers
 			w.truth.declared(o)
 		}
 		w.checkStatus(verb, o)
@@ -237,7 +240,8 @@ func (w *world) checkBudget(s *server, of *v1alpha1.Workload, stopped *v1alpha1.
 	}
 }
 
-// checkLeases: a host that is heard all the time begins what is exclusive, however seldom it reports.
+// checkLeases: a host that is heard all the time begins what is exclusive, however seldom hosts report otherwise: it has known for long that leases
+// are declared.
 func (w *world) checkLeases(h *host, r *wire.Report) {
 	if w.calm.IsZero() || w.now.Before(w.calm) {
 		return
@@ -247,7 +251,9 @@ func (w *world) checkLeases(h *host, r *wire.Report) {
 			continue
 		}
 		for _, in := range listed[*v1alpha1.Instance](w.store) {
-			if string(in.UID) == r.Instances[i].UID && !in.CreationTimestamp.Time.Before(w.calm) {
+			of := w.store.workload(in.Spec.Workload)
+			known := of != nil && in.CreationTimestamp.Sub(of.CreationTimestamp.Time) > silentMax
+			if string(in.UID) == r.Instances[i].UID && known && !in.CreationTimestamp.Time.Before(w.calm) {
 				w.broken("I9", "%s is heard, and refuses %s: %s", h.name, in.Name, r.Instances[i].Message)
 			}
 		}
@@ -257,6 +263,9 @@ func (w *world) checkLeases(h *host, r *wire.Report) {
 // settled: everything is as declared, on hosts and not only in words.
 func (w *world) settled() {
 	for _, o := range listed[*v1alpha1.Workload](w.store) {
+		if o.Spec.Schedule != nil {
+			continue
+		}
 		if o.Spec.Mode == declared.RunToCompletion {
 			if o.Status.Job == nil || o.Status.Job.Over == nil {
 				w.broken("I9", "%s is not over: %s", o.Name, words(o.Status))

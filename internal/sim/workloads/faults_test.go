@@ -119,6 +119,11 @@ var faults = []fault{
 			w.elect()
 		}
 	}},
+	{"leader changes as a run is due", func(w *world) {
+		if w.chance(rare) {
+			w.dueSoon()
+		}
+	}},
 	{"leader dies between writes", func(w *world) {
 		for _, s := range w.servers {
 			if s.leads() && w.chance(rare) {
@@ -226,6 +231,11 @@ func (w *world) heal() {
 	}
 	w.mend()
 	w.calm = w.now.Add(steadyTime)
+	for _, name := range schedules {
+		w.suspend(name, false)
+		w.after(suspendAfter, func() { w.suspend(name, true) })
+	}
+	w.after(suspendAfter, w.checkSchedules)
 	w.after(steadyTime, w.mend) // what has failed by then is not tried again by itself
 }
 

@@ -79,6 +79,8 @@ type session struct {
 	lazy    bool       // a report is due that is in no hurry
 	quiet   run.Moment // until when none of those goes
 	asked   int        // counts the times at which one is to go in any case
+	sending bool       // the answer to one is waited for
+	more    bool       // and the next one is due
 }
 
 // desired is what a host knows that it is to have.
@@ -168,7 +170,7 @@ func (h *host) begin() {
 	h.starts++
 	h.running, h.frozen, h.waiting = true, false, nil
 	h.machine, h.word, h.number, h.report, h.wake, h.newest, h.echoes = core.New(), 0, 0, nil, 0, 0, core.Echoes{}
-	h.seeks, h.fetches, h.telling, h.lazy, h.quiet = false, false, false, false, 0
+	h.seeks, h.fetches, h.telling, h.lazy, h.quiet, h.sending, h.more = false, false, false, false, 0, false, false
 	h.w.say("%s: its agent begins", h.name)
 	agent := h.agent
 	h.step(core.Node{Fit: fit.Node{Name: h.name, Architecture: h.offers.Arch, Runtimes: []declared.Runtime{declared.Process}, Capacity: fit.Amounts{CPU: h.offers.CPU, Memory: h.offers.Memory, Disk: h.offers.Disk}},
@@ -275,7 +277,7 @@ func (h *host) leave(noticed time.Duration, dead bool) {
 	default:
 		return
 	}
-	h.at, h.via = nil, nil
+	h.at, h.via, h.sending, h.more = nil, nil, false, false
 	h.seek(h.w.between(time.Second, reconnectMax))
 }
 
@@ -480,12 +482,13 @@ func (h *host) paced(reply wire.StatusReply) {
 	}
 }
 
-// send sends a report; the answer says whether it was heard.
+// send sends a report, one after the other; the answer says whether it was heard.
 func (h *host) send() {
 	to, via, conn := h.at, h.via, h.conn
-	if !h.connected() {
+	if h.more = h.sending; !h.connected() || h.sending {
 		return
 	}
+	h.sending = true
 	h.number++
 	if h.report == nil {
 		offers := h.offers
@@ -507,6 +510,9 @@ func (h *host) send() {
 		h.later(h.w.within(answerMax), func() {
 			if !h.connected() || h.conn != conn || !h.linked {
 				return
+			}
+			if h.sending = false; h.more {
+				h.send()
 			}
 			h.paced(reply)
 			if h.heard(reply.Echo); h.running && reply.Echo != r.Echo && h.machine.Hungry() { // it may have died of that

@@ -95,6 +95,9 @@ func (w *world) found() {
 		spec.Template.Tasks[0].Args = []string{w.version(good)}
 		w.create(n.name, spec)
 	}
+	for _, name := range schedules {
+		w.schedule(name)
+	}
 }
 
 // node changes what is declared of a node.
@@ -111,7 +114,7 @@ func (w *world) act() {
 	n := one(w, names)
 	o := w.store.workload(n.name)
 	h := one(w, w.hosts)
-	switch w.random.IntN(14) {
+	switch w.random.IntN(16) {
 	case 0, 1, 2:
 		q := one(w, []quality{good, good, good, slow, unready, crashing})
 		v := w.version(q)
@@ -155,6 +158,15 @@ func (w *world) act() {
 		w.node(h, func(n *v1alpha1.Node) { n.Spec.Unschedulable = true })
 	case 13:
 		w.job()
+	case 14:
+		w.suspend(one(w, schedules), w.chance(0.3))
+	case 15:
+		if name := one(w, schedules); w.store.workload(name) == nil {
+			w.schedule(name)
+		} else if w.chance(0.1) {
+			w.say("people: %s is deleted", name)
+			w.must(w.store.delete(w.store.workload(name), nil))
+		}
 	}
 }
 
@@ -168,12 +180,17 @@ func (w *world) job() {
 		return
 	}
 	w.did("job")
+	w.create(fmt.Sprint("job-", w.folk.jobs), w.jobSpec(one(w, []quality{ending, doubtful})))
+}
+
+// jobSpec is a job whose tasks end.
+func (w *world) jobSpec(q quality) declared.Spec {
 	spec := w.spec("job", 0)
 	spec.Mode, spec.Replicas, spec.OnUnreachable, spec.Rollout = declared.RunToCompletion, nil, nil, declared.Rollout{}
 	spec.Job = &declared.Job{Completions: new(int32(4)), Parallelism: new(int32(2)), BackoffLimit: new(int32(20))}
 	spec.Template.Tasks[0].Readiness = nil
-	spec.Template.Tasks[0].Args = []string{w.version(one(w, []quality{ending, doubtful}))}
-	w.create(fmt.Sprint("job-", w.folk.jobs), spec)
+	spec.Template.Tasks[0].Args = []string{w.version(q)}
+	return spec
 }
 
 func (w *world) must(err error) {

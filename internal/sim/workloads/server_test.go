@@ -28,6 +28,8 @@ const (
 	deadAfter = 12 * time.Second
 	// deposedMax is how long one that does not lead any more may take itself for the leader.
 	deposedMax = 15 * time.Second
+	// silentMax is more than hosts are silent: node.Quiet.
+	silentMax = 6 * time.Minute
 	// thinkMax is how long after something has happened a server decides at the latest.
 	thinkMax = 100 * time.Millisecond
 )

@@ -202,11 +202,14 @@ func (s *store) delete(o object, only *metav1.Preconditions) error {
 
 // collect is the garbage collector: what belongs to a workload goes with it.
 func (s *store) collect() {
-	for _, o := range slices.Concat(objects(listed[*v1alpha1.Revision](s)), objects(listed[*v1alpha1.Instance](s))) {
+	for _, o := range slices.Concat(objects(listed[*v1alpha1.Workload](s)), objects(listed[*v1alpha1.Revision](s)), objects(listed[*v1alpha1.Instance](s))) {
 		owner := metav1.GetControllerOf(o)
+		if owner == nil {
+			continue
+		}
 		of := s.objects[v1alpha1.KindWorkload+" "+types.NamespacedName{Namespace: o.GetNamespace(), Name: owner.Name}.String()]
 		if of == nil || of.GetUID() != owner.UID {
-			s.drop(o)
+			s.w.must(s.delete(o, nil)) // what has finalizers waits for them
 		}
 	}
 }
