@@ -190,6 +190,7 @@ const (
 	ProbeFailed  Code = 741
 	LeaseOver    Code = 742
 	PortOccupied Code = 743
+	VolumeGone   Code = 744
 
 	RolloutFailed    Code = 750
 	RolloutStuck     Code = 751
@@ -495,6 +496,7 @@ var table = []Entry{
 	{ProbeFailed, "probe says no", Failed, DetailError, BackOff, ExitFailed, 503},
 	{LeaseOver, "no server was heard for too long", Deferred, Held, WaitThen, ExitStalled, 503},
 	{PortOccupied, "port is taken", Failed, DetailError, Never, ExitConflict, 409},
+	{VolumeGone, "volume is not there any more", Failed, DetailError, BackOff, ExitNotFound, 404},
 
 	{RolloutFailed, "too many instances of a revision failed", Unknown, "", Never, ExitFailed, 409},
 	{RolloutStuck, "rollout does not go on", Unknown, "", Never, ExitStalled, 409},

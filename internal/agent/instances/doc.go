@@ -3,6 +3,7 @@
 //
 //	STATE/instances/UID/record          what core must know again; written before what follows from it is done
 //	STATE/instances/UID/volumes/NAME    temporary volumes; they go with the instance
+//	STATE/instances/UID/has/NAME        that a volume with data was there when the instance began
 //	STATE/volumes/NAMESPACE/WORKLOAD/SLOT/NAME    volumes with data; they stay
 //	STATE/runtimes/NAME                 what a runtime keeps
 //

@@ -161,7 +161,12 @@ func (r *rig) end(uid string) {
 
 func (r *rig) until(what string, is func([]wire.Instance) bool) {
 	r.t.Helper()
-	timeout := time.After(deadline)
+	r.within(deadline, what, is)
+}
+
+func (r *rig) within(limit time.Duration, what string, is func([]wire.Instance) bool) {
+	r.t.Helper()
+	timeout := time.After(limit)
 	for {
 		told := r.keeper.Told()
 		if is(told) {
@@ -169,7 +174,7 @@ func (r *rig) until(what string, is func([]wire.Instance) bool) {
 		}
 		select {
 		case <-timeout:
-			r.t.Fatalf("%s: not within %v; told is %+v; troubles %q", what, deadline, told, r.troubles)
+			r.t.Fatalf("%s: not within %v; told is %+v; troubles %q", what, limit, told, r.troubles)
 		case <-time.After(2 * time.Millisecond):
 		}
 	}
@@ -505,6 +510,9 @@ func TestForkBombInsideItsLimit(t *testing.T) {
 	most := int32(40)
 	bomb.Resources.Limits.Processes = &most
 	r.start()
+	calm := r.add(nil, task("wait"))
+	r.is(calm, wire.InstanceRunning, true)
+	pids := r.pids(calm)
 	uid := r.add(nil, bomb)
 	r.until("it runs or is refused", func([]wire.Instance) bool { return r.one(uid).Phase >= wire.InstanceRunning })
 	if n := r.one(uid); n.Phase == wire.InstanceFailed {
@@ -522,6 +530,11 @@ func TestForkBombInsideItsLimit(t *testing.T) {
 		u, err := rt.Usage(t.Context(), run.ID{Instance: uid, Task: "main", Attempt: 1})
 		return err == nil && u.Processes >= int(most)-2
 	})
+	another := r.add(nil, task("wait"))
+	r.is(another, wire.InstanceRunning, true)
+	if is := r.pids(calm); len(is) != 1 || !slices.Equal(is, pids) {
+		t.Errorf("beside it one ran as %v, and runs as %v", pids, is)
+	}
 	r.end(uid)
 	r.is(uid, wire.InstanceDone, false)
 }

@@ -335,12 +335,12 @@ func (b *builder) makeVolumes() error {
 		dir := b.volume(v)
 		if v.Host != nil {
 			if st, err := os.Stat(dir); err != nil || !st.IsDir() {
-				return b.refused(fmt.Sprintf("the host has no directory %s for its volume %s", disk.Shown(dir), v.Name))
+				return b.gone(v, fmt.Errorf("the host has no directory %s", disk.Shown(dir)), "make it, or mount what it is on")
 			}
 			continue
 		}
-		if err := makeVolume(dir); err != nil {
-			return &reason.Error{Code: reason.TaskNotStarted, Doing: "make volume " + v.Name, Cause: err}
+		if err := b.makeVolume(v, dir); err != nil {
+			return err
 		}
 		if v.Temporary != nil && v.Temporary.InMemory {
 			if err := b.inMemory(dir, v); err != nil {
@@ -351,8 +351,39 @@ func (b *builder) makeVolumes() error {
 	return nil
 }
 
-// makeVolume makes a directory for whoever the task runs as, below directories that are the agent's alone.
-func makeVolume(dir string) error {
+// makeVolume makes the directory of a volume. What was there when this instance began is not made anew, empty: what is on it may be on a disk that is
+// not mounted.
+func (b *builder) makeVolume(v *workload.Volume, dir string) error {
+	failed := func(err error) error {
+		return &reason.Error{Code: reason.TaskNotStarted, Doing: "make volume " + v.Name, Cause: err}
+	}
+	note := filepath.Join(b.state, "instances", b.start.Record.Instance.UID, "has", v.Name)
+	if v.Data != nil && exists(note) && !exists(dir) {
+		return b.gone(v, fmt.Errorf("%s was there when the instance began, and is not any more", disk.Shown(dir)), "mount what it is on; or make an empty directory there, if what was in it is not needed")
+	}
+	if err := makeDirectory(dir); err != nil {
+		return failed(err)
+	}
+	if v.Data == nil {
+		return nil
+	}
+	if err := os.MkdirAll(note, 0o700); err != nil {
+		return failed(err)
+	}
+	return nil
+}
+
+func (b *builder) gone(v *workload.Volume, why error, hint string) error {
+	return &reason.Error{Code: reason.VolumeGone, Doing: fmt.Sprintf("mount volume %s of instance %s", v.Name, b.start.Record.Instance.Name), Cause: why, Hint: hint}
+}
+
+func exists(name string) bool {
+	_, err := os.Lstat(name)
+	return !errors.Is(err, os.ErrNotExist)
+}
+
+// makeDirectory makes a directory for whoever the task runs as, below directories that are the agent's alone.
+func makeDirectory(dir string) error {
 	if err := os.MkdirAll(filepath.Dir(dir), 0o700); err != nil {
 		return err
 	}

@@ -119,6 +119,11 @@ func TestWhatIsToldSaysWhenItGoesOn(t *testing.T) {
 	is(t, h.one("u1").Phase, wire.InstanceStarting, "phase")
 	h.step(NotStarted{ID: run.ID{Instance: "u1", Task: "main", Attempt: 2}, Number: i.tasks[0].starts, Err: failed})
 	is(t, strings.HasSuffix(h.one("u1").Message, "no space left; restart 2 comes 2s after that"), true, "what is told of what was not started: "+h.one("u1").Message)
+	h.pass(2 * time.Second)
+	h.step(NotStarted{ID: run.ID{Instance: "u1", Task: "main", Attempt: i.tasks[0].state.Attempt}, Number: i.tasks[0].starts, Err: &reason.Error{Code: reason.VolumeGone, Doing: "mount it"}})
+	is(t, h.one("u1").Code, reason.VolumeGone, "code of what has lost a volume")
+	is(t, h.one("u1").OfNode, true, "whether that is its node's fault")
+	is(t, strings.HasSuffix(h.one("u1").Message, "restart 3 comes 4s after that"), true, "when it is tried again: "+h.one("u1").Message)
 }
 
 func TestOneTaskThatFailsEndsAJob(t *testing.T) {

@@ -304,7 +304,7 @@ func (m *Machine) notStarted(e NotStarted) {
 	if t == nil || !i.begun || i.Over || e.Number != t.starts { // it is being started again
 		return
 	}
-	t.refused = failureOf(e.Err, e.Err.Code == reason.RuntimeUnfit)
+	t.refused = failureOf(e.Err, e.Err.Code == reason.RuntimeUnfit || e.Err.Code == reason.VolumeGone)
 	m.advance(i, func() {
 		if e.Err.Code == reason.RuntimeUnfit || e.Err.Code == reason.TaskRefused {
 			m.fail(i, t.refused)
