@@ -318,6 +318,8 @@ type Seen struct {
 	Presence node.Presence
 	// Since is since when that is so, by the clock of this server; zero: nothing was decided yet.
 	Since time.Time
+	// Heard is when a report was heard last; zero: never.
+	Heard time.Time
 	// Believed is false while two agents have the identity of the node.
 	Believed bool
 	// Report is the last one; nil before the first. It is shared: change nothing in it.
@@ -336,7 +338,7 @@ func (r *Register) Of(uid types.UID) (Seen, bool) {
 	if e == nil || !e.known {
 		return Seen{}, false
 	}
-	return Seen{Presence: e.said.Presence, Since: e.since, Believed: e.said.Believed, Report: e.report, Host: e.host, Highest: e.said.High}, true
+	return Seen{Presence: e.said.Presence, Since: e.since, Heard: e.heard, Believed: e.said.Believed, Report: e.report, Host: e.host, Highest: e.said.High}, true
 }
 
 // Changed has something to receive when Changes has something to return. It is the same channel always, for one receiver.

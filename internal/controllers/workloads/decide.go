@@ -61,7 +61,7 @@ func (w *world) wakeAt(now time.Time) time.Time {
 		at = earlier(at, now)
 	}
 	for of := range w.stale {
-		at = earlier(at, of.mayWrite)
+		at = earlier(at, w.telling.mayAt(of.mayWrite))
 	}
 	for _, wake := range w.wakes {
 		at = earlier(at, wake)
@@ -240,7 +240,7 @@ func (of *workload) pendingAfter(d *fleet.Decision) int {
 }
 
 // significant reports whether two statuses differ in what decisions depend on, or people wait for. How far something has come at best, and since
-// when nothing goes on, may be lost for a moment: it is found out again.
+// when nothing goes on, may be lost for a moment: it is found out again. Conditions follow from what is compared here, and from how many are available.
 func significant(a, b *v1alpha1.WorkloadStatus) bool {
 	plain := func(s *v1alpha1.WorkloadStatus) *v1alpha1.WorkloadStatus {
 		p := s.DeepCopy()
@@ -261,9 +261,7 @@ func significant(a, b *v1alpha1.WorkloadStatus) bool {
 				r.Clock = &metav1.MicroTime{}
 			}
 		}
-		for i := range p.Conditions {
-			p.Conditions[i].Message, p.Conditions[i].LastTransitionTime = "", metav1.Time{}
-		}
+		p.Conditions = nil
 		return p
 	}
 	return !equality.Semantic.DeepEqual(plain(a), plain(b))

@@ -132,7 +132,7 @@ func (w *world) sight(h *host, now time.Time) {
 	p := h.seen.Presence
 	switch {
 	case p != node.Gone:
-		h.goneAt, h.missedAt = time.Time{}, time.Time{}
+		h.goneAt = time.Time{}
 	case !h.goneAt.IsZero():
 	case !h.gone.IsZero() && h.gone.Before(w.began):
 		h.goneAt = h.gone // it was, before this server began to lead
@@ -142,9 +142,15 @@ func (w *world) sight(h *host, now time.Time) {
 	if h.seen.Report != nil && h.seen.Report.Offers != nil {
 		h.offers = h.seen.Report.Offers
 	}
-	// It may have been back since the last round, and have been told that it was heard.
-	if p == node.Gone && (h.missedAt.IsZero() || h.seen.Since.After(h.missedAt)) {
+	// It may have been back since the last round, and have been told that it was heard. One that is silent is told so with each report.
+	switch {
+	case p != node.Gone && p != node.Silent:
+		h.missedAt = time.Time{}
+	case h.missedAt.IsZero() || h.seen.Since.After(h.missedAt):
 		h.missedAt = now
+	}
+	if p == node.Silent && h.seen.Heard.After(h.missedAt) {
+		h.missedAt = h.seen.Heard
 	}
 	w.sights[h.name] = fleet.Node{Presence: p, Gone: h.goneAt, Missed: h.missedAt}
 	if h.joined {
@@ -200,7 +206,7 @@ func (c *Workloads) hear(w *world, now time.Time) {
 	var changed []change
 	for _, h := range w.hosts {
 		seen, known := c.options.Presence.Of(h.uid)
-		if known != h.known || seen.Presence != h.seen.Presence || !seen.Since.Equal(h.seen.Since) || seen.Believed != h.seen.Believed || seen.Report != h.seen.Report {
+		if known != h.known || seen.Presence != h.seen.Presence || !seen.Since.Equal(h.seen.Since) || seen.Believed != h.seen.Believed || seen.Report != h.seen.Report || later(seen, h.seen) {
 			changed = append(changed, change{h, seen, known})
 		}
 	}
@@ -209,7 +215,7 @@ func (c *Workloads) hear(w *world, now time.Time) {
 		h, seen, known := one.host, one.seen, one.known
 		was, offers := h.seen, h.offers
 		h.seen, h.known = seen, known
-		if was.Presence != seen.Presence || !was.Since.Equal(seen.Since) || was.Believed != seen.Believed || !reflect.DeepEqual(offersOf(seen.Report, offers), offers) || was.Report == nil {
+		if was.Presence != seen.Presence || !was.Since.Equal(seen.Since) || was.Believed != seen.Believed || later(seen, was) || !reflect.DeepEqual(offersOf(seen.Report, offers), offers) || was.Report == nil {
 			w.sight(h, now)
 			w.settleHost(h, false)
 		}
@@ -217,6 +223,11 @@ func (c *Workloads) hear(w *world, now time.Time) {
 			w.observe(h, was.Report, now)
 		}
 	}
+}
+
+// later reports whether a node that is silent was heard since. It is still called so where it comes and goes.
+func later(is, was presence.Seen) bool {
+	return is.Presence == node.Silent && is.Heard.After(was.Heard)
 }
 
 // offersOf are those of a report, where it has any.

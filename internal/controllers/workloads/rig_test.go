@@ -40,17 +40,20 @@ type rig struct {
 	recorder *fakeRecorder
 	quality  func(in *v1alpha1.Instance) quality // of what an instance runs
 	feeding  int                                 // how much watches tell at once; 0: all
+	crashes  *crashes                            // of what is crashing
+	many     bool                                // there are too many objects to compare all of them each time
 }
 
 // quality is what becomes of an instance.
 type quality uint8
 
 const (
-	good    quality = iota
-	unready         // it runs, and is never ready
-	failing         // it ends badly, at once
-	ending          // it ends well, at once
-	refused         // its node does not take it
+	good     quality = iota
+	unready          // it runs, and is never ready
+	failing          // it ends badly, at once
+	ending           // it ends well, at once
+	refused          // its node does not take it
+	crashing         // it ends badly and is started again, over and over
 )
 
 // agent is what would be a host.
@@ -210,6 +213,8 @@ func (r *rig) live(h *agent, o *v1alpha1.Instance, has *wire.Instance) {
 	case has.Phase == wire.InstancePlaced:
 		has.Phase = wire.InstanceStarting
 		has.Attempt++
+	case what == crashing:
+		r.crashes.live(r.now, has)
 	case has.Phase == wire.InstanceStarting:
 		has.Phase = wire.InstanceRunning
 	case what == failing:
@@ -230,6 +235,9 @@ func (r *rig) round() {
 	}
 	r.store.feed(r.c, most)
 	r.next, _ = r.c.round(r.Context(), r.w, r.now)
+	if r.many {
+		return
+	}
 	if shared := r.store.intact(); shared != "" {
 		r.Fatalf("%s is shared, and was changed", shared)
 	}

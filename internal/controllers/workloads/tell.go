@@ -23,8 +23,31 @@ import (
 // countsEvery is how often the status of a workload is written because other numbers of instances are how far: as in package assignments.
 const countsEvery = 500 * time.Millisecond
 
-// statusesMax is how many of those are written before everything else is looked at again: as in package assignments.
+// statusesMax is how many of those are written in each countsEvery, of all workloads together, so that any number of instances that come and go
+// leave the store to what is decided: ours, about a fifth of what a store on a disk takes.
 const statusesMax = 8 * writesMax
+
+// telling is how much may be told yet.
+type telling struct {
+	since time.Time // the countsEvery that is counted
+	told  int       // statuses written in it
+}
+
+// left is how many statuses may be written now.
+func (t *telling) left(now time.Time) int {
+	if !now.Before(t.since.Add(countsEvery)) {
+		t.since, t.told = now, 0
+	}
+	return statusesMax - t.told
+}
+
+// mayAt is when a status may be written that may be at some time.
+func (t *telling) mayAt(at time.Time) time.Time {
+	if next := t.since.Add(countsEvery); t.told >= statusesMax && at.Before(next) {
+		return next
+	}
+	return at
+}
 
 // letter is what is to be told about a workload.
 type letter struct {
@@ -33,11 +56,14 @@ type letter struct {
 	told     *v1alpha1.WorkloadStatus // as it was decided last; nil: as it is stored
 }
 
-// storeStale writes the statuses that differ in numbers and words only, not too often.
+// storeStale writes the statuses that differ in what is only told, not too often: first those that were written longest ago.
 func (c *Workloads) storeStale(ctx context.Context, w *world, now time.Time) {
 	var all []job
-	for _, of := range slices.SortedFunc(maps.Keys(w.stale), func(a, b *workload) int { return cmp.Compare(a.key.String(), b.key.String()) }) {
-		if len(all) == statusesMax {
+	left := w.telling.left(now)
+	for _, of := range slices.SortedFunc(maps.Keys(w.stale), func(a, b *workload) int {
+		return cmp.Or(a.written.Compare(b.written), cmp.Compare(a.key.String(), b.key.String()))
+	}) {
+		if len(all) >= left {
 			break
 		}
 		if w.dirty[of] || now.Before(of.mayWrite) {
@@ -59,6 +85,7 @@ func (c *Workloads) storeStale(ctx context.Context, w *world, now time.Time) {
 			}
 		}))
 	}
+	w.telling.told += len(all)
 	c.write(ctx, all)
 }
 

@@ -474,3 +474,28 @@ func TestLeases(t *testing.T) {
 	r.pass(5 * time.Minute)
 	want(2 * time.Minute)
 }
+
+// TestFenceOfASilentHost: what is exclusive is made anew when the agent of its host has been silent for so long that it has ended, counted from the
+// last report.
+func TestFenceOfASilentHost(t *testing.T) {
+	r := newRig(t)
+	r.join("n0", "n1")
+	spec := web(1)
+	spec.OnUnreachable = &declared.OnUnreachable{Action: declared.FenceUnreachable, After: "1m"}
+	r.declare("web", spec)
+	r.is("web", "Complete")
+	first := r.instances("web")[0]
+	h := r.hosts[first.Spec.Node]
+	h.linked = false
+	h.seen.Presence, h.seen.Since = node.Silent, r.now
+	r.pass(time.Minute)
+	h.seen.Heard = r.now // it comes and goes, and is called silent all the time
+	r.pass(fleet.FencedAt(&spec, h.seen.Heard).Sub(r.now) - 2*time.Second)
+	if all := r.instances("web"); len(all) != 1 || all[0].UID != first.UID {
+		t.Errorf("before the fence is over: %s", r.dump())
+	}
+	r.pass(4 * time.Second)
+	if all := r.instances("web"); len(all) != 1 || all[0].UID == first.UID || all[0].Spec.Node == first.Spec.Node {
+		t.Errorf("when the fence is over: %s", r.dump())
+	}
+}

@@ -30,6 +30,7 @@ type world struct {
 	owners    map[types.NamespacedName]types.NamespacedName // of revisions
 	dirty     map[*workload]bool
 	stale     map[*workload]bool // their statuses are to be written soon
+	telling   telling
 	wakes     map[*workload]time.Time
 	fresh     map[*instance]bool // of which something else is to be shown
 	// redeclared says that the leases which are declared may be others.

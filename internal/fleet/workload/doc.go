@@ -3,7 +3,8 @@
 //
 //	declared    the revision that has the template of the spec; one is made, or gets the highest number again
 //	unreachable a node is gone for onUnreachable.after, and nothing brakes: Replace gives its instances up, and does not count them;
-//	            Fence drops them when they have ended for certain, counted from when this leader has missed the node; Keep waits. Unheard and silent are not gone
+//	            Fence drops them when they have ended for certain, counted from when this leader has missed the node, or its agent has been silent;
+//	            Keep waits. Unheard and, but for Fence, silent are not gone
 //	reunite     a node is back with what was given up: one copy stays
 //	inPlace     what runs the same with the goal gets it as it is: only probes, labels, or the like are others
 //	judge       failures and progress are counted; steps end; everything has the goal and is available: that is stable.

@@ -426,6 +426,27 @@ func TestDrainOfWhatIsGone(t *testing.T) {
 	})
 }
 
+// What is exclusive has ended on a host whose agent is silent for as long as a fence takes, and another one is made; not before, and not where it was
+// heard meanwhile.
+func TestSilentIsFenced(t *testing.T) {
+	w := stage(t, 1, rolling("0", "1"))
+	w.view.Spec.OnUnreachable = &declared.OnUnreachable{Action: declared.FenceUnreachable, After: "1m"}
+	w.until("it runs", complete)
+	v := w.snapshot()
+	missed := w.now.Add(time.Hour)
+	for name, n := range v.Nodes {
+		n.Presence, n.Missed = node.Silent, missed
+		v.Nodes[name] = n
+	}
+	fence := FencedAt(&v.Spec, missed)
+	if d := Decide(v, fence.Add(-time.Second)); d.acts() || !d.WakeAt.Equal(fence) {
+		t.Errorf("before the fence: %+v", d)
+	}
+	if d := Decide(v, fence); len(d.Drop) != 1 || len(d.Create) != 1 {
+		t.Errorf("when the fence is over: %+v", d)
+	}
+}
+
 // A silent agent is no lost host: nothing is replaced.
 func TestSilentIsNotGone(t *testing.T) {
 	w := running(t, 2, rolling("1", "0"))

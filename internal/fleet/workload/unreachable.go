@@ -9,17 +9,18 @@ import (
 
 // unreachable gives those up whose nodes were not heard for as long as the spec says. A host that is gone is not dead: what ran there may
 // run on, so what is given up is only not counted any more, and is decided on when the node is back. A fence is another matter: there the
-// instance has ended, and its slot is free.
+// instance has ended, and its slot is free, also where the host answers and only its agent does not.
 func (w *work) unreachable() {
 	if w.Spec.Mode == declared.PerNode || w.terms.unreachable == declared.KeepUnreachable || w.deaf() {
 		return
 	}
 	for _, m := range w.members {
-		gone := w.Nodes[m.Node].Gone
+		gone, away := w.Nodes[m.Node].Gone, m.presence == node.Gone
 		if w.exclusive {
 			gone = w.Nodes[m.Node].Missed // an earlier leader's clock may have been behind, and another copy would be begun too soon by that
+			away = away || m.presence == node.Silent
 		}
-		if m.standing > leaving || m.presence != node.Gone || gone.IsZero() || !w.alarm.Passed(w.replacedAt(gone, m.Losses)) {
+		if m.standing > leaving || !away || gone.IsZero() || !w.alarm.Passed(w.replacedAt(gone, m.Losses)) {
 			continue // since when a node is gone must be known: nobody is given up before
 		}
 		switch {

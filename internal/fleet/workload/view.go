@@ -53,7 +53,8 @@ type Approval struct {
 type Node struct {
 	Presence node.Presence
 	Gone     time.Time // since when, where it is Gone; kept over changes of the leader, so that it may be by the clock of an earlier one
-	// Missed is since when this leader has itself seen that it is Gone, by its own clock: a fence is counted from that.
+	// Missed is since when this leader has itself seen that it is Gone, or that it is Silent and was not heard, by its own clock: a fence is counted
+	// from that.
 	Missed time.Time
 	// Lost: people say that it is gone for good, or its Node was deleted. What ran there does not any more.
 	Lost bool

@@ -279,7 +279,7 @@ func (s *server) heard(h *host, conn uint64, r *wire.Report) (reply wire.StatusR
 		reply.UsageEvery = uint32(node.ReportEvery(s.c.Lease(environment)) / time.Second)
 	}
 	n.life.Heard(node.Report{Session: node.Session{ID: r.Session.ID, Start: r.Session.Start}, Number: r.Number, Conn: conn, Have: r.Have}, s.now())
-	n.seen.Report = r
+	n.seen.Report, n.seen.Heard = r, s.now()
 	s.w.checkLeases(h, r)
 	s.decide(h.uid)
 	s.nudge()
