@@ -214,13 +214,12 @@ func TestExclusive(t *testing.T) {
 		f.says(leaseOver, "history", "node/apart")
 	})
 	t.Run("agent frozen", func(t *testing.T) {
-		host.Eventually(t, fenceTime, "its task has ended", func() (string, bool) {
-			return shown(f.instances("frozen")), !runs(first["frozen"].pid)
-		})
-		neverTwo(t, f.marked("frozen"), "still") // it is not given up: its host answers
+		neverTwo(t, f.copies("frozen", 2), "still", "spare") // its host answers, and is not gone
+		if runs(first["frozen"].pid) {
+			t.Errorf("another copy runs, and so does process %d of the first", first["frozen"].pid)
+		}
 		thaw(t, still)
 		f.says(leaseOver, "history", "node/still")
-		f.copies("frozen", 2)
 	})
 	if t.Failed() {
 		return
@@ -230,6 +229,7 @@ func TestExclusive(t *testing.T) {
 	}
 	neverTwo(t, f.marked("relayed"), "behind", "spare")
 	neverTwo(t, f.marked("severed"), "apart", "spare")
+	neverTwo(t, f.marked("frozen"), "still", "spare")
 	f.end(workloads...)
 }
 
