@@ -4,6 +4,7 @@ package workloads
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -13,8 +14,10 @@ import (
 	"testing"
 	"time"
 
+	"tako.dev/tako/api/v1alpha1"
 	"tako.dev/tako/e2e/host"
 	"tako.dev/tako/e2e/rig"
+	"tako.dev/tako/internal/controllers/measures/prometheustest"
 )
 
 // loaded has clients ask all instances that are ready for work, until stop is called: each for about half of the time.
@@ -94,6 +97,80 @@ func TestScaled(t *testing.T) {
 	f.until("complete with two, by hand", complete(2))
 	f.until("complete with one, by what is measured", complete(1))
 	f.end("web")
+}
+
+// queue declares a program whose queue is measured, at a port of every host.
+const queue = `apiVersion: tako.dev/v1alpha1
+kind: Workload
+metadata: {name: queue, namespace: %[1]s}
+spec:
+  template:
+    runtime: Process
+    tasks:
+    - {name: greeter, command: [%[2]s], ports: [{name: http, port: %[3]d}], readiness: {http: {port: http, path: /ready}, period: 100ms}}
+---
+apiVersion: v1
+kind: Secret
+metadata: {name: prometheus, namespace: %[1]s}
+stringData: {username: %[4]s, password: %[5]s}
+---
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: authorities, namespace: %[1]s}
+data: {ca.crt: %[6]q}
+`
+
+// TestScaledByPrometheus: a workload follows the queue of another one, as a real Prometheus that wants a password has scraped it, up and down. While that is
+// not answered nothing shrinks, and nobody is told the password.
+func TestScaledByPrometheus(t *testing.T) {
+	port := freePort(t)
+	prometheus := prometheustest.Start(t, prometheustest.Options{Targets: []string{"127.0.0.1:" + strconv.Itoa(port)}, Locked: true})
+	f := newFleet(t, 2, "--prometheus", "main="+prometheus.URL)
+	f.Apply(fmt.Sprintf(queue, environment, f.greeter, port, prometheustest.Username, prometheustest.Password, prometheus.CA))
+	const target = "prometheus: {server: main, query: sum(greeter_queue_length), perInstance: 10, ca: {configMap: {name: authorities, key: ca.crt}}%s}"
+	scaled := func(auth string) string {
+		return f.web("v1", "  scale: {max: 3, targets: [{name: queue, "+fmt.Sprintf(target, auth)+"}], down: {stabilization: 20s}}")
+	}
+	f.Apply(scaled(""))
+	f.until("complete with one, which nobody may ask more of", func(w *v1alpha1.Workload) bool {
+		return complete(1)(w) && w.Status.Scale != nil && strings.Contains(w.Status.Scale.Message, "main says: 401 Unauthorized")
+	})
+	f.Apply(scaled(", auth: {username: {name: prometheus, key: username}, password: {name: prometheus, key: password}}"))
+	f.until("measured", func(w *v1alpha1.Workload) bool {
+		return strings.Contains(w.Status.Scale.Message, "the answer is 0")
+	})
+	f.queued(port, 25)
+	w := f.until("complete with three", complete(3))
+	if s := w.Status.Scale; w.Spec.Replicas != nil || s.Replicas != 3 || s.Declared != 1 || len(s.Grown) == 0 {
+		t.Errorf("declared are %v, scaled is %+v", w.Spec.Replicas, s)
+	}
+	f.says("ScaledUp", "events", "-n", environment)
+
+	f.queued(port, 0)
+	w = f.until("complete with one again", complete(1))
+	if s := w.Status.Scale; s.Code != "" || len(s.Shrunk) == 0 {
+		t.Errorf("scaled is %+v", s)
+	}
+	f.says("ScaledDown", "events", "-n", environment)
+	for _, args := range [][]string{{"get", "workload/web", "-n", environment, "-o", "yaml"}, {"why", "workload/web", "-n", environment}, {"events", "-n", environment}} {
+		if said := f.Tako(args...); strings.Contains(said, prometheustest.Password) || strings.Contains(said, prometheus.URL) {
+			t.Errorf("tako %s says the password, or where the Prometheus is:\n%s", strings.Join(args, " "), said)
+		}
+	}
+	f.end("web", "queue")
+}
+
+// queued waits until the program at a port has a queue of a length.
+func (f *fleet) queued(port, length int) {
+	f.Helper()
+	host.Eventually(f.T, rig.InTime, "the queue is "+strconv.Itoa(length), func() (string, bool) {
+		reply, err := client.Get("http://" + net.JoinHostPort("127.0.0.1", strconv.Itoa(port)) + "/queue?length=" + strconv.Itoa(length))
+		if err != nil {
+			return err.Error(), false
+		}
+		_ = reply.Body.Close()
+		return reply.Status, reply.StatusCode == http.StatusOK
+	})
 }
 
 // says waits until a command says something.

@@ -6,7 +6,7 @@
 //	/lose       it is not ready from then on, and is again after /gain; /env is its environment
 //	DRAIN       how long it goes on serving after SIGTERM, when /ready is 503
 //
-// GET /work takes 5 ms of a processor.
+// GET /work takes 5 ms of a processor. /queue?length=N is how long its queue is, which /metrics tells a Prometheus.
 package main
 
 import (
@@ -18,6 +18,7 @@ import (
 	"os"
 	"os/signal"
 	"runtime"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -69,6 +70,18 @@ func run() error {
 		}
 	})
 	mux.HandleFunc("/work", func(http.ResponseWriter, *http.Request) { work(5 * time.Millisecond) })
+	var queue atomic.Int64
+	mux.HandleFunc("/queue", func(w http.ResponseWriter, r *http.Request) {
+		length, err := strconv.ParseInt(r.FormValue("length"), 10, 64)
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusBadRequest)
+			return
+		}
+		queue.Store(length)
+	})
+	mux.HandleFunc("/metrics", func(w http.ResponseWriter, _ *http.Request) {
+		fmt.Fprintf(w, "# TYPE greeter_queue_length gauge\ngreeter_queue_length %d\n", queue.Load())
+	})
 	mux.HandleFunc("/lose", func(http.ResponseWriter, *http.Request) { ready.Store(false) })
 	mux.HandleFunc("/gain", func(http.ResponseWriter, *http.Request) { ready.Store(true) })
 	mux.HandleFunc("/env", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, strings.Join(os.Environ(), "\n")) })
