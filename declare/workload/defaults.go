@@ -267,6 +267,9 @@ func (t *Template) TerminationGraceOrDefault() time.Duration {
 	return durationOr(t.TerminationGrace, terminationGraceDefault)
 }
 
+// ShutdownDelayOrDefault returns how long an instance goes on after it was withdrawn: not at all when nothing is declared.
+func (t *Template) ShutdownDelayOrDefault() time.Duration { return durationOr(t.ShutdownDelay, 0) }
+
 // PolicyOrDefault returns when a task that has ended is started again: when nothing is declared, Always, and Never with mode Job, where
 // another instance is tried.
 func (r *Restart) PolicyOrDefault(m Mode) RestartPolicy {

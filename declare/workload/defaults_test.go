@@ -146,6 +146,7 @@ func checkBounds(t testing.TB, s *Spec) {
 		lasts("stabilization", c.DownStabilizationOrDefault(), 0, time.Hour)
 		lasts("period", c.Up.PeriodOrDefault(), time.Second, time.Hour)
 	}
+	lasts("shutdownDelay", s.Template.ShutdownDelayOrDefault(), 0, time.Hour)
 	lasts("terminationGrace", s.Template.TerminationGraceOrDefault(), 0, day)
 	restart := &s.Template.Restart
 	lasts("backoff", restart.BackoffOrDefault(), 100*time.Millisecond, time.Hour)

@@ -106,6 +106,7 @@ func canonical(t *Template) []byte {
 			plainAmount(&volume.Data.Size)
 		}
 	}
+	plainTime(&c.ShutdownDelay)
 	plainTime(&c.TerminationGrace)
 	plainTime(&c.Restart.Backoff)
 	plainTime(&c.Restart.BackoffMax)
@@ -169,7 +170,7 @@ type Change struct {
 
 // Compare says what a change means for the instances that run. A field that is left out is equal to its default.
 //
-//	restarts nothing   labels, terminationGrace, restart, probes, the text of ports: their agent and the centre act on them
+//	restarts nothing   labels, shutdownDelay, terminationGrace, restart, probes, the text of ports: their agent and the centre act on them
 //	moves              selector, placement.architectures: an instance whose node is not picked any more
 //	no difference      all else outside the template: it is about how many there are, where the next one goes, and how fast
 //	restarts           all else of the template: a process has it since its start
@@ -181,6 +182,7 @@ func Compare(old, updated *Spec) Change {
 	c.differ(path+".labels", InPlace, a.Labels, b.Labels)
 	c.differ(path+".runtime", NeedsRestart, a.Runtime, b.Runtime)
 	c.differ(path+".network", NeedsRestart, a.Network, b.Network)
+	c.differ(path+".shutdownDelay", InPlace, a.ShutdownDelay, b.ShutdownDelay)
 	c.differ(path+".terminationGrace", InPlace, a.TerminationGrace, b.TerminationGrace)
 	c.differ(path+".restart", InPlace, a.Restart, b.Restart)
 	each(a.Tasks, b.Tasks, func(t *Task) string { return t.Name }, func(name string, x, y *Task) {
@@ -284,6 +286,7 @@ func effective(t *Template) Template {
 	var e Template
 	_ = json.Unmarshal(canonical(t), &e) // what was encoded above
 	e.Runtime, e.Network = e.RuntimeOrDefault(), e.NetworkOrDefault()
+	e.ShutdownDelay = e.ShutdownDelayOrDefault().String()
 	e.TerminationGrace = e.TerminationGraceOrDefault().String()
 	r := &e.Restart
 	r.Backoff, r.BackoffMax, r.ResetAfter = r.BackoffOrDefault().String(), r.BackoffMaxOrDefault().String(), r.ResetAfterOrDefault().String()

@@ -30,7 +30,7 @@ func TestWorkloadCase23_InPlaceOrRestart(t *testing.T) {
 		"preferences": {"weight: 10", "weight: 20"}, "strategy": {"strategy: BinPack", "strategy: Spread"}, "tolerations": {"- {operator: Exists}", ""}, "rollout": {"maxSurge: 1", "maxSurge: 2"},
 		"budget": {"minAvailable: 75%", "minAvailable: 50%"}, "scale": {"max: 40", "max: 50"}, "replicas": {"replicas: 4", "replicas: 5"}, "priority": {"priority: 10", "priority: 11"},
 		"unreachable": {"after: 2m", "after: 3m"}, "metadata": {"name: web\n", "name: web\n  labels: {team: shop}\n"},
-		"the same amount": {"cpu: 0.5", "cpu: 500m"}, "the same time": {"terminationGrace: 45s", "terminationGrace: 0m45s"}, "a default": {"  template:\n", "  template:\n    network: Host\n    runtime: Systemd\n"},
+		"the same amount": {"cpu: 0.5", "cpu: 500m"}, "the same time": {"terminationGrace: 45s", "terminationGrace: 0m45s"}, "a default": {"  template:\n", "  template:\n    shutdownDelay: 0s\n    network: Host\n    runtime: Systemd\n"},
 	} {
 		got := changed(t, pairs...)
 		c.Check(got.Effect == Nothing && !got.Moves && len(got.InPlace)+len(got.Restarts) == 0, "%s: %+v", what, got)
@@ -38,6 +38,7 @@ func TestWorkloadCase23_InPlaceOrRestart(t *testing.T) {
 	for what, row := range map[string]struct{ from, to, path string }{
 		"labels":          {"labels: {app: web}", "labels: {app: web, tier: front}", "template.labels"},
 		"grace":           {"terminationGrace: 45s", "terminationGrace: 60s", "template.terminationGrace"},
+		"delay":           {"terminationGrace: 45s", "terminationGrace: 45s\n    shutdownDelay: 5s", "template.shutdownDelay"},
 		"restart":         {"backoff: 2s", "backoff: 3s", "template.restart"},
 		"readiness":       {"path: /ready", "path: /healthy", "template.tasks['api'].readiness"},
 		"no liveness":     {"liveness: {tcp: {port: http}}", "", "template.tasks['api'].liveness"},

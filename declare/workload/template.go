@@ -2,8 +2,8 @@ package workload
 
 import "tako.dev/tako/declare"
 
-// Template is what each instance runs: tasks that are started and ended together, on one node. A change of labels, terminationGrace, restart,
-// probes and the text of ports restarts nothing; one of anything else does. It has at most 1 MiB.
+// Template is what each instance runs: tasks that are started and ended together, on one node. A change of labels, shutdownDelay,
+// terminationGrace, restart, probes and the text of ports restarts nothing; one of anything else does. It has at most 1 MiB.
 type Template struct {
 	// Labels are what affinities of other workloads, and questions of people, pick instances by. At most 64.
 	Labels map[string]string `json:"labels,omitempty"`
@@ -21,6 +21,9 @@ type Template struct {
 	// Network is Host (the default) or Own: whether tasks share the host's network, or those of an instance have one of their own together. Own
 	// needs runtime OCI.
 	Network Network `json:"network,omitempty"`
+	// ShutdownDelay is how long an instance that is ready goes on serving after it was withdrawn, before its tasks get their stop signal: "5s", up to
+	// 1h. Whoever has its name from before is served still. Default 0: at once.
+	ShutdownDelay string `json:"shutdownDelay,omitempty"`
 	// TerminationGrace is how long tasks have to end after their stop signal: "30s", up to 24h. Default 30s.
 	TerminationGrace string `json:"terminationGrace,omitempty"`
 	// Restart says when a task that has ended is started again on its node.

@@ -22,6 +22,7 @@ func (v *validator) template() {
 		v.add(declare.CheckLabels(path+".labels", t.Labels))
 	}
 	v.runtime()
+	v.duration(path+".shutdownDelay", t.ShutdownDelay, 0, time.Hour)
 	v.duration(path+".terminationGrace", t.TerminationGrace, 0, day)
 	v.restart()
 	volumes := v.volumes()

@@ -237,6 +237,7 @@ func TestValidateRefuses(t *testing.T) {
 		{of("tasks: [{name: a, image: {object: {sizeBytes: 3}}}]"), one + ".image.object.digest", reason.MissingField},
 		{of("tasks: [{name: a, image: {object: {digest: \"sha256:A\", sizeBytes: 3}}}]"), one + ".image.object.digest", reason.InvalidValue},
 		{of("tasks: [{name: a, image: {path: /i, object: {digest: \"sha256:" + strings.Repeat("a", 64) + "\", sizeBytes: 3}}}]"), one + ".image", reason.FieldNotAllowed},
+		{of("shutdownDelay: 61m, tasks: [{name: a, command: [/a]}]"), "spec.template.shutdownDelay", reason.InvalidValue},
 		{of("terminationGrace: -1s, tasks: [{name: a, command: [/a]}]"), "spec.template.terminationGrace", reason.InvalidValue},
 		{of("volumes: [{name: v}], tasks: [{name: a, command: [/a]}]"), "spec.template.volumes[0]", reason.MissingField},
 		{of("volumes: [{name: v, host: {path: x}}], tasks: [{name: a, command: [/a]}]"), "spec.template.volumes[0].host.path", reason.InvalidValue},

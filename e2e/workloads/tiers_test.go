@@ -169,6 +169,7 @@ spec:
   rollout: {%s, maxSurge: "1", maxUnavailable: "0", minReady: 1s}
   template:
     labels: {app: api}
+    shutdownDelay: 5s
     tasks:
       - name: shop
         command: [/usr/local/bin/shop]
@@ -183,7 +184,6 @@ spec:
           - {name: DATABASE, value: %s}
           - {name: DATABASE_USER, value: shop}
           - {name: PASSWORD, valueFrom: {secret: {name: shop, key: password}}}
-          - {name: DRAIN, value: 2s}
 `, rollout, version, database)
 }
 

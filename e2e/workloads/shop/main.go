@@ -4,13 +4,12 @@
 //	DATABASE_HOST, DATABASE_PORT         where PostgreSQL is
 //	DATABASE, DATABASE_USER, PASSWORD    what is there, who asks, and how that is shown
 //	VERSION, INSTANCE                    what it says of itself
-//	DRAIN                                how long it goes on serving after SIGTERM, when /ready is 503
 //
-// GET / counts the orders, POST /?number=N notes one, GET /ready says whether the database answers.
+// GET / counts the orders, POST /?number=N notes one, GET /ready says whether the database answers. By SIGTERM it closes at once, and answers what has been
+// asked.
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -19,7 +18,6 @@ import (
 	"os"
 	"os/signal"
 	"strconv"
-	"sync/atomic"
 	"syscall"
 	"time"
 )
@@ -39,10 +37,7 @@ func main() {
 }
 
 // shop answers requests.
-type shop struct {
-	database database
-	ending   atomic.Bool
-}
+type shop struct{ database database }
 
 // ask asks the database for one value.
 func (s *shop) ask(r *http.Request, sql string) (string, error) {
@@ -52,10 +47,6 @@ func (s *shop) ask(r *http.Request, sql string) (string, error) {
 }
 
 func (s *shop) ready(w http.ResponseWriter, r *http.Request) {
-	if s.ending.Load() {
-		http.Error(w, "it ends", http.StatusServiceUnavailable)
-		return
-	}
 	if _, err := s.ask(r, "select 1"); err != nil {
 		http.Error(w, err.Error(), http.StatusServiceUnavailable)
 	}
@@ -86,10 +77,6 @@ func (s *shop) note(w http.ResponseWriter, r *http.Request) {
 func run() error {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
-	drain, err := time.ParseDuration(cmp.Or(os.Getenv("DRAIN"), "0s"))
-	if err != nil {
-		return err
-	}
 	s := &shop{database: database{
 		address: net.JoinHostPort(os.Getenv("DATABASE_HOST"), os.Getenv("DATABASE_PORT")),
 		name:    os.Getenv("DATABASE"), user: os.Getenv("DATABASE_USER"), password: os.Getenv("PASSWORD"),
@@ -107,13 +94,7 @@ func run() error {
 		return err
 	case <-ctx.Done():
 	}
-	s.ending.Store(true)
-	fmt.Println("shop ends in", drain)
-	select { // who balances still sends some
-	case err := <-ended:
-		return err
-	case <-time.After(drain):
-	}
+	fmt.Println("shop ends")
 	ctx, cancel := context.WithTimeout(context.Background(), endTime)
 	defer cancel()
 	if err := server.Shutdown(ctx); err != nil {

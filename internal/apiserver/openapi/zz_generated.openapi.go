@@ -18413,7 +18413,7 @@ func schema_takodev_tako_declare_workload_Template(ref common.ReferenceCallback)
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "Template is what each instance runs: tasks that are started and ended together, on one node. A change of labels, terminationGrace, restart, probes and the text of ports restarts nothing; one of anything else does. It has at most 1 MiB.",
+				Description: "Template is what each instance runs: tasks that are started and ended together, on one node. A change of labels, shutdownDelay, terminationGrace, restart, probes and the text of ports restarts nothing; one of anything else does. It has at most 1 MiB.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"labels": {
@@ -18487,6 +18487,13 @@ func schema_takodev_tako_declare_workload_Template(ref common.ReferenceCallback)
 							Type:        []string{"string"},
 							Format:      "",
 							Enum:        []interface{}{"Host", "Own"},
+						},
+					},
+					"shutdownDelay": {
+						SchemaProps: spec.SchemaProps{
+							Description: "ShutdownDelay is how long an instance that is ready goes on serving after it was withdrawn, before its tasks get their stop signal: \"5s\", up to 1h. Whoever has its name from before is served still. Default 0: at once.",
+							Type:        []string{"string"},
+							Format:      "",
 						},
 					},
 					"terminationGrace": {

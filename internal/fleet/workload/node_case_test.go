@@ -356,6 +356,29 @@ func TestWorkloadCase67_Drain(t *testing.T) {
 	w.until("the deadline is over", func(*Decision) bool { return Drained("n0", w.snapshot().Instances) })
 }
 
+// TestDrainCountsTheDelay: what goes on after it was withdrawn is withdrawn that much before the deadline, and not earlier.
+func TestDrainCountsTheDelay(t *testing.T) {
+	for _, delay := range []time.Duration{0, 20 * time.Second} {
+		w := running(t, 1, rolling("0", "1"))
+		w.view.Spec.DisruptionBudget = &declared.DisruptionBudget{MaxUnavailable: "0", SurgeFirst: new(bool)}
+		w.view.Spec.Template.ShutdownDelay = delay.String()
+		deadline := w.now.Add(time.Minute)
+		w.copies[0].Leave = &Leave{Why: reason.NodeDrained, Since: w.now, Force: deadline}
+		d := w.act()
+		if !d.WakeAt.Equal(deadline.Add(-delay)) || len(d.Stop) > 0 {
+			t.Errorf("delay %v: it is looked at %v before the deadline, stopped %v", delay, deadline.Sub(d.WakeAt), d.Stop)
+		}
+		w.tick(time.Minute - delay - time.Second)
+		if d = w.act(); len(d.Stop) > 0 {
+			t.Errorf("delay %v: stopped %v before the deadline", delay, deadline.Sub(w.now))
+		}
+		w.tick(time.Second)
+		if d = w.act(); len(d.Stop) != 1 {
+			t.Errorf("delay %v: not stopped %v before the deadline", delay, deadline.Sub(w.now))
+		}
+	}
+}
+
 // Two drains and two leaders: what one takes the other sees, because of two decisions on one status one is refused.
 func TestWorkloadCase68_OneBudget(t *testing.T) {
 	c := casetest.Start(t)

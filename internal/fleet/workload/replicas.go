@@ -199,7 +199,7 @@ func (w *work) evict() {
 		was := m.available
 		enough := available > w.evictFloor || !m.available && available == w.evictFloor
 		switch {
-		case !m.Leave.Force.IsZero() && w.alarm.Passed(m.Leave.Force),
+		case !m.Leave.Force.IsZero() && w.alarm.Passed(m.Leave.Force.Add(-w.delay)), // so that its signal does not come later
 			!m.away() && (enough || !m.available && !hold):
 			if w.stop(m, m.Leave.Why) && was {
 				available--

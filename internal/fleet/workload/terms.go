@@ -53,6 +53,7 @@ type terms struct {
 	keepOld     time.Duration
 	unreachable declared.UnreachableAction
 	after       time.Duration
+	delay       time.Duration // of the stop signal
 	grace       time.Duration // of ending
 	history     int
 }
@@ -65,7 +66,7 @@ func termsOf(s *declared.Spec, wanted int) terms {
 		unavailable: min(pace.Share(orElse(s.Rollout.MaxUnavailable, "25%"), wanted, pace.Down), wanted),
 		minReady:    span(s.Rollout.MinReady, 0), deadline: span(s.Rollout.ProgressDeadline, 10*time.Minute),
 		monitor: span(s.Rollout.Monitor, 0), keepOld: span(s.Rollout.KeepOld, 0),
-		after: 5 * time.Minute, grace: span(s.Template.TerminationGrace, 30*time.Second),
+		after: 5 * time.Minute, delay: span(s.Template.ShutdownDelay, 0), grace: span(s.Template.TerminationGrace, 30*time.Second),
 	}
 	if u := s.OnUnreachable; u != nil {
 		t.unreachable, t.after = orElse(u.Action, declared.ReplaceUnreachable), span(u.After, t.after)

@@ -16,6 +16,7 @@ type Config struct {
 	BackoffMax time.Duration // the longest
 	ResetAfter time.Duration // how long it has run well until the first pause counts again
 	StopSignal run.Signal
+	StopDelay  time.Duration // from the wish that what is used ends to the stop signal
 	Grace      time.Duration // from the stop signal to the kill
 	Probes     [ProbeKinds]*Probe
 	// Leased says that the task may run while there is a lease only (Leased): with onUnreachable Fence. It is no part of the state, which may
@@ -77,6 +78,7 @@ func Of(template *workload.Template, task *workload.Task) (Config, error) {
 		BackoffMax: positiveOr(template.Restart.BackoffMax, backoffMaxDefault),
 		ResetAfter: durationOr(template.Restart.ResetAfter, resetAfterDefault),
 		StopSignal: signal,
+		StopDelay:  durationOr(template.ShutdownDelay, 0),
 		Grace:      durationOr(template.TerminationGrace, graceDefault),
 	}
 	c.BackoffMax = max(c.BackoffMax, c.Backoff)

@@ -23,7 +23,7 @@
 //     for long enough, whatever happens to the agent meanwhile.
 //  3. Nothing is killed before its grace is over, and nothing lives on long after it while somebody is there to kill it.
 //  4. Liveness ends nothing that has not started up.
-//  5. What is to be stopped is not started again, and is over in the end.
+//  5. What is to be stopped is not started again, is not asked to end before its delay is over, and is over in the end.
 //  6. Readiness does not change because an agent was restarted.
 //  7. The state is bounded, however often a task ends, and comes back from its bytes as it was.
 package core

@@ -89,6 +89,9 @@ func WakeAt(c *Config, s *State, now run.Moment) (run.Moment, bool) {
 			earlier(s.KillAt)
 		}
 	case Running, Starting:
+		if s.Stopped {
+			earlier(s.StopAt)
+		}
 		if c.Leased {
 			earlier(s.Lease)
 		}

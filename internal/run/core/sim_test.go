@@ -315,6 +315,8 @@ func (w *world) check(before *State) {
 		w.fatalf("attempts went back from %d", before.Attempt)
 	case before.Phase == Finished && s.Attempt == before.Attempt && s.Phase != Finished:
 		w.fatalf("what was finished is %v", s.Phase)
+	case s.Why == Wanted && before.Why != Wanted && w.now.At < s.StopAt:
+		w.fatalf("it is asked to end before its delay is over")
 	case s.Why == NotAlive && before.Phase == Running && !before.StartUp:
 		w.fatalf("liveness ended it before it had started up")
 	case before.Stopped && !s.Stopped:
@@ -412,6 +414,9 @@ func simulate(t *testing.T, rng *rand.Rand) *world {
 		w.tick()
 		if w.oneIn(20000) && w.up {
 			w.stop = true
+			if w.state.Phase == Running && w.oneIn(2) {
+				w.state.StopAt = w.in(w.seconds(40))
+			}
 			w.step(Stop{})
 		}
 	}

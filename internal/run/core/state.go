@@ -94,7 +94,9 @@ type State struct {
 	Restarts uint32     `cbor:"13,keyasint,omitempty"` // how often it was started again after an end of its own
 	Lease    run.Moment `cbor:"14,keyasint,omitempty"` // until when it may run, where it needs that
 	Log      []Past     `cbor:"15,keyasint,omitempty"` // the last attempts that are over, oldest first
-	asking   [ProbeKinds]asking
+	// StopAt is, with Stopped, when the signal is sent to what runs; one that has passed, or 0: at once. Whoever drives this sets it before Stop.
+	StopAt run.Moment `cbor:"16,keyasint,omitempty"`
+	asking [ProbeKinds]asking
 }
 
 // Past is one attempt that is over.
@@ -179,7 +181,7 @@ func (s *State) valid() error {
 		return errors.New("it is ready, and does not run")
 	case s.Phase != Stopping && (s.Why != ByItself || s.Killed):
 		return errors.New("it is being stopped, and is not")
-	case s.Pause < 0 || s.StartAt < 0 || s.KillAt < 0 || s.Began < 0 || s.Lease < 0 || len(s.Boot) > wordsMax:
+	case s.Pause < 0 || s.StartAt < 0 || s.KillAt < 0 || s.Began < 0 || s.Lease < 0 || s.StopAt < 0 || len(s.Boot) > wordsMax:
 		return errors.New("a time before the start of the host, or a boot that is none")
 	}
 	for i := range s.Log {

@@ -108,6 +108,7 @@ func (st *stepper) rebooted() {
 	if before == "" {
 		return
 	}
+	st.StopAt = 0
 	st.Lease = 0 // who holds it may have been given up meanwhile
 	switch st.Phase {
 	case Waiting:
@@ -187,7 +188,7 @@ func (st *stepper) changed(status run.Status) {
 func (st *stepper) adopt(attempt uint32) {
 	st.Attempt, st.Phase, st.Began = attempt, Starting, st.now.At
 	st.StartUp, st.Ready, st.Why, st.Killed = false, false, ByItself, false
-	if st.Stopped {
+	if st.Stopped && st.now.At >= st.StopAt {
 		st.stop(Wanted)
 	}
 }
@@ -226,7 +227,7 @@ func (st *stepper) ended(e run.Ending, ofItself bool) {
 func (st *stepper) advance() {
 	if st.Phase == Starting || st.Phase == Running {
 		switch {
-		case st.Stopped:
+		case st.Stopped && st.now.At >= st.StopAt:
 			st.stop(Wanted)
 		case !st.may():
 			st.stop(LeaseOver)

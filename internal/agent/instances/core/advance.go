@@ -48,7 +48,7 @@ func (m *Machine) save(i *instance, first int) {
 		if err != nil {
 			state = nil // it cannot be: a state has no type that has no encoding
 		}
-		i.Tasks = append(i.Tasks, TaskRecord{Name: t.name, State: state, Signal: t.config.StopSignal, Grace: int64(t.config.Grace)})
+		i.Tasks = append(i.Tasks, TaskRecord{Name: t.name, State: state, Signal: t.config.StopSignal, Grace: int64(t.config.Grace), Delay: int64(t.config.StopDelay)})
 	}
 	data, err := i.Record.encode()
 	if err != nil {

@@ -23,12 +23,13 @@ type host struct {
 	procs   map[run.ID]run.Status
 	starts  []run.ID
 	killed  map[run.ID]run.Moment
+	asked   map[run.ID]run.Moment // when they got their stop signal first
 	deaf    bool
 	wants   Desired
 }
 
 func newHost(t testing.TB) *host {
-	h := &host{t: t, disk: map[string][]byte{}, procs: map[run.ID]run.Status{}, killed: map[run.ID]run.Moment{}}
+	h := &host{t: t, disk: map[string][]byte{}, procs: map[run.ID]run.Status{}, killed: map[run.ID]run.Moment{}, asked: map[run.ID]run.Moment{}}
 	h.now = Now{Boot: "b", At: run.Moment(time.Hour), Wall: time.Unix(1_700_000_000, 0)}
 	h.agent()
 	return h
@@ -83,6 +84,9 @@ func (h *host) step(e Event) {
 				h.procs[f.ID] = s
 				queue = append(queue, Changed{f.Runtime, s})
 			case Signal:
+				if _, again := h.asked[f.ID]; !again {
+					h.asked[f.ID] = h.now.At
+				}
 				if !h.deaf {
 					queue = append(queue, h.over(f.ID, run.Ending{Cause: run.Exited, At: h.now.At}))
 				}

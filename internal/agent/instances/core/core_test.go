@@ -148,7 +148,7 @@ func TestRecordComesBack(t *testing.T) {
 		t.Fatal(err)
 	}
 	r := Record{Instance: wanted("u1", 60).Instance, Attempt: 4, Failure: &Failure{reason.TaskEnded, "words", true}, Held: &Holding{Devices: map[string][]string{"gpu": {"g0"}}},
-		Bound: true, Ports: map[string]int32{"http": 20001}, Runtime: workload.Process, Tasks: []TaskRecord{{"main", state, 15, int64(time.Second)}}}
+		Bound: true, Ports: map[string]int32{"http": 20001}, Runtime: workload.Process, Tasks: []TaskRecord{{"main", state, 15, int64(time.Second), int64(time.Minute)}}}
 	data, err := r.encode()
 	if err != nil {
 		t.Fatal(err)

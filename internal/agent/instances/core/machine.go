@@ -2,6 +2,7 @@ package core
 
 import (
 	"crypto/sha256"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -143,7 +144,7 @@ func (m *Machine) restore(records []Record) {
 
 // bare is the life of a task whose template is not known: it can be ended.
 func bare(t *TaskRecord, leased bool) life.Config {
-	return life.Config{Policy: workload.RestartAlways, StopSignal: t.Signal, Grace: duration(t.Grace), Leased: leased}
+	return life.Config{Policy: workload.RestartAlways, StopSignal: t.Signal, StopDelay: duration(t.Delay), Grace: duration(t.Grace), Leased: leased}
 }
 
 // desire compares what is wanted with what is here.
@@ -159,7 +160,7 @@ func (m *Machine) desire(list []Wanted) {
 		i := m.instances[uid]
 		w := wanted[uid]
 		if i.wanted = w != nil; w == nil {
-			i.Stop = true
+			m.stop(i)
 			m.advance(i, nil)
 		}
 	}
@@ -183,9 +184,28 @@ func (m *Machine) desire(list []Wanted) {
 	m.sweep()
 }
 
+// stop has an instance end for good. From now on it is not ready, and loses its name; what has that from before comes for some time yet, and is served
+// until its tasks get their signal. What nobody uses is not waited for.
+func (m *Machine) stop(i *instance) {
+	if i.Stop {
+		return
+	}
+	used := i.Failure == nil && i.ready()
+	i.Stop = true
+	for k := range i.tasks {
+		t := &i.tasks[k]
+		if s := &t.state; used && s.Phase == life.Running && s.Boot == m.now.Boot && t.config.StopDelay > 0 {
+			s.StopAt = m.now.At.Add(t.config.StopDelay)
+			m.do(Note{Instance: i.title(), Task: t.name, Words: fmt.Sprintf("to end: its stop signal comes in %v", t.config.StopDelay)})
+		}
+	}
+}
+
 // want takes in how an instance is wanted. A revision that changes what a process has since its start is not for an instance that is there.
 func (m *Machine) want(i *instance, w *Wanted) {
-	i.Stop = i.Stop || w.Stop
+	if w.Stop {
+		m.stop(i)
+	}
 	i.Instance.Slot, i.Instance.Lease = w.Slot, w.Lease
 	if w.Template == nil {
 		if w.Unread != nil && (i.template == nil || w.Revision != i.Instance.Revision) {

@@ -51,12 +51,13 @@ type Holding struct {
 	Devices map[string][]string `cbor:"3,keyasint,omitempty"` // names of the pieces by kind
 }
 
-// TaskRecord is one task. Signal and Grace are for ending it where its template is not known any more.
+// TaskRecord is one task. Signal, Grace and Delay are for ending it where its template is not known any more.
 type TaskRecord struct {
 	Name   string     `cbor:"1,keyasint"`
 	State  []byte     `cbor:"2,keyasint,omitempty"` // as run/core encodes it
 	Signal run.Signal `cbor:"3,keyasint,omitempty"`
 	Grace  int64      `cbor:"4,keyasint,omitempty"` // ns
+	Delay  int64      `cbor:"5,keyasint,omitempty"` // ns, before Signal
 }
 
 // Failure is why an instance does not work.
@@ -129,7 +130,7 @@ func (r *Record) valid(uid string) error {
 	for i := range r.Tasks {
 		t := &r.Tasks[i]
 		id := run.ID{Instance: uid, Task: t.Name, Attempt: 1}
-		if id.Valid() != nil || t.Grace < 0 || slices.ContainsFunc(r.Tasks[:i], func(o TaskRecord) bool { return o.Name == t.Name }) {
+		if id.Valid() != nil || min(t.Grace, t.Delay) < 0 || slices.ContainsFunc(r.Tasks[:i], func(o TaskRecord) bool { return o.Name == t.Name }) {
 			return fmt.Errorf("task %d is none", i)
 		}
 		if _, err := t.state(); err != nil {

@@ -150,6 +150,9 @@ func (w *world) make() {
 	w.made++
 	name := fmt.Sprintf("i%d", w.made)
 	t := &workload.Template{Runtime: simRuntime, TerminationGrace: "5s", Restart: workload.Restart{BackoffMax: "20s"}}
+	if w.oneIn(3) {
+		t.ShutdownDelay = "4s"
+	}
 	if w.oneIn(12) {
 		t.Runtime = workload.OCI // which is not here
 	}
@@ -363,6 +366,9 @@ func (w *world) carry(f Effect) {
 	case Start:
 		w.begin(f)
 	case Signal:
+		if s := &w.machine.instances[f.ID.Instance].task(f.ID.Task).state; s.Why == life.Wanted && w.now.At < s.StopAt {
+			w.fatalf("%v is asked to end %v before its delay is over", f.ID, s.StopAt.Sub(w.now.At))
+		}
 		if p := w.procs[f.ID]; p != nil && p.status.Phase != run.Ended && !p.stopped {
 			p.stopped = true
 			if !p.deaf {
