@@ -195,14 +195,19 @@ func (c *centre) take(w http.ResponseWriter, r *http.Request, max int64, message
 		return false
 	}
 	if err := wire.ReadAll(r.Body, max, message); err != nil {
-		select {
-		case <-r.Context().Done(): // the agent was stopped in the middle of it
-		case <-time.After(5 * time.Second):
-			c.t.Errorf("%s: %v", r.URL.Path, err)
-		}
+		c.breaks(r, err)
 		return false
 	}
 	return true
+}
+
+// breaks is for a call that breaks off: the agent may have been stopped in the middle of it.
+func (c *centre) breaks(r *http.Request, err error) {
+	select {
+	case <-r.Context().Done():
+	case <-time.After(5 * time.Second):
+		c.t.Errorf("%s: %v", r.URL.Path, err)
+	}
 }
 
 func (c *centre) put(w io.Writer, message any) {
@@ -256,8 +261,8 @@ func (c *centre) sync(w http.ResponseWriter, r *http.Request) {
 	for change := range catalog.Difference(base.trie, target.trie, q.Cursor) {
 		part.Changes = append(part.Changes, wire.Change{Key: change.Key, Deleted: change.Deleted, Body: target.bodies[change.Digest]})
 	}
-	if err := wire.WriteFrame(w, part); err != nil && r.Context().Err() == nil { // the host may have gone
-		c.t.Error(err)
+	if err := wire.WriteFrame(w, part); err != nil {
+		c.breaks(r, err)
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	boots "tako.dev/tako/e2e/host"
 	"tako.dev/tako/internal/reason"
 	"tako.dev/tako/internal/transfer/wire"
 	"tako.dev/tako/internal/trust"
@@ -62,15 +63,12 @@ func TestReaddress(t *testing.T) {
 			t.Errorf("%s: its servers are %q", what, id.Servers())
 		}
 	}
-	silent, err := net.Listen("tcp", "127.0.0.1:0")
-	must(t, err)
-	must(t, silent.Close())
 	for what, c := range map[string]struct {
 		address string
 		code    reason.Code
 	}{
 		"no address":      {"new.example.org", reason.InvalidValue},
-		"nobody there":    {silent.Addr().String(), reason.ServerUnreachable},
+		"nobody there":    {boots.FreeAddress(t), reason.ServerUnreachable},
 		"another cluster": {other.serve(t, other), reason.WrongCluster},
 		"its documents, of another's certificate": {a.serve(t, other), reason.WrongCluster},
 	} {

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"tako.dev/tako/declare/workload"
+	boots "tako.dev/tako/e2e/host"
 	"tako.dev/tako/internal/transfer/wire"
 )
 
@@ -82,7 +83,7 @@ func TestHTTPProbe(t *testing.T) {
 }
 
 func TestTCPProbe(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	l, err := net.Listen("tcp", boots.FreeAddress(t))
 	if err != nil {
 		t.Fatal(err)
 	}
