@@ -331,7 +331,7 @@ type NodeOffers struct {
 	Address string `json:"address,omitempty"`
 	// Architecture is that of its processors: amd64, arm64.
 	Architecture string `json:"architecture,omitempty"`
-	// Runtimes are those that it has: Systemd, Process, OCI.
+	// Runtimes are those that it has: Systemd, Process, OCI; and OCI/Own where instances can have networks of their own.
 	// +listType=atomic
 	Runtimes []string `json:"runtimes,omitempty"`
 	// Devices counts pieces of hardware by their kinds.

@@ -63,7 +63,9 @@ type Kind struct {
 	Name workload.Runtime
 	// Unfit is, in words, why the host can run nothing with it now: "there is no runc on the host". Empty: it can. Nil: it always can.
 	Unfit func() string
-	Open  func(dir string) (Runtime, func() error, error)
+	// NoNetworks is, in words, why instances can have no networks of their own with it now. Empty: they can. Nil: they never can.
+	NoNetworks func() string
+	Open       func(dir string) (Runtime, func() error, error)
 }
 
 // TailMax bounds an answer of Tail: what a terminal shows of a log in a moment.

@@ -57,7 +57,7 @@ func kinds() []run.Kind {
 			return nil, nil, err
 		}
 		return rt, rt.Close, nil
-	}}, {Name: workload.OCI, Unfit: oci.Unfit, Open: func(dir string) (run.Runtime, func() error, error) {
+	}}, {Name: workload.OCI, Unfit: oci.Unfit, NoNetworks: oci.NoNetworks, Open: func(dir string) (run.Runtime, func() error, error) {
 		rt, err := oci.New(oci.Options{Dir: dir, Images: filepath.Join(filepath.Dir(dir), "images"), Networks: filepath.Join(filepath.Dir(dir), "networks"), Shim: []string{"/proc/self/exe", boxArgument}})
 		if err != nil {
 			return nil, nil, err

@@ -6,6 +6,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"tako.dev/tako/declare"
+	"tako.dev/tako/internal/scheduler/fit"
 	"tako.dev/tako/internal/transfer/wire"
 )
 
@@ -35,6 +36,9 @@ func (k *Keeper) Offers(lookup declare.Lookup, directories []string) wire.Offers
 	for _, r := range k.opts.Runtimes {
 		if r.Unfit == nil || r.Unfit() == "" {
 			o.Runtimes = append(o.Runtimes, string(r.Name))
+			if r.NoNetworks != nil && r.NoNetworks() == "" {
+				o.Runtimes = append(o.Runtimes, string(fit.WithNetwork(r.Name)))
+			}
 		}
 	}
 	for kind, pieces := range k.devices() {

@@ -9416,7 +9416,7 @@ func schema_takodev_tako_api_v1alpha1_NodeOffers(ref common.ReferenceCallback) c
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "Runtimes are those that it has: Systemd, Process, OCI.",
+							Description: "Runtimes are those that it has: Systemd, Process, OCI; and OCI/Own where instances can have networks of their own.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{

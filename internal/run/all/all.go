@@ -56,7 +56,7 @@ func Kinds(o Options) []run.Kind {
 		}})
 	}
 	if len(o.Container) > 0 {
-		kinds = append(kinds, run.Kind{Name: workload.OCI, Unfit: oci.Unfit, Open: func(dir string) (run.Runtime, func() error, error) {
+		kinds = append(kinds, run.Kind{Name: workload.OCI, Unfit: oci.Unfit, NoNetworks: oci.NoNetworks, Open: func(dir string) (run.Runtime, func() error, error) {
 			beside := func(name string) string { return filepath.Join(filepath.Dir(dir), name) }
 			rt, err := oci.New(oci.Options{Dir: dir, Images: beside(images), Shim: o.Container, Users: beside(users), Networks: beside(nets)})
 			if err != nil {

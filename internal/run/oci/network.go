@@ -56,6 +56,9 @@ func (i *idle) take() (names []string) {
 	return names
 }
 
+// NoNetworks is, in words, why instances on this host can have no networks of their own now; empty: they can.
+func NoNetworks() string { return cni.Lacks(cni.Options{}) }
+
 // hold is the file of the network of a task's instance, which stays at least until letGo was called.
 func (r *Runtime) hold(ctx context.Context, t *run.Task) (path string, letGo func(), err error) {
 	ports := make([]cni.Port, len(t.Ports))

@@ -126,6 +126,7 @@ func (r Refusal) String() string {
 // runtimeCures say what a runtime needs.
 var runtimeCures = map[workload.Runtime]string{
 	workload.Systemd: "run its agent as root under systemd", workload.OCI: "install runc, and run its agent as root",
+	WithNetwork(workload.OCI): "install runc and containernetworking-plugins, and run its agent as root",
 }
 
 // Cure is what would make it fit, in the imperative; what is missing of an amount begins with a plus.

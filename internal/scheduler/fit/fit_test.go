@@ -40,8 +40,15 @@ func TestCompile(t *testing.T) {
 		t.Errorf("devices %v, directories %v", r.Devices, r.Directories)
 	}
 	s.Template.Network = workload.OwnNetwork
-	if r, _ := Compile(s); len(r.Ports) != 0 {
-		t.Errorf("ports in a network of its own: %v", r.Ports)
+	s.Template.Runtime = workload.OCI
+	r, err = Compile(s)
+	if err != nil || len(r.Ports) != 0 || r.Runtime != "OCI/Own" {
+		t.Errorf("in a network of its own it needs ports %v and runtime %s (%v)", r.Ports, r.Runtime, err)
+	}
+	n := Node{Runtimes: []workload.Runtime{workload.OCI}}
+	why := Check(&n, &Left{Amounts: Amounts{CPU: 1 << 40, Memory: 1 << 50, Disk: 1 << 50, Instances: 100}}, &Request{Runtime: r.Runtime})
+	if len(why) != 1 || why[0].Reason != NoRuntime || !strings.Contains(why[0].Cure(), "containernetworking-plugins") {
+		t.Errorf("a node without plugins: %v", why)
 	}
 }
 

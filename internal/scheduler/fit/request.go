@@ -41,9 +41,17 @@ func comparePorts(a, b Port) int {
 	return cmp.Or(cmp.Compare(a.Number, b.Number), cmp.Compare(a.Protocol, b.Protocol))
 }
 
+// WithNetwork is how a node offers a runtime that can give instances networks of their own: OCI/Own.
+func WithNetwork(r workload.Runtime) workload.Runtime {
+	return r + "/" + workload.Runtime(workload.OwnNetwork)
+}
+
 // Compile sums up what the instances of a workload need. Its error says which task declares what cannot be.
 func Compile(spec *workload.Spec) (Request, error) {
 	r := Request{Selector: spec.Selector, Architectures: spec.Placement.Architectures, Runtime: spec.Template.RuntimeOrDefault(), Tolerations: spec.Placement.Tolerations}
+	if spec.Template.NetworkOrDefault() == workload.OwnNetwork {
+		r.Runtime = WithNetwork(r.Runtime)
+	}
 	devices := map[string]int64{}
 	r.Amounts.Instances = 1
 	for i := range spec.Template.Tasks {
@@ -71,7 +79,7 @@ func Compile(spec *workload.Spec) (Request, error) {
 		}
 		// In a network of its own an instance has all ports, and its host leads others to them that are found there.
 		for _, p := range t.Ports {
-			if p.Port != 0 && spec.Template.Network != workload.OwnNetwork {
+			if p.Port != 0 && spec.Template.NetworkOrDefault() != workload.OwnNetwork {
 				r.Ports = append(r.Ports, Port{cmp.Or(p.Protocol, workload.TCP), p.Port})
 			}
 		}

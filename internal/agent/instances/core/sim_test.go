@@ -106,7 +106,7 @@ func (w *world) within(seconds int) time.Duration {
 }
 
 var simNode = Node{Fit: fit.Node{Name: "n", Capacity: fit.Amounts{CPU: 4000, Memory: 8 << 30, Disk: 100 << 30},
-	Devices: map[string][]string{"gpu": {"g0", "g1"}}, Runtimes: []workload.Runtime{simRuntime}}, Runtimes: []workload.Runtime{simRuntime}}
+	Devices: map[string][]string{"gpu": {"g0", "g1"}}, Runtimes: []workload.Runtime{simRuntime, fit.WithNetwork(simRuntime)}}, Runtimes: []workload.Runtime{simRuntime}}
 
 // start is the agent's: it reads what is on the disk, and learns of the rest by and by.
 func (w *world) start() {

@@ -86,27 +86,31 @@ func (n *Networks) file(instance string) string { return filepath.Join(n.opts.Di
 func (n *Networks) pin(instance string) string  { return filepath.Join(n.opts.Dir, instance+pinEnd) }
 
 // Lacks is, in words, why no instance can have a network of its own now, and what is to be done about it; empty: it can.
-func (n *Networks) Lacks() string {
+func (n *Networks) Lacks() string { return Lacks(n.opts) }
+
+// Lacks is what Networks with these options say. They need no directory for that.
+func Lacks(o Options) string {
+	o = o.withDefaults()
 	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
 	var have [2]unix.CapUserData
 	if err := unix.Capget(&header, &have[0]); err != nil || have[0].Effective&(1<<unix.CAP_NET_ADMIN) == 0 || have[0].Effective&(1<<unix.CAP_SYS_ADMIN) == 0 {
 		return "the agent has not the capabilities CAP_NET_ADMIN and CAP_SYS_ADMIN"
 	}
-	l, file, err := n.list()
+	l, file, err := o.list()
 	if err != nil {
 		return fmt.Sprintf("the network of %s cannot be used: %v", file, err)
 	}
 	for _, name := range l.programs() {
-		if find(name, n.opts.Plugins) == "" {
-			return fmt.Sprintf("there is no CNI plugin %s in %s: %s", name, strings.Join(n.opts.Plugins, ", "), packageHint)
+		if find(name, o.Plugins) == "" {
+			return fmt.Sprintf("there is no CNI plugin %s in %s: %s", name, strings.Join(o.Plugins, ", "), packageHint)
 		}
 	}
 	return ""
 }
 
 // list is the network of instances now, and the file that says so.
-func (n *Networks) list() (*list, string, error) {
-	l, file, err := declared(n.opts.Config)
+func (o Options) list() (*list, string, error) {
+	l, file, err := declared(o.Config)
 	if l != nil || err != nil {
 		return l, file, err
 	}
@@ -116,9 +120,9 @@ func (n *Networks) list() (*list, string, error) {
 	}
 	s := subnet(bridge, others)
 	if !s.IsValid() {
-		return nil, "this host", fmt.Errorf("all of %v overlap with its own networks: declare one in %s", subnets, n.opts.Config)
+		return nil, "this host", fmt.Errorf("all of %v overlap with its own networks: declare one in %s", subnets, o.Config)
 	}
-	l, err = builtIn(s, filepath.Join(n.opts.Dir, "addresses"))
+	l, err = builtIn(s, filepath.Join(o.Dir, "addresses"))
 	return l, "this host", err
 }
 
@@ -242,7 +246,7 @@ func (n *Networks) provide(ctx context.Context, instance string, ports []Port) e
 			return err
 		}
 	}
-	l, file, err := n.list()
+	l, file, err := n.opts.list()
 	if err != nil {
 		return fault("read the network of "+file, err)
 	}
