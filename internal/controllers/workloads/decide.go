@@ -187,9 +187,8 @@ func (w *world) schedule(of *workload, d *decision, now time.Time) {
 		if !ok || run.o == nil {
 			continue
 		}
-		over := run.o.Status.Job != nil && run.o.Status.Job.Over != nil
-		v.Runs = append(v.Runs, jobs.Run{At: at, Over: over})
-		if !over {
+		v.Runs = append(v.Runs, jobs.Run{At: at, Over: over(run.o)})
+		if !over(run.o) {
 			active = append(active, run.key.Name)
 		}
 	}

@@ -14,6 +14,7 @@ import (
 	"tako.dev/tako/api/v1alpha1"
 	"tako.dev/tako/declare"
 	declared "tako.dev/tako/declare/workload"
+	"tako.dev/tako/internal/fleet/jobs"
 	"tako.dev/tako/internal/fleet/node"
 	fleet "tako.dev/tako/internal/fleet/workload"
 )
@@ -497,5 +498,24 @@ func TestFenceOfASilentHost(t *testing.T) {
 	r.pass(4 * time.Second)
 	if all := r.instances("web"); len(all) != 1 || all[0].UID == first.UID || all[0].Spec.Node == first.Spec.Node {
 		t.Errorf("when the fence is over: %s", r.dump())
+	}
+}
+
+// TestScheduleReplaces: a run that takes the place of another one begins when that is over, and not only when the next one is due.
+func TestScheduleReplaces(t *testing.T) {
+	r := newRig(t)
+	r.join("n0")
+	spec := web(0) // what it runs does not end
+	spec.Mode, spec.Replicas, spec.Job = declared.RunToCompletion, nil, &declared.Job{}
+	spec.Schedule = &declared.Schedule{Cron: "*/10 * * * *", Concurrency: declared.Replace}
+	r.declare("sum", spec)
+	r.pass(10*time.Minute + time.Second)
+	for n := range 4 {
+		due := start.Add(time.Duration(n+1) * 10 * time.Minute)
+		r.pass(time.Minute)
+		if s := r.workload("sum").Status.Schedule; s == nil || s.Last == nil || !s.Last.Time.Equal(due) || !slices.Equal(s.Active, []string{jobs.RunName("sum", due)}) {
+			t.Errorf("a minute after %s: %+v", due, s)
+		}
+		r.pass(9 * time.Minute)
 	}
 }

@@ -242,6 +242,9 @@ func (w *world) renew(of *workload, o *v1alpha1.Workload) {
 	if old == nil {
 		w.adopt(of)
 	}
+	if of.parent != nil && (old == nil || over(old) != over(o)) {
+		w.touch(of.parent) // a later run may wait for it
+	}
 	if old == nil || old.Generation != o.Generation {
 		w.redeclared = true
 		w.describe(of)
@@ -256,8 +259,10 @@ func (w *world) adopt(of *workload) {
 	}
 	of.parent = w.entry(types.NamespacedName{Namespace: of.key.Namespace, Name: ref.Name})
 	of.parent.runs[of] = true
-	w.touch(of.parent)
 }
+
+// over: nothing of a run goes on.
+func over(run *v1alpha1.Workload) bool { return run.Status.Job != nil && run.Status.Job.Over != nil }
 
 // forget lets a workload go that was deleted. Its instances are what the garbage collector finds; until then they hold what they have.
 func (w *world) forget(of *workload) {

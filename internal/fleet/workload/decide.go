@@ -144,10 +144,25 @@ func (w *work) pace() {
 	case declared.RunToCompletion:
 		w.run()
 	case declared.PerNode:
+		w.withdraw()
 		w.perNode()
 	default:
+		w.withdraw()
 		w.judgeInPlace()
 		w.replicas()
+	}
+}
+
+// withdraw takes back what has the goal and no node yet while people pause the rollout: as soon as there was room it would begin all the same. Another leader
+// would not know of it either.
+func (w *work) withdraw() {
+	if !w.Spec.Rollout.Pause || w.r.Over || w.r.Goal == w.s.Stable.Of {
+		return
+	}
+	for _, m := range w.of(isFresh) {
+		if m.Phase == Pending {
+			w.stop(m, reason.Replaced)
+		}
 	}
 }
 

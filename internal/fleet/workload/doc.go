@@ -40,7 +40,7 @@
 //  3. Nothing is created where nothing is wanted (I3).
 //  4. No two instances that are stored have one slot; one that was given up has one that stands in for it; of an exclusive slot one runs (I4).
 //  5. While it is paused nothing new is created (I7), and of a canary's step no more than its replicas (I8).
-//  6. Before all nodes had the time to be heard nothing is taken away and nothing is given up.
+//  6. Before all nodes had the time to be heard nothing that has a node is taken away, and nothing is given up.
 //  7. Deciding again on what a decision has come to does nothing, and the order of what is given does not matter.
 //  8. When the world is quiet it becomes whole, or says why not (I9).
 //  9. A decision names the generation that it was decided on (I11).

@@ -346,3 +346,28 @@ func TestWorkloadCase22_NoRoomForSurge(t *testing.T) {
 	c.Equal(len(d.Status.Culprits), 1, "who holds it up")
 	c.Equal(d.Status.Culprits[0].Why, "pending", "why")
 }
+
+// TestPauseWithdrawsWhatIsPending: what has no room yet when people pause the rollout does not begin when there is some; what is known to work takes its
+// place. When it goes on it is made again.
+func TestPauseWithdrawsWhatIsPending(t *testing.T) {
+	w := running(t, 3, rolling("1", "0"))
+	for _, m := range w.machines {
+		m.room = 0
+	}
+	w.declare(2, good)
+	w.until("one is pending", func(*Decision) bool { return w.having(2) == 1 })
+	w.view.Spec.Rollout.Pause = true
+	w.view.Generation++
+	w.during(time.Minute, func(*Decision) {})
+	for _, m := range w.machines {
+		m.room = 100
+	}
+	w.during(10*time.Minute, func(d *Decision) {
+		if w.having(2) > 0 {
+			w.fatal(d, "it is paused, and %d are of what is new", w.having(2))
+		}
+	})
+	w.view.Spec.Rollout.Pause = false
+	w.view.Generation++
+	w.until("it goes on", func(d *Decision) bool { return complete(d) && w.ready(2) == 3 })
+}

@@ -206,7 +206,7 @@ func (w *world) checkAvailable(v *View, d *Decision, wanted int, stopped map[str
 		case why == reason.NodeDrained || why == reason.Preempted:
 			evicted++
 		}
-		if stopped[in.UID] != 0 && !taken[in.UID] && w.now.Before(v.Quiet) {
+		if stopped[in.UID] != 0 && !taken[in.UID] && in.Phase > Pending && w.now.Before(v.Quiet) {
 			w.fatal(d, "%s is taken away before all were heard", in.Name)
 		}
 	}

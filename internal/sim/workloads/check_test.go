@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"strings"
 
@@ -62,6 +63,7 @@ func (w *world) checkInstance(s *server, verb string, o *v1alpha1.Instance) {
 		w.did("instance created")
 		w.say("%s creates %s %s of %s on %s", s.name, o.Name, o.UID, o.Spec.Revision, o.Spec.Node)
 		w.checkCreated(s, of, o)
+		w.checkRollout(s, of, o)
 		w.checkRoom(o)
 	case verb == "delete":
 		w.did("instance deleted")
@@ -81,6 +83,10 @@ func (w *world) checkInstance(s *server, verb string, o *v1alpha1.Instance) {
 		if of != nil {
 			w.checkBudget(s, of, o)
 		}
+	case verb == "update" && of != nil:
+		w.did("changed in place")
+		w.say("%s has %s %s on %s be of %s", s.name, o.Name, o.UID, o.Spec.Node, o.Spec.Revision)
+		w.checkRollout(s, of, o)
 	}
 }
 
@@ -150,6 +156,48 @@ func (w *world) checkCreated(s *server, of *v1alpha1.Workload, made *v1alpha1.In
 	if len(there) > most {
 		w.broken("W1", "%s makes %s, and then there are %d of at most %d: %s", s.name, made.Name, len(there), most, strings.Join(there, ", "))
 	}
+}
+
+// checkRollout: while people have paused a rollout nothing more gets the new revision, and in a step of a canary not more than it says (I7, I8).
+func (w *world) checkRollout(s *server, of *v1alpha1.Workload, made *v1alpha1.Instance) {
+	r := of.Status.Rollout
+	if r == nil || r.Over || r.Goal != made.Spec.Revision || r.Goal == of.Status.Stable || of.Spec.Mode == declared.RunToCompletion || w.now.Before(w.truth.twice) {
+		return
+	}
+	paused, most := true, 0
+	for _, spec := range w.truth.since(of, of.Status.ObservedGeneration) {
+		paused = paused && spec.Rollout.Pause
+		most = max(most, w.canaries(of, spec))
+	}
+	if paused {
+		w.broken("I7", "%s is paused, and %s has %s be of %s, which is new: %s", of.Name, s.name, made.Name, r.Goal, words(of.Status))
+	}
+	if w.did("given what is new"); most < math.MaxInt {
+		w.did("given to a canary")
+	}
+	fresh, wishes := 0, 0
+	for _, in := range w.of(of) {
+		said, _ := s.said(in)
+		if away(w.store.node(in.Spec.Node)) || in.Status.Leave != nil {
+			wishes++ // one that stands in for it may be begun first
+		}
+		if in.Spec.Revision == r.Goal && in.Spec.Stop == nil && in.Status.Abandoned == nil && (said == nil || said.Phase < wire.InstanceFailed) {
+			fresh++
+		}
+	}
+	if most < math.MaxInt && fresh > most+wishes && w.now.Sub(w.truth.freed) > 2*lagMax {
+		w.broken("I8", "%s has %s be of %s, and then %d are in step %d, which has %d", s.name, made.Name, r.Goal, fresh, r.Step, most)
+	}
+}
+
+// canaries is how many may have the new revision in the step that is under way; all, where there is none.
+func (w *world) canaries(of *v1alpha1.Workload, spec *declared.Spec) int {
+	r := of.Status.Rollout
+	wanted := max(int(of.Status.Wanted), spec.ReplicasOrDefault())
+	if spec.Rollout.Strategy != declared.Canary || int(r.Step) >= len(spec.Rollout.Steps) || r.Goal != r.Target || of.Status.Stable == "" {
+		return math.MaxInt
+	}
+	return pace.Share(spec.Rollout.Steps[r.Step].Replicas, wanted, pace.Up)
 }
 
 // bound is how many there may be at most.

@@ -97,6 +97,34 @@ var faults = []fault{
 	}},
 	{"agent dies", func(w *world) { one(w, w.hosts).crash() }},
 	{"agent stands still", func(w *world) { one(w, w.hosts).freeze(w.within(freezeMax)) }},
+	{"records lost", func(w *world) { // and what runs goes on
+		h := one(w, w.hosts)
+		if !w.chance(rare) || !h.up {
+			return
+		}
+		h.dies()
+		h.cut()
+		h.lose()
+		h.awake(w.within(time.Minute))
+	}},
+	{"disk lost", func(w *world) {
+		h := one(w, w.hosts)
+		if !w.chance(rare) {
+			return
+		}
+		if h.power(); !h.up {
+			h.lose()
+			clear(h.procs)
+			w.after(w.between(5*time.Second, downMax), h.boot)
+		}
+	}},
+	{"machine replaced", func(w *world) {
+		h := one(w, w.hosts)
+		if w.chance(rare) {
+			h.replace()
+			w.after(w.within(downMax), h.boot)
+		}
+	}},
 	{"relay is cut off", func(w *world) {
 		r := one(w, w.relays)
 		r.unlink()
@@ -132,8 +160,12 @@ var faults = []fault{
 		}
 	}},
 	{"store is busy", func(w *world) {
+		most := 30 * time.Second
+		if w.chance(rare / 2) {
+			most = 5 * time.Minute // its disk is full
+		}
 		w.store.busy = true
-		w.after(w.within(30*time.Second), func() { w.store.busy = false })
+		w.after(w.within(most), func() { w.store.busy = false })
 	}},
 	{"watch is late", func(w *world) {
 		s := one(w, w.servers)
@@ -235,7 +267,9 @@ func (w *world) heal() {
 		w.suspend(name, false)
 		w.after(suspendAfter, func() { w.suspend(name, true) })
 	}
-	w.after(suspendAfter, w.checkSchedules)
+	for at := healedAfter; at <= suspendAfter; at += 7 * time.Second {
+		w.after(at, w.checkSchedules)
+	}
 	w.after(steadyTime, w.mend) // what has failed by then is not tried again by itself
 }
 

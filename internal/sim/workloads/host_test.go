@@ -44,6 +44,7 @@ type host struct {
 
 	up     bool
 	linked bool // somebody can reach it
+	key    int  // counts: who has lost its disk joins with another one
 	boots  int
 	booted time.Time
 	procs  map[run.ID]*process
@@ -90,15 +91,41 @@ type desired struct {
 }
 
 func newHost(w *world, name string) *host {
-	h := &host{w: w, name: name, procs: map[run.ID]*process{}, records: map[string][]byte{}, linked: true,
+	h := &host{w: w, name: name, procs: map[run.ID]*process{}, records: map[string][]byte{}, linked: true, key: 1,
 		offers: wire.Offers{CPU: 4000, Memory: 8 << 30, Disk: 100 << 30, Arch: "amd64", Runtimes: []string{string(declared.Process)}}}
 	n := &v1alpha1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"name": name}}, Spec: v1alpha1.NodeSpec{Environment: environment}}
-	h.must(w.store.create(n))
-	n.Status.Identity = &v1alpha1.NodeIdentity{Key: "sha256:00", Joined: metav1.NewTime(w.now)}
-	h.must(w.store.updateStatus(n))
-	h.uid = n.UID
-	w.byName[name], w.byUID[string(n.UID)] = h, h
+	h.join(n)
 	return h
+}
+
+// join makes the Node that the host has.
+func (h *host) join(n *v1alpha1.Node) {
+	h.must(h.w.store.create(n))
+	n.Status.Identity = &v1alpha1.NodeIdentity{Key: "sha256:00", Joined: metav1.NewTime(h.w.now)}
+	h.must(h.w.store.updateStatus(n))
+	h.uid = n.UID
+	h.w.byName[h.name], h.w.byUID[string(n.UID)] = h, h
+}
+
+// lose is that everything on the disk of the host is gone. A person has it join anew, for the same Node.
+func (h *host) lose() {
+	h.w.say("%s has lost its disk", h.name)
+	h.records, h.have, h.starts = map[string][]byte{}, desired{}, 0
+	h.key++
+}
+
+// replace has another machine of the same name in its place, for which there is another Node. What ran on the one before does not any more.
+func (h *host) replace() {
+	h.power()
+	if h.up {
+		return // the world has healed
+	}
+	h.w.say("%s is another machine", h.name)
+	h.lose()
+	clear(h.procs)
+	old := h.w.store.node(h.name)
+	h.must(h.w.store.delete(old, nil))
+	h.join(&v1alpha1.Node{ObjectMeta: metav1.ObjectMeta{Name: h.name, Labels: old.Labels}, Spec: *old.Spec.DeepCopy()})
 }
 
 func (h *host) must(err error) {
@@ -185,7 +212,9 @@ func (h *host) begin() {
 		return
 	}
 	h.later(h.w.within(500*time.Millisecond), func() {
-		h.want()
+		if h.have.version > 0 { // before, nobody has said what is wanted
+			h.want()
+		}
 		h.tell()
 	})
 	h.later(h.w.within(500*time.Millisecond), h.list)

@@ -130,7 +130,10 @@ func (w *world) act() {
 		}
 	case 5:
 		w.did("paused")
-		w.declare(n.name, func(s *declared.Spec) { s.Rollout.Pause = !s.Rollout.Pause })
+		w.declare(n.name, func(s *declared.Spec) {
+			s.Rollout.Pause = !s.Rollout.Pause
+			w.say("people: %s is paused: %v", n.name, s.Rollout.Pause)
+		})
 	case 6:
 		if o != nil && w.chance(0.3) {
 			w.say("people: %s is deleted", n.name)

@@ -22,6 +22,9 @@ const (
 	lateMax = 2 * time.Minute
 	// suspendAfter is when, after the world has healed, people suspend what is scheduled: what has begun by then is over at the end.
 	suspendAfter = 16 * time.Minute
+	// healedAfter is when, after that, nothing of what went wrong holds a run up any more, and beginMax how late one is begun then: those before have to end
+	// first where it replaces them.
+	healedAfter, beginMax = 8 * time.Minute, 30 * time.Second
 )
 
 // plan is what is declared of a schedule, as the invariants need it.
@@ -140,7 +143,7 @@ func (w *world) checkSchedules() {
 			if !s.leads() || o == nil || o.DeletionTimestamp != nil {
 				continue
 			}
-			due := w.truth.plans[o.UID].lastDue(s.now().Add(-time.Minute))
+			due := w.truth.plans[o.UID].lastDue(s.now().Add(-beginMax))
 			if last := o.Status.Schedule; due.After(o.CreationTimestamp.Time) && (last == nil || last.Last == nil || last.Last.Time.Before(due)) {
 				w.broken("I9", "%s was due at %s by the clock of %s: %s", name, due, s.name, words(o.Status))
 			}

@@ -59,6 +59,7 @@ type server struct {
 // sight is what a server that leads knows of a node.
 type sight struct {
 	name string
+	key  int // of the host that has connected last; 0: none has
 	life node.Life
 	seen presence.Seen
 	wake time.Time
@@ -176,7 +177,9 @@ func (s *server) feed(kind string) {
 		case *v1alpha1.Instance:
 			s.derive(o, e.gone)
 		case *v1alpha1.Node:
-			if s.sights[o.UID] == nil && !e.gone {
+			if e.gone {
+				delete(s.sights, o.UID)
+			} else if s.sights[o.UID] == nil {
 				s.sights[o.UID] = &sight{name: o.Name, seen: presence.Seen{Believed: true}}
 				s.decide(o.UID)
 			}
@@ -248,6 +251,9 @@ func (s *server) asked(h *host, conn uint64) {
 // opened is a connection of a host.
 func (s *server) opened(h *host, conn uint64) {
 	if n := s.sights[h.uid]; n != nil {
+		if n.key != h.key {
+			n.key, n.life, n.seen.Report = h.key, node.Life{}, nil
+		}
 		n.life.Opened(conn, s.now())
 		s.decide(h.uid)
 	}
@@ -289,6 +295,9 @@ func (s *server) heard(h *host, conn uint64, r *wire.Report) (reply wire.StatusR
 // decide finds out how a node stands, and has that stored.
 func (s *server) decide(uid types.UID) {
 	n := s.sights[uid]
+	if n == nil {
+		return
+	}
 	stored := s.w.store.node(n.name)
 	if stored == nil || stored.UID != uid {
 		return
@@ -325,7 +334,11 @@ func (s *server) decide(uid types.UID) {
 
 // store writes how a node stands, by the clock of this server.
 func (s *server) store(uid types.UID, c node.Condition) {
-	stored := s.w.store.node(s.sights[uid].name)
+	n := s.sights[uid]
+	if n == nil {
+		return
+	}
+	stored := s.w.store.node(n.name)
 	if stored == nil || stored.UID != uid || s.killed || s.w.store.busy {
 		return
 	}

@@ -18,8 +18,8 @@ type truth struct {
 	exclusive map[string]map[*process]bool  // that run, by slot
 	specs     map[types.UID]map[int64]*declared.Spec
 	plans     map[types.UID]*plan // of schedules
-	freed     time.Time // when people let nodes go that had been drained
-	twice     time.Time // until when two may have led
+	freed     time.Time           // when people let nodes go that had been drained
+	twice     time.Time           // until when two may have led
 }
 
 func newTruth() truth {
