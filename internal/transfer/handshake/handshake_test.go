@@ -38,7 +38,7 @@ func TestListener(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l := New(raw, &tls.Config{Certificates: []tls.Certificate{certificate(t)}}, 200*time.Millisecond, slog.New(slog.DiscardHandler))
+	l := New(raw, &tls.Config{Certificates: []tls.Certificate{certificate(t)}}, 2*time.Second, slog.New(slog.DiscardHandler))
 	var all sync.WaitGroup
 	all.Go(l.Run)
 	silent, err := net.Dial("tcp", raw.Addr().String())
@@ -62,7 +62,7 @@ func TestListener(t *testing.T) {
 	if secure, is := c.(*tls.Conn); !is || !secure.ConnectionState().HandshakeComplete {
 		t.Errorf("%T comes, which has not shaken hands", c)
 	}
-	if err := silent.SetReadDeadline(time.Now().Add(30 * time.Second)); err != nil {
+	if err := silent.SetReadDeadline(time.Now().Add(time.Minute)); err != nil {
 		t.Fatal(err)
 	}
 	var slow net.Error
