@@ -2,6 +2,7 @@ package workloads
 
 import (
 	"fmt"
+	"runtime"
 	"testing"
 	"time"
 
@@ -22,6 +23,8 @@ const (
 	crashFirst = time.Second
 	crashMost  = 5 * time.Minute
 	crashAfter = 250 * time.Millisecond
+	// crashBytes is how much memory may be kept of an instance the more often it has crashed: what is told of it has other words.
+	crashBytes = 1 << 10
 )
 
 // live is one step of an instance that crashes. It reports whether anything has changed.
@@ -43,6 +46,14 @@ func (x *crashes) live(now time.Time, has *wire.Instance) bool {
 	has.Attempt++ // the one that comes: what is told goes forward only
 	has.Phase, has.Ready, has.Code, has.Since = wire.InstanceStarting, false, reason.TaskEnded, now.UnixMilli()
 	return true
+}
+
+// heapBytes is what is in use of the heap.
+func heapBytes() int64 {
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc)
 }
 
 // storm lets time go on with instances that crash, and returns how many writes there were in each second.
@@ -111,6 +122,7 @@ func TestTenThousandCrashLoops(t *testing.T) {
 	if first[0] == 0 {
 		t.Error("nothing is told of what crashes")
 	}
+	heap := heapBytes()
 	r.declare("calm", web(3))
 	for range 3 { // its revision, its status, its instances
 		r.round()
@@ -119,6 +131,9 @@ func TestTenThousandCrashLoops(t *testing.T) {
 		t.Errorf("%d of 3 instances are placed while others crash", n)
 	}
 	bounded(r.storm(30*time.Second), 20)
+	if grown := heapBytes() - heap; grown > (alone+together*each)*crashBytes {
+		t.Errorf("%d bytes of memory more are in use after some more restarts of each", grown)
+	}
 	// From now on pauses are so long that nothing happens.
 	bounded(r.storm(20*time.Second), 20)
 	down, wrong := 0, 0
