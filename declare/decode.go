@@ -47,7 +47,7 @@ const (
 type fieldTable struct {
 	names    []string
 	index    map[string][]int // within the struct, as reflect counts
-	required []string // without omitempty or omitzero
+	required []string         // without omitempty or omitzero
 }
 
 func newDecoder(r *reader, apart bool) *decoder {
