@@ -83,7 +83,14 @@ func (a *Agent) Run(ctx context.Context) (err error) {
 	}
 	defer timers.alarm.Close()
 	ctx, cancel := context.WithCancel(ctx)
-	l := a.loop(subs, timers)
+	l := &loop{
+		opts: &a.opts, store: a.store, subs: subs, inbox: make(chan func(), inboxSize), timers: timers,
+		bodies: load.NewBodies(a.store), book: book.New(a.store, a.opts.OnLine), source: declared(a.opts.Files), joined: a.joined,
+	}
+	if a.joined != nil {
+		l.source, l.book.Scrub = a.joined, a.joined.vault.Scrub
+		l.bodies.OpenWith(a.joined.vault.Open)
+	}
 	var sources sync.WaitGroup
 	defer sources.Wait()
 	defer cancel()
@@ -97,19 +104,6 @@ func (a *Agent) Run(ctx context.Context) (err error) {
 	}
 	l.start(ctx, &sources)
 	return l.serve(ctx)
-}
-
-// loop is the loop of a run that has not begun.
-func (a *Agent) loop(subs *subscribe.Subscriptions, timers timers) *loop {
-	l := &loop{
-		opts: &a.opts, store: a.store, subs: subs, inbox: make(chan func(), inboxSize), timers: timers,
-		bodies: load.NewBodies(a.store), book: book.New(a.store, a.opts.OnLine), source: declared(a.opts.Files), joined: a.joined,
-	}
-	if a.joined != nil {
-		l.source, l.book.Scrub = a.joined, a.joined.vault.Scrub
-		l.bodies.OpenWith(a.joined.vault.Open)
-	}
-	return l
 }
 
 // loop is the state of a running agent. Only Run's goroutine touches it, but for what is said to be shared.

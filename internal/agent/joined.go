@@ -252,8 +252,8 @@ func (l *loop) setOut(c *candidate) (wire.Verdict, error) {
 		return wire.Verdict{}, &reason.Error{Code: reason.StatementRefused, Doing: "try the statement about layer " + c.trying, Cause: errors.New("a state is on trial on this host"),
 			Hint: "it is tried again by itself when that is over"}
 	}
-	if v, is := j.given(m); is {
-		return v, nil
+	if held.Final(j.refused, m) {
+		return j.refused, nil
 	}
 	if m.Root == j.life.Enforced.Root {
 		return wire.Verdict{}, nil
@@ -268,12 +268,6 @@ func (l *loop) setOut(c *candidate) (wire.Verdict, error) {
 	v := verdictOn(m, wire.Quarantined, poison)
 	l.refuses(c, v, poison)
 	return v, nil
-}
-
-// given is the verdict that a state has been given for good: it is not asked about again.
-func (j *joined) given(m catalog.Mark) (wire.Verdict, bool) {
-	v := j.refused
-	return v, v.Epoch == m.Epoch && v.Version == m.Version && v.Root == m.Root && v.Type != wire.Withheld && v.Type != wire.Pending
 }
 
 // refuses notes why a state that was handed over is not taken. Where a statement is what is new in it, the newest head stands as it did.
@@ -300,8 +294,8 @@ func (j *joined) sets(t held.Trial) error {
 // activate decides on a state that was handed over, and enforces it from now on if it can be.
 func (l *loop) activate(ctx context.Context, c candidate) (wire.Verdict, error) {
 	j := l.joined
-	if v, is := j.given(c.mark); is {
-		return v, nil // it was on trial, and its time was over while it was read
+	if held.Final(j.refused, c.mark) {
+		return j.refused, nil // it was on trial, and its time was over while it was read
 	}
 	c.head.Try = j.held.TryOf(c.head.Try, c.trying != "")
 	if c.mark.Root == j.life.Enforced.Root {

@@ -4,6 +4,8 @@ import (
 	"context"
 	"testing"
 
+	"tako.dev/tako/internal/agent/book"
+	"tako.dev/tako/internal/agent/load"
 	"tako.dev/tako/internal/agent/subscribe"
 	"tako.dev/tako/internal/catalog"
 	"tako.dev/tako/internal/reason"
@@ -32,7 +34,10 @@ func TestTimeOverMeanwhile(t *testing.T) {
 	must(t, err)
 	defer timers.alarm.Close()
 	ctx, cancel := context.WithCancel(t.Context())
-	l := a.loop(subs, timers)
+	l := &loop{
+		opts: &a.opts, store: a.store, subs: subs, inbox: make(chan func(), inboxSize), timers: timers,
+		bodies: load.NewBodies(a.store), book: book.New(a.store, nil), source: a.joined, joined: a.joined,
+	}
 	defer func() {
 		cancel()
 		l.end()

@@ -1,6 +1,11 @@
 package held
 
-import "time"
+import (
+	"time"
+
+	"tako.dev/tako/internal/catalog"
+	"tako.dev/tako/internal/transfer/wire"
+)
 
 // Rest is what is left of a try at a time of a run of the kernel.
 func (t *Try) Rest(boot string, since time.Duration) time.Duration {
@@ -8,4 +13,9 @@ func (t *Try) Rest(boot string, since time.Duration) time.Duration {
 		return time.Duration(t.Left)
 	}
 	return time.Duration(t.Until) - since
+}
+
+// Final tells whether a verdict is on a state, and for good: it is not asked about again.
+func Final(v wire.Verdict, m catalog.Mark) bool {
+	return v.Epoch == m.Epoch && v.Version == m.Version && v.Root == m.Root && v.Type != wire.Withheld && v.Type != wire.Pending
 }
