@@ -242,7 +242,7 @@ func TestCannotBeTakenAway(t *testing.T) {
 		t.Errorf("there is %v %v", all, err)
 	}
 	write(t, filepath.Join(n.opts.Config, "can"), "")
-	if err := next.Release(t.Context(), "i", unused); err != nil || next.There("i") {
+	if err := next.Release(t.Context(), "i", unused); err != nil || next.there("i") {
 		t.Errorf("then: %v", err)
 	}
 }

@@ -145,7 +145,7 @@ func (n *Networks) Hold(ctx context.Context, instance string, ports []Port) (pat
 
 // Release takes the network of an instance away, unless it is held or used. What is not there is taken away already.
 func (n *Networks) Release(ctx context.Context, instance string, used func() bool) error {
-	if !n.There(instance) {
+	if !n.there(instance) {
 		return nil
 	}
 	c, leave, err := n.enter(ctx, instance)
@@ -163,8 +163,8 @@ func (n *Networks) Release(ctx context.Context, instance string, used func() boo
 	return n.takeAway(ctx, instance, r)
 }
 
-// There reports whether there is anything of the network of an instance.
-func (n *Networks) There(instance string) bool {
+// there reports whether there is anything of the network of an instance.
+func (n *Networks) there(instance string) bool {
 	_, err := os.Lstat(n.file(instance))
 	return err == nil
 }
