@@ -7,6 +7,10 @@ import (
 	"strings"
 )
 
+// InstancesBridge is the interface by which this host reaches instances that have networks of their own. Its addresses mean nothing to others, so it is no
+// fact of the host.
+const InstancesBridge = "tako0"
+
 // route is a default route.
 type route struct {
 	device string
@@ -72,6 +76,9 @@ func parseRoutes6(b []byte) []route {
 func networkOf(routes []route, interfaces []netInterface) Network {
 	var n Network
 	for _, i := range interfaces {
+		if i.name == InstancesBridge {
+			continue
+		}
 		reached := Interface{Name: i.name, MAC: i.mac}
 		for _, p := range i.addresses {
 			if reachable(p.Addr()) {

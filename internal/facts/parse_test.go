@@ -89,6 +89,7 @@ func TestNetworkOf(t *testing.T) {
 	bare := netInterface{"tun0", "", nil}
 	six := netInterface{"eth6", "", prefixes("fe80::6/64", "2001:db8::6/64")}
 	mixed := netInterface{"eth7", "", prefixes("fd00::7/64", "192.0.2.7/24")}
+	instances := netInterface{InstancesBridge, "", prefixes("10.213.0.1/16")}
 	v4 := func(device string, metric uint64) route { return route{device, metric, false} }
 	v6 := func(device string, metric uint64) route { return route{device, metric, true} }
 	tests := []struct {
@@ -108,6 +109,7 @@ func TestNetworkOf(t *testing.T) {
 		{"no default route, IPv6 alone", nil, []netInterface{six}, "eth6", "2001:db8::6"},
 		{"no default route, and a choice", nil, []netInterface{eth0, wlan0}, "", ""},
 		{"no network", nil, []netInterface{bare}, "", ""},
+		{"beside networks of instances", nil, []netInterface{eth0, instances}, "eth0", "192.0.2.2"},
 	}
 	for _, tt := range tests {
 		got := networkOf(tt.routes, tt.interfaces)
@@ -119,7 +121,7 @@ func TestNetworkOf(t *testing.T) {
 			t.Errorf("%s: got %s %s, want %s %s", tt.name, got.PrimaryInterface, address, tt.iface, tt.address)
 		}
 	}
-	all := networkOf(nil, []netInterface{eth0, six}).Addresses
+	all := networkOf(nil, []netInterface{eth0, instances, six}).Addresses
 	if want := prefixes("192.0.2.2/24", "192.0.2.3/24", "fd00::2/64", "2001:db8::6/64"); !reflect.DeepEqual(all, want) {
 		t.Errorf("addresses: got %v, want %v", all, want)
 	}

@@ -63,7 +63,7 @@ func importTable() []row {
 		{pattern: "internal/run/process", may: plain("run", "run/account", "run/shim")},
 		{pattern: "internal/run/cdi", may: plain("run", "disk")},
 		{pattern: "internal/run/oci", may: plain("run", "run/account", "run/shim", "run/oci/image", "run/oci/cni", "disk")},
-		{pattern: "internal/run/oci/cni", may: plain("disk")},
+		{pattern: "internal/run/oci/cni", may: plain("disk", "facts")},
 		{pattern: "internal/run/oci/image", may: plain("content", "disk")},
 		{pattern: "internal/host/all", may: slices.Concat(driver, []string{"internal/host/*", "internal/host/packages/*"})},
 		{pattern: "internal/run/all", may: slices.Concat(driver, []string{"internal/run/*"})},

@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"tako.dev/tako/internal/facts"
 )
 
 const (
@@ -17,8 +19,8 @@ const (
 	listMax, pluginsMax = 256 << 10, 16
 	// mappings is the capability of plugins that lead ports of the host to those of an instance.
 	mappings = "portMappings"
-	// bridgeName is the interface of the network that is built in; 15 signs are the kernel's bound for names.
-	bridgeName = "tako0"
+	// bridgeName is the interface of the network that is built in.
+	bridgeName = facts.InstancesBridge
 )
 
 // versions are those of the specification whose results have the form that is read here. Those from priorSince on hand a plugin its result when
