@@ -30,8 +30,13 @@ func shapeInstance(obj any) (string, *tenant) {
 	s := &i.Spec
 	return i.Namespace + "/" + i.Name, &tenant{node: s.Node, nodeUID: s.NodeUID, is: v1alpha1.AssignedInstance{
 		UID: i.UID, Namespace: i.Namespace, Name: i.Name, Workload: s.Workload, Revision: s.Revision, Slot: s.Slot, Job: s.Job, LeaseSeconds: s.LeaseSeconds,
-		Stop: s.Stop != nil || i.DeletionTimestamp != nil,
+		Stop: s.Stop != nil || i.DeletionTimestamp != nil || ended(i),
 	}}
+}
+
+// ended: what an instance was for is done, or has failed, which is kept of those of jobs. A host that has lost what it knew of that would begin it once more.
+func ended(i *v1alpha1.Instance) bool {
+	return i.Status.Phase == v1alpha1.InstanceDone || i.Status.Phase == v1alpha1.InstanceFailed
 }
 
 // template is the ID of the layer of what it runs.

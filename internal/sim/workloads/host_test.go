@@ -389,7 +389,7 @@ func (h *host) fetch() {
 			in := s.wanted[uid]
 			h.have.list = append(h.have.list, core.Wanted{Instance: catalog.Instance{
 				UID: string(uid), Namespace: in.Namespace, Name: in.Name, Workload: in.Spec.Workload, Revision: in.Spec.Revision, Slot: int(in.Spec.Slot), Job: in.Spec.Job,
-				Stop: in.Spec.Stop != nil, Lease: int(in.Spec.LeaseSeconds),
+				Stop: in.Spec.Stop != nil || in.Status.Phase == v1alpha1.InstanceDone || in.Status.Phase == v1alpha1.InstanceFailed, Lease: int(in.Spec.LeaseSeconds),
 			}, Template: h.w.truth.templates[in.Spec.Revision]})
 		}
 		if h.w.chance(h.w.faults / 2) {

@@ -79,7 +79,7 @@ func (m *Machine) drop(i *instance) bool {
 func (m *Machine) admit(i *instance) {
 	uid := i.Instance.UID
 	switch here := slices.Contains(m.node.Runtimes, i.Runtime); {
-	case i.Held != nil, here && !m.listed[i.Runtime]: // what its runtime has may be this one's
+	case i.Held != nil, here && !m.listed[i.Runtime], i.Runtime == "" && !m.listedAll(): // what its runtime has may be this one's
 		return
 	case i.Stop || i.Failure != nil:
 		i.Over = !m.runsStill(i)
@@ -101,6 +101,11 @@ func (m *Machine) admit(i *instance) {
 		return
 	}
 	i.Held = &Holding{Amounts: r.Amounts, Ports: r.Ports, Devices: m.ledger.Devices(uid)}
+}
+
+// listedAll: it is known what all runtimes of the host have. One of them may run what has no record and no template that could be read.
+func (m *Machine) listedAll() bool {
+	return !slices.ContainsFunc(m.node.Runtimes, func(r workload.Runtime) bool { return !m.listed[r] })
 }
 
 // runsStill ends what an instance has that is over, and reports whether there is any: its record may have been lost.

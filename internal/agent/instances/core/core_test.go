@@ -225,6 +225,26 @@ func TestEndingOverABoot(t *testing.T) {
 	}
 }
 
+// What is to end, and has neither a record nor a template that can be read, is over when it is known what the runtimes have of it, and that has ended.
+func TestEndOfWhatIsNotKnown(t *testing.T) {
+	h := newHost(t)
+	h.want(wanted("u1", 0))
+	stop := wanted("u1", 0)
+	stop.Stop, stop.Template = true, nil
+	h.wants = Desired{[]Wanted{stop}}
+	h.machine = New()
+	h.step(simNode)
+	h.step(h.wants)
+	if one := h.one("u1"); h.running("u1") != 1 || one.Phase >= wire.InstanceFailed {
+		t.Errorf("%d run, and %+v is told", h.running("u1"), one)
+	}
+	h.list()
+	h.pass(time.Minute)
+	if one := h.one("u1"); h.running("u1") != 0 || one.Phase != wire.InstanceDone {
+		t.Errorf("%d run, and %+v is told", h.running("u1"), one)
+	}
+}
+
 // What has a lease is over when its host has been restarted: in the meantime another copy may have been begun.
 func TestLeaseOverABoot(t *testing.T) {
 	h := newHost(t)

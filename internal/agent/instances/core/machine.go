@@ -277,7 +277,7 @@ func (m *Machine) found(e Found) {
 	m.listed[e.Runtime] = true
 	for _, uid := range m.order() {
 		i := m.instances[uid]
-		if i.Runtime != e.Runtime {
+		if i.Runtime != e.Runtime && i.Runtime != "" {
 			continue
 		}
 		if again && i.begun {
