@@ -339,6 +339,10 @@ type NodeOffers struct {
 	// Directories are those of the host that instances may mount.
 	// +listType=atomic
 	Directories []string `json:"directories,omitempty"`
+	// Images are those that instances can be started from without fetching one: digests of archives, and paths; the ones that were used last, at
+	// most 32.
+	// +listType=atomic
+	Images []string `json:"images,omitempty"`
 }
 
 // AppliedHead names a signed state of one node.

@@ -1068,6 +1068,11 @@ func (in *NodeOffers) DeepCopyInto(out *NodeOffers) {
 		*out = make([]string, len(*in))
 		copy(*out, *in)
 	}
+	if in.Images != nil {
+		in, out := &in.Images, &out.Images
+		*out = make([]string, len(*in))
+		copy(*out, *in)
+	}
 	return
 }
 

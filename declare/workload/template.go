@@ -150,6 +150,14 @@ type Image struct {
 	Path string `json:"path,omitempty"`
 }
 
+// Name is what the image is called where it matters only whether two are the same: the digest of its archive, or its path.
+func (i *Image) Name() string {
+	if i.Object != nil {
+		return i.Object.Digest
+	}
+	return i.Path
+}
+
 // EnvVar is one environment variable. At most one of value and valueFrom is set.
 type EnvVar struct {
 	// Name is the variable's: letters, digits and _, not a digit first.

@@ -144,10 +144,25 @@ func TestImages(t *testing.T) {
 	})
 	b.box.MustRun(t, "sh", "-c", "rmdir "+imagePath+" && mkdir "+imagePath+".new && tar -xf "+archivePath+" -C "+imagePath+".new --no-same-owner && mv "+imagePath+".new "+imagePath)
 	b.until("it runs", "steady", working)
+	b.tellsImages(imagePath)
 
 	b.untouched()
 	b.outOfMemory(archive)
 	b.deleted()
+}
+
+// tellsImages waits until the node of the box has these images, for whoever looks for a place for one more.
+func (b *booted) tellsImages(want ...string) {
+	b.t.Helper()
+	host.Eventually(b.t, rig.InTime, "the node has the images", func() (string, bool) {
+		var n v1alpha1.NodeList
+		text := b.tako("get", "-o", "json", "nodes")
+		if err := json.Unmarshal([]byte(text), &n); err != nil || len(n.Items) != 1 || n.Items[0].Status.Offers == nil {
+			return text, false
+		}
+		is := n.Items[0].Status.Offers.Images
+		return fmt.Sprint(is), slices.Equal(is, want)
+	})
 }
 
 // untouched: whatever becomes of the agent, the container goes on.
@@ -191,6 +206,13 @@ func (b *booted) outOfMemory(archive string) {
 		return strings.Contains(why, reason.TaskEnded.String()) && strings.Contains(why, "ran out of memory") && strings.Contains(why, "limit of 67108864 bytes") &&
 			strings.Contains(why, "comes 4s after that")
 	})
+	var stored struct {
+		Digest string `json:"digest"`
+	}
+	if err := json.Unmarshal([]byte(object), &stored); err != nil {
+		b.t.Fatal(err)
+	}
+	b.tellsImages(imagePath, stored.Digest)
 	if in := b.instance("steady"); !in.Status.Ready || len(b.pids("sleep", "4242")) != 1 {
 		b.t.Errorf("another instance was disturbed: %+v", in.Status)
 	}

@@ -62,7 +62,7 @@ func (j *joined) newest() wire.Verdict {
 func (l *loop) tell() wire.Report {
 	j := l.joined
 	r := wire.Report{Delivered: uint64(l.delivered), Enforced: j.life.Enforced, Verdict: j.newest(), Host: report.HostOf(usage.Version(), l.lookup), Usage: report.UsageOf(usage.Now())}
-	r.Host.Peer = j.peering.Address()
+	r.Host.Peer, r.Host.Images = j.peering.Address(), j.instances.Images()
 	offers := l.offers()
 	r.Offers = &offers
 	configs := map[string]*report.Tally{}

@@ -228,3 +228,66 @@ func TestHostWithoutRunc(t *testing.T) {
 		t.Errorf("it is refused as %+v", n)
 	}
 }
+
+// TestImagesHere: a host tells of what its templates name, and of what they have named before, as far as that is here: no more than it may, in one order.
+func TestImagesHere(t *testing.T) {
+	dir := t.TempDir()
+	objects, err := content.OpenObjects(filepath.Join(dir, "objects"), content.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := newImages(objects)
+	of := func(all ...workload.Image) catalog.Template {
+		var tpl catalog.Template
+		for i := range all {
+			tpl.Spec.Tasks = append(tpl.Spec.Tasks, workload.Task{Name: "t", Image: &all[i]})
+		}
+		return tpl
+	}
+	archive := []byte("an archive")
+	sum := content.DigestOf(archive)
+	object := workload.Image{Object: &declare.ObjectReference{Digest: sum.String(), SizeBytes: int64(len(archive))}}
+	at, long := workload.Image{Path: filepath.Join(dir, "layout")}, workload.Image{Path: "/" + strings.Repeat("x", wire.ImageNameMax)}
+	is := func(what string, want ...string) {
+		t.Helper()
+		if got := m.here(); !slices.Equal(got, want) {
+			t.Errorf("%s: %v, want %v", what, got, want)
+		}
+	}
+	m.want([]catalog.Template{of(object, at), of(long, object), of()})
+	is("nothing is here yet")
+	if err := os.Mkdir(at.Path, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	w := content.Wanted{Digest: sum, Size: int64(len(archive))}
+	part, _, err := objects.Part(sum)
+	if err == nil {
+		_, err = part.Write(archive)
+		err = errors.Join(err, part.Close(), objects.Add(t.Context(), w))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	is("both are here", at.Path, sum.String())
+	m.want(nil)
+	is("nothing runs from them any more", at.Path, sum.String())
+	if err := os.Remove(at.Path); err != nil {
+		t.Fatal(err)
+	}
+	is("one is gone", sum.String())
+	if err := os.Mkdir(at.Path, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	var many []workload.Image
+	for i := range wire.ImagesMax + 5 {
+		p := filepath.Join(dir, "layout-"+string(rune('a'+i)))
+		if err := os.Mkdir(p, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		many = append(many, workload.Image{Path: p})
+	}
+	m.want([]catalog.Template{of(many...)})
+	if got := m.here(); len(got) != wire.ImagesMax || !slices.IsSorted(got) || slices.Contains(got, at.Path) {
+		t.Errorf("%d images: %v", len(got), got)
+	}
+}

@@ -9462,6 +9462,25 @@ func schema_takodev_tako_api_v1alpha1_NodeOffers(ref common.ReferenceCallback) c
 							},
 						},
 					},
+					"images": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "Images are those that instances can be started from without fetching one: digests of archives, and paths; the ones that were used last, at most 32.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Type:   []string{"string"},
+										Format: "",
+									},
+								},
+							},
+						},
+					},
 				},
 				Required: []string{"allocatable"},
 			},

@@ -36,6 +36,11 @@ func share(r *wire.Report) {
 			one(&in.Ports[j].Name)
 		}
 	}
+	if h := r.Host; h != nil {
+		for i := range h.Images {
+			one(&h.Images[i])
+		}
+	}
 	if o := r.Offers; o != nil {
 		one(&o.Arch)
 		for _, list := range [][]string{o.Runtimes, o.Directories} {
@@ -47,7 +52,7 @@ func share(r *wire.Report) {
 }
 
 // offersOf is what a host has for instances, as the API has it; nil where it does not tell.
-func offersOf(o *wire.Offers) *v1alpha1.NodeOffers {
+func offersOf(o *wire.Offers, h *wire.Host) *v1alpha1.NodeOffers {
 	if o == nil {
 		return nil
 	}
@@ -56,6 +61,9 @@ func offersOf(o *wire.Offers) *v1alpha1.NodeOffers {
 		v1alpha1.CapacityMemory: *resource.NewQuantity(o.Memory, resource.BinarySI),
 		v1alpha1.CapacityDisk:   *resource.NewQuantity(o.Disk, resource.BinarySI),
 	}}
+	if h != nil {
+		is.Images = h.Images
+	}
 	for kind, pieces := range o.Devices {
 		if is.Devices == nil {
 			is.Devices = map[string]int32{}

@@ -64,6 +64,7 @@ func TestInstancesAreTold(t *testing.T) {
 			"port": func(x *wire.Report) { x.Instances[0].Ports[0].Number = 81 }, "gone": func(x *wire.Report) { x.Instances = nil },
 			"more": func(x *wire.Report) { x.Instances = append(x.Instances, wire.Instance{UID: "u2"}) }, "offers": func(x *wire.Report) { x.Offers.CPU = 1 },
 			"no offers": func(x *wire.Report) { x.Offers = nil }, "of the node": func(x *wire.Report) { x.Instances[0].OfNode = true }, "since": func(x *wire.Report) { x.Instances[0].Since = 9 },
+			"revision": func(x *wire.Report) { x.Instances[0].Revision = "abc" },
 		} {
 			web.Ports = []wire.InstancePort{{Name: "http", Number: 80}}
 			if !say(change) {
@@ -79,6 +80,39 @@ func TestInstancesAreTold(t *testing.T) {
 		}
 		if seen, _ := r.Of("1"); len(seen.Report.Instances) != 1 || seen.Report.Offers.Memory != 2<<30 {
 			t.Errorf("kept is %+v", seen.Report)
+		}
+	})
+}
+
+// TestImagesAreTold: of a host that has other images than before whoever looks for places is told once.
+func TestImagesAreTold(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		a := r.make("a", "1")
+		c := make(chan struct{}, 1)
+		defer r.Tell(c)()
+		r.Opened(a, 1)
+		number := uint64(0)
+		say := func(h *wire.Host) (told bool) {
+			number++
+			x := running(number)
+			x.Host = h
+			r.Heard(a, 1, x)
+			after(50 * time.Millisecond)
+			select {
+			case <-c:
+				return true
+			default:
+				return false
+			}
+		}
+		say(&wire.Host{})
+		for _, images := range [][]string{{"sha256:1"}, {"/srv/image", "sha256:1"}, nil} {
+			if first, again, other, without := say(&wire.Host{Images: images}), say(&wire.Host{Images: images}), say(&wire.Host{Images: images, Memory: 1}), say(nil); !first || again || other || without {
+				t.Errorf("images %v: told %v, again %v, with another fact %v, without %v", images, first, again, other, without)
+			}
+			if seen, _ := r.Of("1"); !slices.Equal(seen.Host.Images, images) {
+				t.Errorf("kept are %v of %v", seen.Host.Images, images)
+			}
 		}
 	})
 }
@@ -120,11 +154,13 @@ func TestOffersAreShown(t *testing.T) {
 	inBubble(t, func(r *rig) {
 		a := r.make("a", "1")
 		r.Opened(a, 1)
-		r.Heard(a, 1, running(1))
+		first := running(1)
+		first.Host = &wire.Host{Images: []string{"/srv/image"}}
+		r.Heard(a, 1, first)
 		after(5 * time.Second)
 		n := r.store.node("a")
 		r.Decorate(n)
-		want := &v1alpha1.NodeOffers{Address: "192.0.2.7", Architecture: "amd64", Runtimes: []string{"Process"}, Directories: []string{"/srv"}, Devices: map[string]int32{"gpu": 2},
+		want := &v1alpha1.NodeOffers{Address: "192.0.2.7", Architecture: "amd64", Runtimes: []string{"Process"}, Directories: []string{"/srv"}, Devices: map[string]int32{"gpu": 2}, Images: []string{"/srv/image"},
 			Allocatable: map[v1alpha1.CapacityName]resource.Quantity{"cpu": resource.MustParse("1500m"), "memory": resource.MustParse("2Gi"), "disk": resource.MustParse("10Gi")}}
 		if !equality.Semantic.DeepEqual(n.Status.Offers, want) {
 			t.Errorf("%+v", n.Status.Offers)

@@ -304,13 +304,13 @@ func (e *entry) hear(conn uint64, report *wire.Report, now time.Time) {
 	if old != nil && (old.Enforced.Epoch != report.Enforced.Epoch || old.Enforced.Version != report.Enforced.Version) {
 		e.enforced = now
 	}
+	e.stirring.is = e.stirring.is || old == nil || stirs(old, report) || report.Host != nil && e.host != nil && !slices.Equal(report.Host.Images, e.host.Images)
 	e.report, e.conn, e.doubts.ahead = report, conn, time.UnixMilli(report.At).Sub(now)
 	if report.Host != nil {
 		e.others.is = e.others.is || e.host != nil && e.host.Peer != report.Host.Peer
 		e.host = report.Host
 	}
 	e.others.is = e.others.is || old == nil || tellsOther(old, report)
-	e.stirring.is = e.stirring.is || old == nil || stirs(old, report)
 }
 
 // Seen is what is known of a node now.

@@ -57,7 +57,7 @@ func (r *Register) Decorate(n *v1alpha1.Node) {
 	if s.FromPeer = nil; e.report.FromPeer != "" {
 		s.FromPeer = &v1alpha1.NodeNews{Node: e.report.FromPeer, At: metav1.Unix(e.report.FromPeerAt, 0)}
 	}
-	s.Offers = offersOf(e.report.Offers)
+	s.Offers = offersOf(e.report.Offers, e.host)
 	s.Disbelieved, s.Server = disbelievedOf(e.report.Refused), e.report.Server
 	s.Agent = &v1alpha1.NodeAgent{Session: e.report.Session.ID, Starts: int64(e.report.Session.Start)}
 	if e.host != nil {

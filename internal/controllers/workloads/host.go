@@ -59,6 +59,7 @@ type host struct {
 	taintedAt map[declare.Taint]time.Time // since when this server has seen them
 	drainAt   time.Time                   // since when it has seen the drain
 	offers    *wire.Offers                // as they were told last
+	images    []string                    // that it has, in order
 }
 
 func (w *world) absorbHost(name string, spec *hostSpec, now time.Time) {
@@ -142,6 +143,9 @@ func (w *world) sight(h *host, now time.Time) {
 	if h.seen.Report != nil && h.seen.Report.Offers != nil {
 		h.offers = h.seen.Report.Offers
 	}
+	if h.seen.Host != nil {
+		h.images = h.seen.Host.Images
+	}
 	// It may have been back since the last round, and have been told that it was heard. One that is silent is told so with each report.
 	switch {
 	case p != node.Gone && p != node.Silent:
@@ -170,7 +174,7 @@ func (h *host) offered() scheduler.Node {
 		n.Taints = append(n.Taints, fit.Taint{Taint: t, Since: h.taintedAt[t]})
 	}
 	if o := h.offers; o != nil {
-		n.Architecture, n.Devices, n.Directories = o.Arch, o.Devices, o.Directories
+		n.Architecture, n.Devices, n.Directories, n.Images = o.Arch, o.Devices, o.Directories, h.images
 		n.Capacity = fit.Amounts{CPU: o.CPU, Memory: o.Memory, Disk: o.Disk}
 		for _, r := range o.Runtimes {
 			n.Runtimes = append(n.Runtimes, declared.Runtime(r))
@@ -218,6 +222,8 @@ func (c *Workloads) hear(w *world, now time.Time) {
 		if was.Presence != seen.Presence || !was.Since.Equal(seen.Since) || was.Believed != seen.Believed || later(seen, was) || !reflect.DeepEqual(offersOf(seen.Report, offers), offers) || was.Report == nil {
 			w.sight(h, now)
 			w.settleHost(h, false)
+		} else if seen.Host != nil && !slices.Equal(seen.Host.Images, h.images) {
+			w.sight(h, now) // nothing waits for that: it is where the next one goes
 		}
 		if seen.Report != nil && seen.Report != was.Report && seen.Believed {
 			w.observe(h, was.Report, now)

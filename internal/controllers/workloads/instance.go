@@ -307,11 +307,7 @@ func (w *world) classOf(of *workload, key, revision string) scheduler.Workload {
 	c.Request.Selector = selectorOf(&spec, of.key.Namespace)
 	for i := range spec.Template.Tasks {
 		if image := spec.Template.Tasks[i].Image; image != nil {
-			if image.Object != nil {
-				c.Images = append(c.Images, image.Object.Digest)
-			} else {
-				c.Images = append(c.Images, image.Path)
-			}
+			c.Images = append(c.Images, image.Name())
 		}
 	}
 	return c

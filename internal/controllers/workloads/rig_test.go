@@ -63,6 +63,7 @@ type agent struct {
 	linked bool
 	slow   bool // what is to end does not
 	offers wire.Offers
+	images []string
 	has    map[types.UID]*wire.Instance
 	report *wire.Report
 	seen   presence.Seen
@@ -112,7 +113,7 @@ func (r *rig) Of(uid types.UID) (presence.Seen, bool) {
 func (r *rig) Tell(chan struct{}) func() { return func() {} }
 
 func (h *agent) speak() {
-	h.seen = presence.Seen{Presence: node.Here, Believed: true, Report: h.report}
+	h.seen = presence.Seen{Presence: node.Here, Believed: true, Report: h.report, Host: h.report.Host}
 }
 
 // join makes a node that a host has joined as and that is heard: 4 processors and 8 GiB.
@@ -134,7 +135,7 @@ func (r *rig) join(names ...string) {
 // tell makes a report of what the host has.
 func (h *agent) tell() {
 	offers := h.offers
-	h.report = &wire.Report{Offers: &offers}
+	h.report = &wire.Report{Offers: &offers, Host: &wire.Host{Images: slices.Clone(h.images)}}
 	for _, uid := range slices.Sorted(maps.Keys(h.has)) {
 		h.report.Instances = append(h.report.Instances, *h.has[uid])
 	}

@@ -397,6 +397,9 @@ type Host struct {
 	Interfaces []Interface `cbor:"6,keyasint,omitempty"` // at most InterfacesMax with AddressesMax in all, by name
 	// Peer is where other hosts of the cluster ask this one, HOST:PORT; empty where they cannot.
 	Peer string `cbor:"7,keyasint,omitempty"`
+	// Images are those that instances can be started from without fetching one: digests of archives, and paths; the ones that were used last, at most
+	// ImagesMax, in order of their text.
+	Images []string `cbor:"8,keyasint,omitempty"`
 }
 
 // Disk is a disk of a host.
@@ -437,6 +440,9 @@ const (
 	// OffersMax is how many runtimes, kinds of devices, and pieces of one of them, a host has; and DirectoriesMax how many directories.
 	OffersMax      = 64
 	DirectoriesMax = 256
+	// ImagesMax is how many images a host tells of, each with at most ImageNameMax bytes.
+	ImagesMax    = 32
+	ImageNameMax = 256
 	// StatementsMax is how many statements of operators one host tells of, and keeps.
 	StatementsMax = 64
 	// DisksMax, InterfacesMax and AddressesMax are of one host, the last of all its interfaces together: as many as facts have.

@@ -35,7 +35,7 @@ func TestReference(t *testing.T) {
 		"interfaces": InterfacesMax, "addresses": AddressesMax, "relayed agents": RelayedMax, "relayed questions": QuestionsMax,
 		"relayed certificate bytes": CertificateMax, "relayed head bytes": HeadMax, "subject bytes": subjectMax,
 		"changes": ChangesMax, "servers": ServersMax, "list bytes": ListMax, "news bytes": NewsMax, "news statements": NewsStatementsMax, "deposit bytes": DepositMax,
-		"instances": catalog.InstancesMax, "instance message bytes": InstanceMessageMax, "revision hash bytes": RevisionHashMax, "instances bytes": InstancesBytesMax, "names rows": NamesRowsMax, "names row bytes": NamesRowMax, "names key bytes": NamesKeyMax, "edition bytes": EditionMax, "offers": OffersMax, "directories": DirectoriesMax,
+		"instances": catalog.InstancesMax, "instance message bytes": InstanceMessageMax, "revision hash bytes": RevisionHashMax, "instances bytes": InstancesBytesMax, "names rows": NamesRowsMax, "names row bytes": NamesRowMax, "names key bytes": NamesKeyMax, "edition bytes": EditionMax, "images": ImagesMax, "image name bytes": ImageNameMax, "offers": OffersMax, "directories": DirectoriesMax,
 	})
 	if windowMax != 512<<10 {
 		t.Errorf("the page says another window than %d bytes", windowMax)

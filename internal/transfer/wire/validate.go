@@ -130,6 +130,10 @@ func (b *bounds) host(h *Host) {
 		sum += len(n.Name) + len(n.MAC)
 	}
 	b.count("addresses", addresses, AddressesMax)
+	b.count("images", len(h.Images), ImagesMax)
+	for _, m := range h.Images {
+		b.text("image", m, ImageNameMax)
+	}
 	b.count("bytes of facts", sum, factsBytesMax)
 }
 

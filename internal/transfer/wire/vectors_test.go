@@ -68,6 +68,7 @@ func examples() []example {
 		{UID: "44444444-4444-4444-4444-444444444444", Attempt: 1, Phase: InstanceRunning, Ready: true, Since: 1_800_000_290_000, Ports: []InstancePort{{Name: "http", Number: 20001}}, CPU: 1500, Memory: 64 << 20, Revision: "k2f7qa5cxm"},
 		{UID: "55555555-5555-5555-5555-555555555555", Attempt: 3, Phase: InstanceFailed, Code: reason.DiskFull, Message: "no space left", Since: 1_800_000_280_000, OfNode: true, Restarts: 2},
 	}
+	tasks.Host = &Host{Version: "v1.0.0", Images: []string{"/srv/image", "sha256:0a"}}
 	tasks.Offers = &Offers{CPU: 1900, Memory: 3 << 30, Disk: 20 << 30, Address: "192.0.2.7", Arch: "amd64", Runtimes: []string{"Process", "Systemd"},
 		Devices: map[string][]string{"nvidia.com/gpu": {"0", "1"}}, Directories: []string{"/srv"}}
 	return []example{
@@ -192,8 +193,8 @@ func TestSecondWriter(t *testing.T) {
 	tasks := spectest.Map(
 		u(1), spectest.Map(u(1), s("0123456789abcdef"), u(2), u(3)), u(2), u(14), u(3), mark(4711, 1), u(4), mark(4711, 1),
 		u(5), spectest.Map(u(1), u(1), u(2), u(1), u(3), u(4711), u(4), digest(1), u(7), u(1_800_000_300_000)),
-		u(6), spectest.Map(u(1), u(100)), u(10), spectest.Map(), u(12), u(1_800_000_300_000), u(13), u(2), u(15), s("tako.test:6444"),
-		u(20), spectest.Array(web, failed), u(21), offers)
+		u(6), spectest.Map(u(1), u(100)), u(9), spectest.Map(u(1), s("v1.0.0"), u(8), spectest.Array(s("/srv/image"), s("sha256:0a"))),
+		u(10), spectest.Map(), u(12), u(1_800_000_300_000), u(13), u(2), u(15), s("tako.test:6444"), u(20), spectest.Array(web, failed), u(21), offers)
 	list := b([]byte("a list, as it has one"))
 	rows := slices.Concat([]byte{0}, bytes.Repeat([]byte{1}, 32), []byte{2*6 + 1}, bytes.Repeat([]byte{2}, 32), []byte("a body"))
 	for what, v := range map[string]spectest.Value{
