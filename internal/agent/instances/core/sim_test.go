@@ -366,8 +366,10 @@ func (w *world) carry(f Effect) {
 	case Start:
 		w.begin(f)
 	case Signal:
-		if s := &w.machine.instances[f.ID.Instance].task(f.ID.Task).state; s.Why == life.Wanted && w.now.At < s.StopAt {
-			w.fatalf("%v is asked to end %v before its delay is over", f.ID, s.StopAt.Sub(w.now.At))
+		if in := w.machine.instances[f.ID.Instance]; in != nil { // what belongs to nothing ends at once
+			if s := &in.task(f.ID.Task).state; s.Why == life.Wanted && w.now.At < s.StopAt {
+				w.fatalf("%v is asked to end %v before its delay is over", f.ID, s.StopAt.Sub(w.now.At))
+			}
 		}
 		if p := w.procs[f.ID]; p != nil && p.status.Phase != run.Ended && !p.stopped {
 			p.stopped = true
