@@ -43,7 +43,7 @@ const (
 )
 
 // patience is how long a state is waited for: long on a busy machine.
-const patience = 30 * time.Second
+const patience = 2 * time.Minute
 
 // sequence keeps what two tests make apart.
 type sequence struct{ n atomic.Int64 }
