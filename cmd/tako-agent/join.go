@@ -22,7 +22,7 @@ import (
 	"tako.dev/tako/internal/agent/naming"
 	"tako.dev/tako/internal/present"
 	"tako.dev/tako/internal/reason"
-	"tako.dev/tako/internal/run/cdi"
+	"tako.dev/tako/internal/run/all"
 )
 
 const (
@@ -247,7 +247,7 @@ func (c *common) run(ctx context.Context, audit, peers string, names naming.Wher
 	}
 	opts.Instances.Runtimes, opts.Objects = c.runtimes(host.Bus), host.Objects
 	if c.root == "/" {
-		opts.Instances.Devices = cdi.Directories()
+		opts.Instances.Devices = all.DeviceDirectories()
 	}
 	printer := &printer{watch: true}
 	opts.OnLine, opts.Watch, opts.Joined = printer.line, true, true

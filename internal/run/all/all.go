@@ -6,6 +6,7 @@ import (
 
 	"tako.dev/tako/declare/workload"
 	"tako.dev/tako/internal/run"
+	"tako.dev/tako/internal/run/cdi"
 	"tako.dev/tako/internal/run/oci"
 	"tako.dev/tako/internal/run/process"
 	"tako.dev/tako/internal/run/systemd"
@@ -67,6 +68,9 @@ func Kinds(o Options) []run.Kind {
 	}
 	return kinds
 }
+
+// DeviceDirectories are where a host says which hardware it has for instances.
+func DeviceDirectories() []string { return cdi.Directories() }
 
 // ServeProcess is what Options.Shim starts: it minds one attempt of a task, and returns the exit code of the program when that has ended.
 func ServeProcess() int { return process.Serve() }

@@ -26,7 +26,7 @@ func Apart(t *testing.T) bool {
 		t.Fatal(err)
 	}
 	cmd := exec.CommandContext(t.Context(), exe, "-test.run=^"+t.Name()+"$", "-test.v")
-	cmd.Env = append(os.Environ(), apartVariable+"=yes")
+	cmd.Env = append(os.Environ(), apartVariable+"=yes", "TAKO_CASES=") // a case is noted by the first run
 	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET}
 	out, err := cmd.CombinedOutput()
 	switch {
