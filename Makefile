@@ -93,7 +93,7 @@ bench: ## the table of bars, with peers
 
 soak: ## long runs: fuzzing, simulation with many seeds, kills at random times
 	@tools/fuzz.sh 5m
-	@TAKO_SEEDS=1000 TAKO_SOAK=1 go test -tags e2e -count=1 -timeout 4h ./...
+	@TAKO_SEEDS=1000 TAKO_SOAK=1 go test $(E2E) -count=1 -timeout 12h ./...
 
 mutants: ## break the code line by line, and see the tests go red
 	@go run ./tools/mutants

@@ -60,6 +60,7 @@ type host struct {
 	drainAt   time.Time                   // since when it has seen the drain
 	offers    *wire.Offers                // as they were told last
 	images    []string                    // that it has, in order
+	last      *wire.Report                // that was taken in; nil: none yet
 }
 
 func (w *world) absorbHost(name string, spec *hostSpec, now time.Time) {
@@ -225,8 +226,8 @@ func (c *Workloads) hear(w *world, now time.Time) {
 		} else if seen.Host != nil && !slices.Equal(seen.Host.Images, h.images) {
 			w.sight(h, now) // nothing waits for that: it is where the next one goes
 		}
-		if seen.Report != nil && seen.Report != was.Report && seen.Believed {
-			w.observe(h, was.Report, now)
+		if seen.Report != nil && seen.Report != h.last && seen.Believed {
+			w.observe(h, now)
 		}
 	}
 }

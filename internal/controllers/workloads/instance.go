@@ -160,30 +160,50 @@ func failureOf(f *v1alpha1.InstanceFailure) *fleet.Failure {
 const messageMax = 256
 
 // observe takes in what a host says of its instances. What it said something of before, and says nothing of now, it does not have any more: it
-// has lost its state. Then that begins anew, unless it is to end.
-func (w *world) observe(h *host, before *wire.Report, now time.Time) {
-	said := make(map[types.UID]bool, len(h.seen.Report.Instances))
-	for i := range h.seen.Report.Instances {
-		report := &h.seen.Report.Instances[i]
-		in := w.uids[types.UID(report.UID)]
+// has lost its state. Then that begins anew, unless it is to end. So does all that it had where another agent speaks for it, whose counts begin anew too.
+func (w *world) observe(h *host, now time.Time) {
+	before, report := h.last, h.seen.Report
+	h.last = report
+	if before != nil && joinedAnew(before, report) {
+		for i := range before.Instances {
+			w.restart(h, types.UID(before.Instances[i].UID))
+		}
+		before = nil
+	}
+	said := make(map[types.UID]bool, len(report.Instances))
+	for i := range report.Instances {
+		one := &report.Instances[i]
+		in := w.uids[types.UID(one.UID)]
 		if in == nil || !in.here || in.o.Spec.Node != h.name {
 			continue
 		}
 		said[in.o.UID] = true
-		w.observeOne(in, report, now)
+		w.observeOne(in, one, now)
 	}
-	if before == nil || len(before.Instances) == 0 {
+	if before == nil {
 		return
 	}
 	for i := range before.Instances {
-		in := w.uids[types.UID(before.Instances[i].UID)]
-		if in == nil || !in.here || in.o.Spec.Node != h.name || said[in.o.UID] || in.seen.Phase >= fleet.Terminating {
-			continue
+		if uid := types.UID(before.Instances[i].UID); !said[uid] {
+			w.restart(h, uid)
 		}
-		in.said, in.seen.Phase, in.seen.Attempt, in.seen.ReadySince, in.seen.Failure, in.seen.Taken = nil, fleet.Placed, 0, time.Time{}, nil, ""
-		w.fresh[in] = true
-		w.touch(in.of)
 	}
+}
+
+// joinedAnew: an agent has started no later than the one before, which is another one. Its disk is another one, or an old one.
+func joinedAnew(before, report *wire.Report) bool {
+	return report.Session.ID != before.Session.ID && report.Session.Start <= before.Session.Start
+}
+
+// restart has an instance begin anew of which its host knows nothing any more, unless it is to end.
+func (w *world) restart(h *host, uid types.UID) {
+	in := w.uids[uid]
+	if in == nil || !in.here || in.o.Spec.Node != h.name || in.seen.Phase >= fleet.Terminating {
+		return
+	}
+	in.said, in.seen.Phase, in.seen.Attempt, in.seen.ReadySince, in.seen.Failure, in.seen.Taken = nil, fleet.Placed, 0, time.Time{}, nil, ""
+	w.fresh[in] = true
+	w.touch(in.of)
 }
 
 // crashesMin is how often tasks of an instance were started again until its host has given up hope for it: three times is no accident, and takes

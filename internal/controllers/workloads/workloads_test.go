@@ -17,6 +17,7 @@ import (
 	"tako.dev/tako/internal/fleet/jobs"
 	"tako.dev/tako/internal/fleet/node"
 	fleet "tako.dev/tako/internal/fleet/workload"
+	"tako.dev/tako/internal/transfer/wire"
 )
 
 // TestLife: what is declared is placed, runs, is ready, and then it is said to be complete; deleted, it ends before it goes.
@@ -517,5 +518,42 @@ func TestScheduleReplaces(t *testing.T) {
 			t.Errorf("a minute after %s: %+v", due, s)
 		}
 		r.pass(9 * time.Minute)
+	}
+}
+
+// TestHostThatHasLostItsRecords: what another agent of a host says counts from its first word on, though its attempts are counted anew.
+func TestHostThatHasLostItsRecords(t *testing.T) {
+	for _, forgotten := range []bool{false, true} {
+		r := newRig(t)
+		r.join("n0")
+		r.declare("web", web(1))
+		r.pass(time.Minute)
+		h := r.hosts["n0"]
+		say := func(id string, start uint64) {
+			h.tell()
+			h.report.Session = wire.Session{ID: id, Start: start}
+			h.speak()
+			r.round()
+		}
+		for _, has := range h.has {
+			has.Attempt = 5
+		}
+		say("one", 9)
+		if s := r.workload("web").Status; s.ReadyReplicas != 1 {
+			t.Fatalf("%+v", s)
+		}
+		if forgotten { // the presence forgets the host whose key is another one
+			h.seen.Report = nil
+			r.round()
+		}
+		r.quality = func(*v1alpha1.Instance) quality { return unready }
+		for _, has := range h.has {
+			has.Attempt, has.Phase, has.Ready = 1, wire.InstanceStarting, false
+		}
+		say("another", 1)
+		r.pass(time.Minute)
+		if s := r.workload("web").Status; s.ReadyReplicas != 0 || s.AvailableReplicas != 0 {
+			t.Errorf("forgotten %v: what has been begun anew counts as ready: %+v", forgotten, s)
+		}
 	}
 }
