@@ -58,7 +58,6 @@ func New(opts Options) (*Server, error) {
 // Run serves until the context ends, then lets the requests in flight finish. It may be called once in a process.
 func (s *Server) Run(ctx context.Context) (err error) {
 	s.partsLog = parting(s.opts.Log, ctx.Done())
-	captureLibrary(s.partsLog)
 	if err := spareMemory(); err != nil {
 		return err
 	}
@@ -67,6 +66,7 @@ func (s *Server) Run(ctx context.Context) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, dir.Close()) }()
+	captureLibrary(s.partsLog) // not before it is known that no other server has the directory: it may be of this process
 	// Before any key is made: a typing mistake leaves nothing behind.
 	listener, err := net.Listen("tcp", s.opts.Listen)
 	if err != nil {
