@@ -35,13 +35,13 @@ func TestExclusiveUnits(t *testing.T) {
 	}
 	c.tako("node", "cordon", "spare")
 	c.apply(exclusive(name, markerPath, marksPath, "    runtime: Systemd"))
-	first := c.marked(t, 1)[0]
+	first := c.begun(t, "first")[0]
 	c.tako("node", "uncordon", "spare")
 
-	h := c.boxes[first.node]
+	h := c.boxes["first"]
 	h.MustRun(t, "systemctl", "kill", "--kill-who=main", "--signal=STOP", agentUnit)
 	h.CutLink(t)
-	neverTwo(t, c.marked(t, 2), "first", "spare")
+	neverTwo(t, c.begun(t, "spare"))
 	if r, err := h.Run(t.Context(), "test", "-d", "/proc/"+strconv.Itoa(first.pid)); err != nil || r.Code == 0 {
 		t.Errorf("another copy runs, and so does process %d of the first: %v", first.pid, err)
 	}
@@ -56,7 +56,7 @@ func TestExclusiveUnits(t *testing.T) {
 		out := h.MustRun(t, "systemctl", "list-units", "--all", "--no-legend", "tako-*.*.*.service")
 		return out, strings.TrimSpace(out) == ""
 	})
-	neverTwo(t, c.marked(t, 2), "first", "spare")
+	neverTwo(t, c.begun(t, "spare"))
 	c.tako("delete", "workload/"+name, "-n", environment)
 	for _, h := range c.boxes {
 		host.Eventually(t, fenceTime, "nothing runs on "+h.Name(), func() (string, bool) {
@@ -66,10 +66,10 @@ func TestExclusiveUnits(t *testing.T) {
 	}
 }
 
-// marked waits until so many copies have begun, all in all, and returns what they have noted.
-func (c *cluster) marked(t *testing.T, n int) (all []mark) {
+// begun waits until a copy has begun on a host, and returns what all have noted.
+func (c *cluster) begun(t *testing.T, node string) (all []mark) {
 	t.Helper()
-	host.Eventually(t, fenceTime, fmt.Sprintf("copy %d has begun", n), func() (string, bool) {
+	host.Eventually(t, fenceTime, "a copy has begun on "+node, func() (string, bool) {
 		all = nil
 		for _, h := range c.boxes {
 			for _, file := range strings.Fields(h.MustRun(t, "find", marksPath, "-type", "f")) {
@@ -78,7 +78,7 @@ func (c *cluster) marked(t *testing.T, n int) (all []mark) {
 				}
 			}
 		}
-		return fmt.Sprintf("%+v", all), len(all) >= n
+		return fmt.Sprintf("%+v", all), isOn(all, node)
 	})
 	return all
 }
