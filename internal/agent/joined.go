@@ -379,6 +379,7 @@ func (l *loop) enforce(ctx context.Context, c candidate, d *load.State) (wire.Ve
 	}
 	// Otherwise the work has begun by now, which nobody needs to wait for: whoever finds the active state without this note knows, see awake.
 	j.life = life
+	l.wantInstances() // they start while that is written
 	if err := errors.Join(j.live(life), j.sets(held.Trial{})); err != nil {
 		l.book.Trouble(fmt.Sprintf("note that version %d is enforced", c.mark.Version), err)
 	}
@@ -386,7 +387,6 @@ func (l *loop) enforce(ctx context.Context, c candidate, d *load.State) (wire.Ve
 	if c.trying == "" {
 		j.refused, l.refuse = wire.Verdict{}, nil
 	}
-	l.wantInstances()
 	l.makeAppointment(&j.life)
 	l.happened()
 	return j.verdict, nil

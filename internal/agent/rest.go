@@ -12,9 +12,13 @@ import (
 // reads after a crash, and seldom enough for a host on which something happens all the time.
 const restPause = 10 * time.Second
 
+// loadedPause is how long after loading the loop rests: memory is given back by the collector, which is not to take the processors from the
+// programs that a state has just had started.
+const loadedPause = time.Second
+
 // resting is when the loop rests.
 type resting struct {
-	loaded bool        // memory that loading needed has not been given back
+	loaded bool        // what was loaded is not noted yet
 	timer  *time.Timer // when the loop rests next
 	set    bool        // the timer is
 	rested bool        // the loop has just rested, and nothing has happened since
@@ -66,8 +70,8 @@ func (l *loop) writer(p *part) string {
 	return l.subs.Writer(p.res.Watches(), time.Unix(0, p.sound))
 }
 
-// settled does what is only due when nothing else is: after loading at once, otherwise with the next rest, it saves what was
-// found out and gives memory back.
+// settled does what is only due when nothing else is: after loading it saves what was found out at once, otherwise with the next rest, which
+// gives memory back.
 func (l *loop) settled() {
 	if l.engine == nil {
 		return
@@ -85,7 +89,8 @@ func (l *loop) settled() {
 			l.book.Trouble("note what is converged", err)
 		}
 		l.book.Save(l.report(false))
-		l.release()
+		l.resting.timer.Reset(loadedPause)
+		l.resting.set = true
 	}
 	if !l.resting.rested && !l.resting.set {
 		l.resting.timer.Reset(restPause)

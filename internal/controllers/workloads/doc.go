@@ -2,7 +2,7 @@
 // writes what they decide into Instances, Revisions and the status of Workloads.
 //
 //	Workloads, Revisions, Instances, Nodes (watches)  -+
-//	presence: who is there, what hosts report and have -+-> one round, some 2 ms after the first of a burst
+//	presence: who is there, what hosts report and have -+-> one round, at once, and 2 ms after the last one
 //
 //	for each instance that a report is about:    workload.Observe -> how far it is, and since when it is ready
 //	for each workload that something has touched:

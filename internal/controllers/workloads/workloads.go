@@ -67,7 +67,8 @@ type Options struct {
 }
 
 const (
-	// burstWait is how long a round waits at least for what comes with what has called for it: as in package assignments.
+	// burstWait is how far apart rounds begin at least, so that what comes together is decided together: as in package assignments. The first one
+	// after a rest waits for nothing, because one write is all that it is about nearly always: what a person has just applied.
 	burstWait = 2 * time.Millisecond
 	// thinkingPause is how many times as long as a decision took is between it and the next one, in which its writes are done: as in package
 	// assignments, so that hosts are heard meanwhile.
@@ -135,23 +136,36 @@ func (c *Workloads) Run(ctx context.Context) error {
 			return nil
 		}
 	}
-	lead := c.Lead(time.Now())
-	for {
-		next, pause := lead.Round(ctx, time.Now())
+	paced(ctx, c.nudge, c.Lead(time.Now()).Round)
+	return nil
+}
+
+// paced calls round when something nudges, and when round says, until ctx is done: at once after a rest, otherwise burstWait after it has begun last, and
+// in no case before the pause that it asks for. What nudges while it waits is one call.
+func paced(ctx context.Context, nudge <-chan struct{}, round func(ctx context.Context, now time.Time) (next, pause time.Time)) {
+	for ctx.Err() == nil {
+		select {
+		case <-nudge: // this round sees what it was about
+		default:
+		}
+		began := time.Now()
+		next, pause := round(ctx, began)
+		if apart := began.Add(burstWait); pause.Before(apart) {
+			pause = apart
+		}
 		var timer <-chan time.Time
 		if !next.IsZero() {
 			timer = time.After(time.Until(next))
 		}
 		select {
 		case <-ctx.Done():
-			return nil
+			return
 		case <-timer:
-		case <-c.nudge:
+		case <-nudge:
 		}
 		select {
 		case <-ctx.Done():
-			return nil
-		case <-time.After(max(burstWait, time.Until(pause))):
+		case <-time.After(time.Until(pause)):
 		}
 	}
 }
