@@ -28,7 +28,7 @@ var names = []struct {
 func (w *world) spec(name string, replicas int32) declared.Spec {
 	probe := &declared.Probe{}
 	s := declared.Spec{Replicas: &replicas, Template: declared.Template{
-		Runtime: declared.Process, TerminationGrace: "5s", Restart: declared.Restart{BackoffMax: "30s"},
+		Runtime: declared.Process, ShutdownDelay: "2s", TerminationGrace: "5s", Restart: declared.Restart{BackoffMax: "30s"},
 		Tasks: []declared.Task{{Name: "main", Command: []string{"/bin/main"}, Readiness: probe, Resources: declared.Resources{Requests: declared.Amounts{CPU: "900m", Memory: "512Mi"}}}},
 	}}
 	s.Rollout.ProgressDeadline = "3m"
