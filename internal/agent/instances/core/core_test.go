@@ -334,6 +334,23 @@ func TestLeaseThatWaits(t *testing.T) {
 	}
 }
 
+// A copy does not begin with the rest of a lease that may be over before it is known that the next report was heard: it begins with that one.
+func TestLeaseThatIsAlmostOver(t *testing.T) {
+	h := newHost(t)
+	h.heard()
+	h.pass(55 * time.Second)
+	h.want(wanted("u1", 60))
+	h.pass(time.Second)
+	if one := h.one("u1"); len(h.starts) != 0 || one.Phase == wire.InstanceFailed || !h.machine.Hungry() {
+		t.Errorf("starts %v, %+v, with four seconds left", h.starts, one)
+	}
+	h.heard()
+	h.pass(50 * time.Second)
+	if h.running("u1") != 1 {
+		t.Errorf("%+v, when the next report was heard", h.one("u1"))
+	}
+}
+
 // A lease that is declared later begins with the word of a server that was heard last, and one that is renewed while a task waits for its next start
 // is renewed.
 func TestLeaseDeclaredLater(t *testing.T) {

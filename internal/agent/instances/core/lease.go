@@ -21,6 +21,10 @@ import (
 // fenceLess is by how much a fence is longer than the lease, at least: see fenceMargin of fleet/workload.
 const fenceLess = 30 * time.Second
 
+// leaseLeast is what is left of a lease at least when it begins, or half of it where that is less: it takes some seconds through a relay until it is known that
+// the next report was heard, and a copy whose lease ended before that would be over as soon as it had begun.
+const leaseLeast = 10 * time.Second
+
 func (i *instance) leaseTime() time.Duration { return time.Duration(i.Instance.Lease) * time.Second }
 
 // grant begins the lease of an instance that a server has just sent, or as soon as it is known that a report of before was heard.
@@ -38,10 +42,11 @@ func (m *Machine) limit(i *instance, seconds int) {
 	}
 }
 
-// begins has a lease begin with a report, if there is anything left of it.
+// begins has a lease begin with a report, if enough is left of it.
 func (m *Machine) begins(i *instance, heard run.Moment, seconds int) {
-	until := heard.Add(time.Duration(seconds) * time.Second)
-	if heard == 0 || until <= m.now.At {
+	length := time.Duration(seconds) * time.Second
+	until := heard.Add(length)
+	if heard == 0 || until < m.now.At.Add(min(leaseLeast, length/2)) {
 		return
 	}
 	i.leased = until
