@@ -18,7 +18,7 @@ type rounds struct {
 
 func (r *rounds) round(_ context.Context, now time.Time) (next, pause time.Time) {
 	r.begun = append(r.begun, now.Sub(r.start))
-	time.Sleep(r.takes)
+	wait(r.takes)
 	if r.asks != nil {
 		return r.asks(now)
 	}
@@ -45,6 +45,9 @@ func (r *rounds) run(happens func(nudge func())) []time.Duration {
 	return r.begun
 }
 
+// wait lets the time of the bubble pass.
+func wait(d time.Duration) { <-time.After(d) }
+
 // TestPaced: what comes after a rest is looked at in the same moment, and a burst once in burstWait, to its end.
 func TestPaced(t *testing.T) {
 	const ms = time.Millisecond
@@ -54,34 +57,34 @@ func TestPaced(t *testing.T) {
 		want    []time.Duration
 	}{
 		"one after a rest": {happens: func(nudge func()) {
-			time.Sleep(time.Second)
+			wait(time.Second)
 			nudge()
-			time.Sleep(time.Second)
+			wait(time.Second)
 		}, want: []time.Duration{0, time.Second}},
 		"a burst": {happens: func(nudge func()) {
-			time.Sleep(100 * ms)
+			wait(100 * ms)
 			for range 50 {
 				nudge()
-				time.Sleep(ms / 10)
+				wait(ms / 10)
 			}
-			time.Sleep(time.Second)
+			wait(time.Second)
 		}, want: []time.Duration{0, 100 * ms, 102 * ms, 104 * ms, 106 * ms}},
 		"two at once, while one is looked at": {of: rounds{takes: 5 * ms}, happens: func(nudge func()) {
-			time.Sleep(ms)
+			wait(ms)
 			nudge()
 			nudge()
-			time.Sleep(time.Second)
+			wait(time.Second)
 		}, want: []time.Duration{0, 5 * ms}},
 		"decisions that take long": {of: rounds{asks: func(now time.Time) (next, pause time.Time) { return time.Time{}, now.Add(90 * ms) }}, happens: func(nudge func()) {
 			for range 200 {
 				nudge()
-				time.Sleep(ms)
+				wait(ms)
 			}
-			time.Sleep(time.Second)
+			wait(time.Second)
 		}, want: []time.Duration{0, 90 * ms, 180 * ms, 270 * ms}},
-		"by itself": {of: rounds{asks: func(now time.Time) (next, pause time.Time) { return now.Add(400 * ms), time.Time{} }}, happens: func(func()) { time.Sleep(time.Second) },
+		"by itself": {of: rounds{asks: func(now time.Time) (next, pause time.Time) { return now.Add(400 * ms), time.Time{} }}, happens: func(func()) { wait(time.Second) },
 			want: []time.Duration{0, 400 * ms, 800 * ms}},
-		"at once by itself": {of: rounds{asks: func(now time.Time) (next, pause time.Time) { return now, time.Time{} }}, happens: func(func()) { time.Sleep(5 * ms) },
+		"at once by itself": {of: rounds{asks: func(now time.Time) (next, pause time.Time) { return now, time.Time{} }}, happens: func(func()) { wait(5 * ms) },
 			want: []time.Duration{0, 2 * ms, 4 * ms}},
 	} {
 		synctest.Test(t, func(t *testing.T) {

@@ -65,7 +65,7 @@ func Start(t *testing.T, o Options) *Prometheus {
 		pool.AddCert(cert)
 		client.Transport = &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}}
 	}
-	run(t, exec.Command(program, args...), func() bool {
+	run(t, exec.CommandContext(t.Context(), program, args...), func() bool {
 		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, p.URL+"/-/ready", nil)
 		if err != nil {
 			t.Fatal(err)
@@ -127,8 +127,7 @@ func run(t *testing.T, c *exec.Cmd, ready func() bool) {
 	ended := make(chan error, 1)
 	go func() { ended <- c.Wait() }()
 	t.Cleanup(func() {
-		_ = c.Process.Kill() // it may have ended
-		<-ended
+		<-ended // it was killed with the test's context
 	})
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
