@@ -30,8 +30,9 @@ var rootPackages = []string{"systemd", "systemd-sysv", "dbus", "iproute2", "iput
 
 // repositoryPackages are, with everything they need beyond the root, what hosts can install: nginx for the scenarios,
 // small ones without a service to install and remove, strace for tests that stop a program at a system call, what a server needs for
-// Sources, PostgreSQL with its time zones for the web server and its database, sudo for what checks its files, and runc for containers.
-var repositoryPackages = []string{"nginx", "hello", "tree", "sl", "strace", "git", "openssh-client", "postgresql", "postgresql-client", "sudo", "tzdata", "runc"}
+// Sources, PostgreSQL with its time zones for the web server and its database, sudo for what checks its files, runc for containers and plugins
+// for their networks.
+var repositoryPackages = []string{"nginx", "hello", "tree", "sl", "strace", "git", "openssh-client", "postgresql", "postgresql-client", "sudo", "tzdata", "runc", "containernetworking-plugins"}
 
 // root is a built recipe in the cache: nobody writes to it any more.
 type root struct {
