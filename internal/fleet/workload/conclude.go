@@ -119,7 +119,7 @@ func (w *work) phase() (pace.Phase, string, []*member) {
 // waiting is what has to come from outside before the rollout goes on. Empty: nothing.
 func (w *work) waiting() (string, []*member) {
 	r := w.r
-	away := w.of(func(m *member) bool { return m.standing == live && m.away() })
+	away := w.of(isKeptAway)
 	switch {
 	case len(w.stalled) > 0:
 		return w.Brake, w.stalled

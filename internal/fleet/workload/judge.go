@@ -201,7 +201,7 @@ func (w *work) example() string {
 	return ""
 }
 
-// lost: all that is missing is on nodes that are not heard.
+// lost: all that is missing is on nodes that are not heard, or waits for the place of what is told to end there.
 func (w *work) lost() bool {
 	if w.count(func(m *member) bool { return isFresh(m) && !w.done(m) && !m.away() }) > 0 {
 		return false
@@ -209,9 +209,12 @@ func (w *work) lost() bool {
 	if w.Spec.Mode == declared.PerNode {
 		return slices.ContainsFunc(w.Eligible, func(name string) bool { return w.Nodes[name].Presence != node.Here })
 	}
-	away := w.count(func(m *member) bool { return m.standing == live && m.away() })
-	return away > 0 && w.count(isFresh)+w.count(isOld) >= w.wanted
+	kept := w.count(isKeptAway)
+	return kept > 0 && w.count(isFresh)+w.count(isOld)+w.count(func(m *member) bool { return m.standing == leaving && m.away() }) >= w.wanted
 }
+
+// isKeptAway: it takes up a place, and nobody hears of it.
+func isKeptAway(m *member) bool { return (m.standing == live || m.standing == leaving) && m.away() }
 
 // fail goes back to what was stable, or stays.
 func (w *work) fail(code reason.Code, why string) {
