@@ -88,7 +88,11 @@ type world struct {
 	folk    people
 	conns   uint64 // opened so far
 	caught  any    // what was found to be broken by a write
+	weather
+}
 
+// weather is what is so for all of a world.
+type weather struct {
 	crowd  int     // how many hosts the servers have, as far as it matters to how often each is to report
 	faults float64 // how likely each thing is that may go wrong of itself; 0 once the world has healed
 	healed bool
