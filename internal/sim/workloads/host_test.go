@@ -342,7 +342,7 @@ func (h *host) seek(d time.Duration) {
 		}
 		h.w.conns++
 		h.at, h.conn = one(h.w, leads), h.w.conns
-		h.at.opened(h, h.conn)
+		h.at.opened(h, h.key, h.conn)
 		h.at.frame(h)
 		h.send()
 	})

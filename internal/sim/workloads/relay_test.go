@@ -29,12 +29,13 @@ type relay struct {
 	to     *server // nil: it has no stream
 	stream int     // counts
 	agents map[uint64]*host
+	keys   map[uint64]int    // of the hosts, as their connections have them
 	conns  map[uint64]uint64 // of the server, by the relay's
 	states map[types.UID]*state
 }
 
 func newRelay(w *world, name string) *relay {
-	r := &relay{w: w, name: name, linked: true, roster: core.NewRoster(w.now), agents: map[uint64]*host{}, states: map[types.UID]*state{}}
+	r := &relay{w: w, name: name, linked: true, roster: core.NewRoster(w.now), agents: map[uint64]*host{}, keys: map[uint64]int{}, states: map[types.UID]*state{}}
 	r.seek(0)
 	w.after(w.between(heartbeatMin, heartbeatMax), r.beat)
 	return r
@@ -135,7 +136,7 @@ func (r *relay) opened(h *host, number uint64) bool {
 		return false
 	}
 	r.roster.Opened(number, h.name, string(h.uid), []byte(h.name))
-	r.agents[number] = h
+	r.agents[number], r.keys[number] = h, h.key
 	return true
 }
 
@@ -173,13 +174,16 @@ func (r *relay) pump() {
 	}
 }
 
-// arrives is that the server is told of a host.
+// arrives is that the server is told of a host. One that has joined anew since has another certificate, and the one before counts no more.
 func (r *relay) arrives(s *server, said *wire.RelayedAgent) {
 	h, number, stream := r.agents[said.Number], said.Number, r.stream
+	if n := s.sights[h.uid]; n != nil && r.keys[number] < n.key {
+		return
+	}
 	if said.First() {
 		r.w.conns++
 		r.conns[number] = r.w.conns
-		s.opened(h, r.conns[number])
+		s.opened(h, r.keys[number], r.conns[number])
 		r.bring(h)
 	}
 	conn := r.conns[number]

@@ -248,11 +248,11 @@ func (s *server) asked(h *host, conn uint64) {
 	}
 }
 
-// opened is a connection of a host.
-func (s *server) opened(h *host, conn uint64) {
+// opened is a connection of a host, with the key that it had when it was made.
+func (s *server) opened(h *host, key int, conn uint64) {
 	if n := s.sights[h.uid]; n != nil {
-		if n.key != h.key {
-			n.key, n.life, n.seen.Report = h.key, node.Life{}, nil
+		if n.key != key {
+			n.key, n.life, n.seen.Report = key, node.Life{}, nil
 		}
 		n.life.Opened(conn, s.now())
 		s.decide(h.uid)
