@@ -204,7 +204,7 @@ func (l *loop) adopt(ctx context.Context, d *load.State) error {
 	if err := l.subs.Swap(ctx, subscribers(parts)); err != nil {
 		l.book.Trouble("watch units", err)
 	}
-	l.book.Unsaved, l.resting.loaded = true, true
+	l.book.Unsaved, l.loaded = true, true
 	if l.engine != nil {
 		effects, err := l.engine.Swap(l.now(), graph)
 		if err != nil {

@@ -159,7 +159,7 @@ func (l *loop) start(ctx context.Context, sources *sync.WaitGroup) {
 		sources.Go(func() {
 			for err := f(ctx); err != nil && ctx.Err() == nil; err = f(ctx) {
 				l.post(ctx, func() { l.book.Trouble(what, err) })
-				if !reason.Is(err, reason.StateUnwritable) || !pause(ctx, restPause) {
+				if !reason.Is(err, reason.StateUnwritable) || !pause(ctx, retryPause) {
 					return
 				}
 			}
@@ -204,7 +204,7 @@ func (l *loop) serve(ctx context.Context) error {
 			l.step(ctx, converge.Tick{})
 		case <-l.quiet.C:
 			l.reload(ctx)
-		case <-l.resting.timer.C:
+		case <-l.rest.Due():
 			l.rested()
 		case <-l.alarm.Rings():
 			l.rang(ctx)

@@ -8,27 +8,12 @@ import (
 	"tako.dev/tako/internal/reason"
 )
 
-// restPause is how long after something has happened the loop rests: soon enough for a report on disk that somebody
-// reads after a crash, and seldom enough for a host on which something happens all the time.
-const restPause = 10 * time.Second
+// retryPause is how long after a fault of the disk what tells the loop something is begun again.
+const retryPause = 10 * time.Second
 
 // loadedPause is how long after loading the loop rests: memory is given back by the collector, which is not to take the processors from the
 // programs that a state has just had started.
 const loadedPause = time.Second
-
-// resting is when the loop rests.
-type resting struct {
-	loaded bool        // what was loaded is not noted yet
-	timer  *time.Timer // when the loop rests next
-	set    bool        // the timer is
-	rested bool        // the loop has just rested, and nothing has happened since
-}
-
-func newResting() resting {
-	r := resting{timer: time.NewTimer(restPause)}
-	r.timer.Stop()
-	return r
-}
 
 // reported takes a status that the engine wrote: it is counted, kept in the history, and told.
 func (l *loop) reported(r converge.Report) {
@@ -83,20 +68,15 @@ func (l *loop) settled() {
 	}
 	l.reached()
 	l.tellServers()
-	if l.resting.loaded {
-		l.resting.loaded = false
+	if l.loaded {
+		l.loaded = false
 		if err := l.store.SetConverged(l.converged); err != nil {
 			l.book.Trouble("note what is converged", err)
 		}
 		l.book.Save(l.report(false))
-		l.resting.timer.Reset(loadedPause)
-		l.resting.set = true
+		l.rest.In(loadedPause)
 	}
-	if !l.resting.rested && !l.resting.set {
-		l.resting.timer.Reset(restPause)
-		l.resting.set = true
-	}
-	l.resting.rested = false
+	l.rest.Happened()
 }
 
 // kept tells once that this program keeps the host.
@@ -114,11 +94,11 @@ func (l *loop) kept() {
 // sleeps: the collector runs when something is allocated, not when nothing is.
 func (l *loop) rested() {
 	b := l.book
-	l.resting.set = false
+	l.rest.Begun()
 	if !l.engine.Quiet() {
 		return // settled sets the timer again
 	}
-	l.resting.rested = true
+	l.rest.Rested()
 	if b.Unsaved {
 		b.Save(l.report(false))
 	}
@@ -129,8 +109,7 @@ func (l *loop) rested() {
 		l.quiet.Reset(0)
 	}
 	if b.Unsaved {
-		l.resting.timer.Reset(restPause)
-		l.resting.set = true
+		l.rest.Again()
 	}
 	l.release()
 }

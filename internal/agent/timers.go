@@ -21,12 +21,13 @@ type timers struct {
 	opens    time.Time // when the next window opens that something waits for
 	zone     clock.Zone
 	windowed bool // something has windows, so the zone matters
-	resting  resting
+	rest     *clock.Rest
+	loaded   bool // what was loaded is not noted yet
 }
 
 func newTimers() (timers, error) {
 	alarm, err := clock.NewAlarm()
-	t := timers{wake: time.NewTimer(time.Hour), slow: time.NewTimer(subscribe.SlowCheck), quiet: time.NewTimer(declarationQuiet), alarm: alarm, resting: newResting()}
+	t := timers{wake: time.NewTimer(time.Hour), slow: time.NewTimer(subscribe.SlowCheck), quiet: time.NewTimer(declarationQuiet), alarm: alarm, rest: clock.NewRest()}
 	t.wake.Stop()
 	t.slow.Stop()
 	t.quiet.Stop()

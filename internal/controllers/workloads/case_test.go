@@ -14,6 +14,7 @@ import (
 	"tako.dev/tako/declare"
 	declared "tako.dev/tako/declare/workload"
 	"tako.dev/tako/internal/casetest"
+	"tako.dev/tako/internal/controllers/statuses"
 	"tako.dev/tako/internal/transfer/wire"
 )
 
@@ -162,7 +163,7 @@ func TestWorkloadCase67_DrainOfANode(t *testing.T) {
 	r.declare("held", held)
 	r.is("held", "Complete")
 	at := r.instances("held")[0].Spec.Node
-	deadline := seconds(r.now.Add(10 * time.Minute))
+	deadline := statuses.Seconds(r.now.Add(10 * time.Minute))
 	r.change(at, func(n *v1alpha1.Node) { n.Spec.Drain = &v1alpha1.NodeDrain{Deadline: &deadline} })
 	r.pass(9 * time.Minute)
 	o := r.workload("held")

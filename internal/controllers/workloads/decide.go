@@ -14,6 +14,7 @@ import (
 
 	"tako.dev/tako/api/v1alpha1"
 	declared "tako.dev/tako/declare/workload"
+	"tako.dev/tako/internal/controllers/statuses"
 	"tako.dev/tako/internal/fleet/jobs"
 	"tako.dev/tako/internal/fleet/rollout/pace"
 	fleet "tako.dev/tako/internal/fleet/workload"
@@ -110,7 +111,7 @@ func (c *Workloads) decide(w *world, of *workload, d *decision, now time.Time) {
 	v.Gates = c.readings(of)
 	d.Decision = fleet.Decide(v, now)
 	d.Status.Counts.Pending = of.pendingAfter(&d.Decision)
-	encode(&d.Status, &d.status)
+	statuses.Encode(&d.Status, &d.status)
 	d.status.Selector = v1alpha1.LabelWorkload + "=" + of.o.Name
 	w.snapshot.SetBudget(keyWithUID(of.o), fleet.Disruptable(&v.Spec, &d.Status))
 	if d.job != nil {
@@ -127,13 +128,13 @@ func (c *Workloads) decide(w *world, of *workload, d *decision, now time.Time) {
 // run decides how many instances of a job are wanted.
 func (w *world) run(of *workload, d *decision, now time.Time) (wanted int) {
 	spec := &of.o.Spec
-	v := jobs.RunView{Job: spec.Job, Restart: spec.Template.Restart, Began: of.o.CreationTimestamp.Time, Was: decodeJob(of.o.Status.Job)}
+	v := jobs.RunView{Job: spec.Job, Restart: spec.Template.Restart, Began: of.o.CreationTimestamp.Time, Was: statuses.DecodeJob(of.o.Status.Job)}
 	if v.Job == nil {
 		v.Job = &declared.Job{}
 	}
 	if of.parent != nil && of.parent.o != nil {
 		v.Scheduled, _ = of.scheduled()
-		v.Remembered = decodeSchedule(of.parent.o.Status.Schedule).Last
+		v.Remembered = statuses.DecodeSchedule(of.parent.o.Status.Schedule).Last
 		v.Replaced = of.parent.replaced[v.Scheduled.Unix()]
 	}
 	for _, in := range of.instances {
@@ -143,7 +144,7 @@ func (w *world) run(of *workload, d *decision, now time.Time) (wanted int) {
 	}
 	job := jobs.Decide(v, now)
 	d.job = &job
-	d.status.Job = encodeJob(&job.Status)
+	d.status.Job = statuses.EncodeJob(&job.Status)
 	return job.Wanted
 }
 
@@ -180,7 +181,7 @@ func (of *workload) scheduled() (time.Time, bool) {
 // schedule decides which run of a scheduled job begins.
 func (w *world) schedule(of *workload, d *decision, now time.Time) {
 	d.Generation = of.o.Generation
-	v := jobs.ScheduleView{Spec: of.o.Spec.Schedule, Created: of.o.CreationTimestamp.Time, Was: decodeSchedule(of.o.Status.Schedule), Zone: time.LoadLocation}
+	v := jobs.ScheduleView{Spec: of.o.Spec.Schedule, Created: of.o.CreationTimestamp.Time, Was: statuses.DecodeSchedule(of.o.Status.Schedule), Zone: time.LoadLocation}
 	var active []string
 	for run := range of.runs {
 		at, ok := run.scheduled()
@@ -210,13 +211,13 @@ func (w *world) schedule(of *workload, d *decision, now time.Time) {
 	}
 	d.start = s.Start
 	const activeMax = 100
-	d.status.Schedule = encodeSchedule(&s.Status, s.WakeAt, active[:min(len(active), activeMax)])
+	d.status.Schedule = statuses.EncodeSchedule(&s.Status, s.WakeAt, active[:min(len(active), activeMax)])
 	d.status.ObservedGeneration, d.status.Phase, d.status.Message = of.o.Generation, string(pace.Complete), s.Why
 	if s.Why == "" && of.o.Status.Phase == d.status.Phase {
 		d.status.Message = of.o.Status.Message // why the last one was left out is worth reading until the next one is due
 	}
 	if of.o.Status.Phase != d.status.Phase {
-		d.status.Since = seconds(now)
+		d.status.Since = statuses.Seconds(now)
 	}
 	w.wake(of, s.WakeAt)
 	of.conclude(&d.status, now)

@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"tako.dev/tako/api/v1alpha1"
+	"tako.dev/tako/internal/controllers/statuses"
 	"tako.dev/tako/internal/fleet/node"
 	fleet "tako.dev/tako/internal/fleet/workload"
 	"tako.dev/tako/internal/reason"
@@ -68,12 +69,12 @@ func (w *world) drainedOf(h *host) *metav1.Condition {
 			left = append(left, in)
 		}
 	}
-	c := &metav1.Condition{Type: v1alpha1.ConditionDrained, Status: metav1.ConditionTrue, Reason: reasonDrained, ObservedGeneration: h.generation, LastTransitionTime: seconds(w.now), Message: "nothing of any instance runs there"}
+	c := &metav1.Condition{Type: v1alpha1.ConditionDrained, Status: metav1.ConditionTrue, Reason: reasonDrained, ObservedGeneration: h.generation, LastTransitionTime: statuses.Seconds(w.now), Message: "nothing of any instance runs there"}
 	if fleet.Drained(h.name, there) {
 		return c
 	}
 	slices.SortFunc(left, func(a, b *instance) int { return cmp.Compare(keyOf(a.o).String(), keyOf(b.o).String()) })
-	c.Status, c.Reason, c.LastTransitionTime = metav1.ConditionFalse, reasonDraining, seconds(h.drainAt)
+	c.Status, c.Reason, c.LastTransitionTime = metav1.ConditionFalse, reasonDraining, statuses.Seconds(h.drainAt)
 	var stuck, others []string
 	for _, in := range left {
 		words, isStuck := w.whyThere(h, in)
@@ -89,7 +90,7 @@ func (w *world) drainedOf(h *host) *metav1.Condition {
 	if more := len(told) - leavingTold; more > 0 {
 		c.Message += fmt.Sprintf("; and %d more", more)
 	}
-	switch deadline := fromSeconds(h.drain.Deadline); {
+	switch deadline := statuses.FromSeconds(h.drain.Deadline); {
 	case !deadline.IsZero():
 		c.Message += "; at " + deadline.UTC().Format(time.RFC3339) + " what is left is ended, whatever budgets say"
 	case len(stuck) > 0:

@@ -10,6 +10,7 @@ import (
 
 	"tako.dev/tako/api/v1alpha1"
 	declared "tako.dev/tako/declare/workload"
+	"tako.dev/tako/internal/controllers/statuses"
 )
 
 // drained is what is told of the drain of a node.
@@ -50,7 +51,7 @@ func TestDrainThatCannotFinish(t *testing.T) {
 	if again := r.drained(at); again != first {
 		t.Errorf("another leader tells %q, and the one before told %q", again, first)
 	}
-	deadline := seconds(r.now.Add(time.Hour))
+	deadline := statuses.Seconds(r.now.Add(time.Hour))
 	r.change(at, func(n *v1alpha1.Node) { n.Spec.Drain.Deadline = &deadline })
 	r.pass(time.Minute)
 	if told := r.drained(at); !strings.HasPrefix(told, "False Draining ") || !strings.Contains(told, "what is left is ended, whatever budgets say") {

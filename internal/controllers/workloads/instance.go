@@ -11,6 +11,7 @@ import (
 	"tako.dev/tako/api/v1alpha1"
 	"tako.dev/tako/declare"
 	declared "tako.dev/tako/declare/workload"
+	"tako.dev/tako/internal/controllers/statuses"
 	fleet "tako.dev/tako/internal/fleet/workload"
 	"tako.dev/tako/internal/reason"
 	"tako.dev/tako/internal/scheduler"
@@ -121,7 +122,7 @@ func (w *world) restate(in *instance) {
 	}
 	switch stored := phaseOf(o.Status.Phase); {
 	case stored.Ended():
-		s.Phase, s.Failure, in.over = stored, failureOf(o.Status.Failure), fromSeconds(o.Status.Ended)
+		s.Phase, s.Failure, in.over = stored, failureOf(o.Status.Failure), statuses.FromSeconds(o.Status.Ended)
 	case s.Phase.Ended():
 	case o.Spec.Stop != nil:
 		s.Phase = fleet.Terminating
@@ -153,7 +154,7 @@ func failureOf(f *v1alpha1.InstanceFailure) *fleet.Failure {
 	if f == nil {
 		return nil
 	}
-	return &fleet.Failure{Code: codeOf(f.Code), Message: f.Message, Since: f.Since.Time, OfNode: f.OfNode}
+	return &fleet.Failure{Code: statuses.CodeOf(f.Code), Message: f.Message, Since: f.Since.Time, OfNode: f.OfNode}
 }
 
 // messageMax bounds, in bytes, what is kept of a host's words.
@@ -225,7 +226,7 @@ func (w *world) observeOne(in *instance, report *wire.Instance, now time.Time) {
 	r := fleet.Report{UID: report.UID, Attempt: int(report.Attempt), Phase: phaseSaid(report.Phase), Ready: report.Ready, Taken: report.Revision}
 	if report.Code != 0 {
 		r.Failure = &fleet.Failure{
-			Code: report.Code, Message: strings.ToValidUTF8(report.Message[:min(len(report.Message), messageMax)], ""), Since: seconds(time.UnixMilli(report.Since)).Time, OfNode: report.OfNode, Passing: passing(report),
+			Code: report.Code, Message: strings.ToValidUTF8(report.Message[:min(len(report.Message), messageMax)], ""), Since: statuses.Seconds(time.UnixMilli(report.Since)).Time, OfNode: report.OfNode, Passing: passing(report),
 		}
 	}
 	was := in.seen

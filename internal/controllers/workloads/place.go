@@ -14,6 +14,7 @@ import (
 
 	"tako.dev/tako/api/v1alpha1"
 	declared "tako.dev/tako/declare/workload"
+	"tako.dev/tako/internal/controllers/statuses"
 	fleet "tako.dev/tako/internal/fleet/workload"
 	"tako.dev/tako/internal/reason"
 	"tako.dev/tako/internal/scheduler"
@@ -264,7 +265,7 @@ func (c *Workloads) evictJobs(w *world, all []scheduler.Eviction) []job {
 		}
 		o := in.o.DeepCopy()
 		if o.Status.Leave == nil {
-			o.Status.Leave = &v1alpha1.InstanceLeave{Code: reason.Preempted.String(), Since: seconds(w.now)}
+			o.Status.Leave = &v1alpha1.InstanceLeave{Code: reason.Preempted.String(), Since: statuses.Seconds(w.now)}
 		}
 		jobs = append(jobs, job{
 			do: func(ctx context.Context) error { return c.options.Objects.UpdateStatus(ctx, o) },
@@ -306,7 +307,7 @@ func (of *workload) explain(s *v1alpha1.WorkloadStatus, w *world) {
 		return
 	}
 	p := &v1alpha1.PendingExplanation{
-		Since: seconds(of.since), Instances: int32(len(of.pending)), Placed: int32(e.Placed), Nodes: int32(e.Nodes), Message: e.Code().String() + ": " + e.String(),
+		Since: statuses.Seconds(of.since), Instances: int32(len(of.pending)), Placed: int32(e.Placed), Nodes: int32(e.Nodes), Message: e.Code().String() + ": " + e.String(),
 	}
 	if was := of.o.Status.Pending; was != nil {
 		p.Since = was.Since

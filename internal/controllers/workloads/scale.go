@@ -10,6 +10,7 @@ import (
 	declared "tako.dev/tako/declare/workload"
 	"tako.dev/tako/internal/controllers/measures"
 	"tako.dev/tako/internal/controllers/scales"
+	"tako.dev/tako/internal/controllers/statuses"
 	"tako.dev/tako/internal/fleet/rollout/pace"
 	"tako.dev/tako/internal/fleet/scale"
 	fleet "tako.dev/tako/internal/fleet/workload"
@@ -129,7 +130,7 @@ func (c *Workloads) usageOf(in *v1alpha1.Instance) *v1alpha1.InstanceUsage {
 	if !known {
 		return nil
 	}
-	u := &v1alpha1.InstanceUsage{At: seconds(s.At), Memory: *quantity.NewQuantity(s.Memory, quantity.BinarySI)}
+	u := &v1alpha1.InstanceUsage{At: statuses.Seconds(s.At), Memory: *quantity.NewQuantity(s.Memory, quantity.BinarySI)}
 	if s.CPU >= 0 {
 		u.CPU = quantity.NewMilliQuantity(s.CPU, quantity.DecimalSI)
 	}

@@ -10,6 +10,7 @@ import (
 
 	"tako.dev/tako/api/v1alpha1"
 	declared "tako.dev/tako/declare/workload"
+	"tako.dev/tako/internal/controllers/statuses"
 	fleet "tako.dev/tako/internal/fleet/workload"
 )
 
@@ -92,7 +93,7 @@ func (c *Workloads) show(w *world) {
 func (in *instance) status() *v1alpha1.InstanceStatus {
 	s := &in.seen
 	to := &v1alpha1.InstanceStatus{
-		Phase: phaseName(s.Phase), Ready: s.Phase == fleet.Running && !s.ReadySince.IsZero(), ReadySince: secondsOrNone(s.ReadySince), Attempt: int64(s.Attempt),
+		Phase: phaseName(s.Phase), Ready: s.Phase == fleet.Running && !s.ReadySince.IsZero(), ReadySince: statuses.SecondsOrNone(s.ReadySince), Attempt: int64(s.Attempt),
 		Failure: failureText(s.Failure), Requests: in.of.requestsOf(s.Revision).told,
 	}
 	switch revision := in.o.Spec.Revision; s.Taken {
@@ -103,7 +104,7 @@ func (in *instance) status() *v1alpha1.InstanceStatus {
 		to.Revision = in.o.Spec.Workload + "-" + s.Taken
 	}
 	if s.Phase.Ended() {
-		to.Ended = secondsOrNone(in.over)
+		to.Ended = statuses.SecondsOrNone(in.over)
 	}
 	if r := in.said; r != nil {
 		to.Restarts = int32(r.Restarts)
@@ -115,7 +116,7 @@ func (in *instance) status() *v1alpha1.InstanceStatus {
 		}
 	}
 	if l := in.wish; l != nil {
-		to.Leave = &v1alpha1.InstanceLeave{Code: codeText(l.Why), Since: metav1.NewTime(l.Since), Force: secondsOrNone(l.Force)}
+		to.Leave = &v1alpha1.InstanceLeave{Code: statuses.CodeText(l.Why), Since: metav1.NewTime(l.Since), Force: statuses.SecondsOrNone(l.Force)}
 	}
 	return to
 }

@@ -15,6 +15,7 @@ import (
 
 	"tako.dev/tako/api/v1alpha1"
 	declared "tako.dev/tako/declare/workload"
+	"tako.dev/tako/internal/controllers/statuses"
 	"tako.dev/tako/internal/fleet/jobs"
 	"tako.dev/tako/internal/fleet/rollout/pace"
 	fleet "tako.dev/tako/internal/fleet/workload"
@@ -110,7 +111,7 @@ func (of *workload) conclude(s *v1alpha1.WorkloadStatus, now time.Time) {
 	v := of.verdict(s, now)
 	s.Conditions = slices.Clone(s.Conditions)
 	ready := metav1.Condition{
-		Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse, Reason: v.reason, Message: v.message, ObservedGeneration: of.o.Generation, LastTransitionTime: seconds(now),
+		Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse, Reason: v.reason, Message: v.message, ObservedGeneration: of.o.Generation, LastTransitionTime: statuses.Seconds(now),
 	}
 	if v.condition == v1alpha1.ConditionReady {
 		ready.Status = metav1.ConditionTrue
@@ -122,7 +123,7 @@ func (of *workload) conclude(s *v1alpha1.WorkloadStatus, now time.Time) {
 			continue
 		}
 		meta.SetStatusCondition(&s.Conditions, metav1.Condition{
-			Type: kind, Status: metav1.ConditionTrue, Reason: v.reason, Message: v.message, ObservedGeneration: of.o.Generation, LastTransitionTime: seconds(now),
+			Type: kind, Status: metav1.ConditionTrue, Reason: v.reason, Message: v.message, ObservedGeneration: of.o.Generation, LastTransitionTime: statuses.Seconds(now),
 		})
 	}
 }

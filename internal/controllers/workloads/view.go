@@ -12,6 +12,7 @@ import (
 
 	"tako.dev/tako/api/v1alpha1"
 	declared "tako.dev/tako/declare/workload"
+	"tako.dev/tako/internal/controllers/statuses"
 	fleet "tako.dev/tako/internal/fleet/workload"
 	"tako.dev/tako/internal/reason"
 	"tako.dev/tako/internal/scheduler/fit"
@@ -125,10 +126,10 @@ func (w *world) leaveOf(in *instance) (wish *fleet.Leave, until time.Time) {
 	}
 	h := w.hosts[in.o.Spec.Node]
 	if h.drain != nil {
-		return &fleet.Leave{Why: reason.NodeDrained, Since: h.drainAt, Force: fromSeconds(h.drain.Deadline)}, time.Time{}
+		return &fleet.Leave{Why: reason.NodeDrained, Since: h.drainAt, Force: statuses.FromSeconds(h.drain.Deadline)}, time.Time{}
 	}
 	if l := in.o.Status.Leave; l != nil {
-		return &fleet.Leave{Why: codeOf(l.Code), Since: l.Since.Time, Force: fromSeconds(l.Force)}, time.Time{}
+		return &fleet.Leave{Why: statuses.CodeOf(l.Code), Since: l.Since.Time, Force: statuses.FromSeconds(l.Force)}, time.Time{}
 	}
 	moved := &fleet.Leave{Why: reason.PlacementChanged}
 	if h.environment != in.o.Namespace {

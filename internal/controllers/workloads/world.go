@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"tako.dev/tako/api/v1alpha1"
+	"tako.dev/tako/internal/controllers/statuses"
 	"tako.dev/tako/internal/fleet/node"
 	fleet "tako.dev/tako/internal/fleet/workload"
 	"tako.dev/tako/internal/scheduler"
@@ -237,7 +238,7 @@ func (w *world) takeWorkload(o *v1alpha1.Workload) {
 // renew takes in another version of a workload, from a watch or as the store has answered a write.
 func (w *world) renew(of *workload, o *v1alpha1.Workload) {
 	old := of.o
-	of.o, of.was = o, decode(&o.Status)
+	of.o, of.was = o, statuses.Decode(&o.Status)
 	w.byUID[o.UID] = of
 	if old == nil {
 		w.adopt(of)

@@ -14,6 +14,7 @@ import (
 	"tako.dev/tako/api/v1alpha1"
 	"tako.dev/tako/declare"
 	declared "tako.dev/tako/declare/workload"
+	"tako.dev/tako/internal/controllers/statuses"
 	"tako.dev/tako/internal/fleet/jobs"
 	fleet "tako.dev/tako/internal/fleet/workload"
 )
@@ -266,7 +267,7 @@ func (c *Workloads) instanceJobs(w *world, d *decision, now time.Time) []job {
 	for _, s := range d.Stop {
 		change(s.UID, "stop", false, func(o *v1alpha1.Instance) {
 			if o.Spec.Stop == nil {
-				o.Spec.Stop = &v1alpha1.InstanceStop{Code: codeText(s.Why), Since: seconds(now)}
+				o.Spec.Stop = &v1alpha1.InstanceStop{Code: statuses.CodeText(s.Why), Since: statuses.Seconds(now)}
 			}
 		})
 	}
@@ -275,7 +276,7 @@ func (c *Workloads) instanceJobs(w *world, d *decision, now time.Time) []job {
 	}
 	for _, mark := range d.Abandon {
 		change(mark.UID, "give up", true, func(o *v1alpha1.Instance) {
-			at := seconds(now)
+			at := statuses.Seconds(now)
 			o.Status.Abandoned = &at
 			o.Status.Losses++
 		})
@@ -295,7 +296,7 @@ func (c *Workloads) instanceJobs(w *world, d *decision, now time.Time) []job {
 	for _, in := range d.of.sorted() {
 		if in.seen.Phase.Ended() && !phaseOf(in.o.Status.Phase).Ended() {
 			change(in.seen.UID, "keep the end of", true, func(o *v1alpha1.Instance) {
-				at := seconds(in.over)
+				at := statuses.Seconds(in.over)
 				o.Status.Phase, o.Status.Ended, o.Status.Failure = phaseName(in.seen.Phase), &at, failureText(in.seen.Failure)
 			})
 		}
@@ -310,7 +311,7 @@ func failureText(f *fleet.Failure) *v1alpha1.InstanceFailure {
 	if f == nil {
 		return nil
 	}
-	return &v1alpha1.InstanceFailure{Code: codeText(f.Code), Message: f.Message, Since: seconds(f.Since), OfNode: f.OfNode}
+	return &v1alpha1.InstanceFailure{Code: statuses.CodeText(f.Code), Message: f.Message, Since: statuses.Seconds(f.Since), OfNode: f.OfNode}
 }
 
 // ownJobs are about the workload itself: its finalizer comes before its first instance and goes after its last, the next run of a schedule is

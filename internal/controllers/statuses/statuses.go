@@ -1,4 +1,5 @@
-package workloads
+// Package statuses is how the status of a workload is stored: what decisions count from with microseconds, what is for people with seconds. It does no I/O.
+package statuses
 
 import (
 	"time"
@@ -8,28 +9,25 @@ import (
 
 	"tako.dev/tako/api/v1alpha1"
 	"tako.dev/tako/internal/fleet/jobs"
-	fleet "tako.dev/tako/internal/fleet/workload"
-
 	"tako.dev/tako/internal/fleet/rollout/pace"
+	fleet "tako.dev/tako/internal/fleet/workload"
 	"tako.dev/tako/internal/reason"
 )
 
-// Statuses are stored with what decisions need of times: those that something is counted from with microseconds, the others with seconds.
-
-// seconds is a time as it is stored for people.
-func seconds(t time.Time) metav1.Time {
+// Seconds is a time as it is stored for people.
+func Seconds(t time.Time) metav1.Time {
 	if t.IsZero() {
 		return metav1.Time{}
 	}
 	return metav1.NewTime(t.Truncate(time.Second))
 }
 
-// secondsOrNone is the same where it may be left out.
-func secondsOrNone(t time.Time) *metav1.Time {
+// SecondsOrNone is the same where it may be left out.
+func SecondsOrNone(t time.Time) *metav1.Time {
 	if t.IsZero() {
 		return nil
 	}
-	at := seconds(t)
+	at := Seconds(t)
 	return &at
 }
 
@@ -49,23 +47,24 @@ func fromMicro(t *metav1.MicroTime) time.Time {
 	return t.Time
 }
 
-func fromSeconds(t *metav1.Time) time.Time {
+// FromSeconds reads a time that may be left out; zero: it is.
+func FromSeconds(t *metav1.Time) time.Time {
 	if t == nil {
 		return time.Time{}
 	}
 	return t.Time
 }
 
-// codeText is a code as it is stored; none is empty.
-func codeText(c reason.Code) string {
+// CodeText is a code as it is stored; none is empty.
+func CodeText(c reason.Code) string {
 	if c == 0 {
 		return ""
 	}
 	return c.String()
 }
 
-// codeOf reads it back. One that a later version knows is an unknown one: it is told, and decides nothing.
-func codeOf(text string) reason.Code {
+// CodeOf reads it back. One that a later version knows is an unknown one: it is told, and decides nothing.
+func CodeOf(text string) reason.Code {
 	if text == "" {
 		return 0
 	}
@@ -76,16 +75,16 @@ func codeOf(text string) reason.Code {
 	return c
 }
 
-// encode writes what a decision says into a status, and leaves what is not of it as it is.
-func encode(s *fleet.Status, into *v1alpha1.WorkloadStatus) {
+// Encode writes what a decision says into a status, and leaves what is not of it as it is.
+func Encode(s *fleet.Status, into *v1alpha1.WorkloadStatus) {
 	into.ObservedGeneration = s.ObservedGeneration
-	into.Phase, into.Since, into.Message = string(s.Phase), seconds(s.Since), s.Why
+	into.Phase, into.Since, into.Message = string(s.Phase), Seconds(s.Since), s.Why
 	c := &s.Counts
 	into.Wanted, into.Replicas, into.UpdatedReplicas, into.PendingReplicas = int32(s.Wanted), int32(c.Live), int32(c.Updated), int32(c.Pending)
 	into.ReadyReplicas, into.AvailableReplicas, into.UnreachableReplicas = int32(c.Ready), int32(c.Available), int32(c.Unreachable)
 	into.UnheardReplicas, into.TerminatingReplicas, into.AbandonedReplicas = int32(c.Unheard), int32(c.Terminating), int32(c.Abandoned)
 	into.Rollout = encodeRollout(&s.Rollout)
-	into.Stable, into.StableAt = s.Stable.Of, secondsOrNone(s.Stable.At)
+	into.Stable, into.StableAt = s.Stable.Of, SecondsOrNone(s.Stable.At)
 	into.Failed = nil
 	for i := range s.Failed {
 		into.Failed = append(into.Failed, encodeFailed(&s.Failed[i]))
@@ -93,7 +92,7 @@ func encode(s *fleet.Status, into *v1alpha1.WorkloadStatus) {
 	into.Collisions, into.Budget = int32(s.Collisions), s.Budget
 	into.Taken = nil
 	for _, t := range s.Taken {
-		into.Taken = append(into.Taken, v1alpha1.TakenInstance{UID: types.UID(t.UID), Code: codeText(t.Why)})
+		into.Taken = append(into.Taken, v1alpha1.TakenInstance{UID: types.UID(t.UID), Code: CodeText(t.Why)})
 	}
 	into.BackoffFailed, into.BackoffUntil = int32(s.Backoff.Failed), micro(s.Backoff.Until)
 	into.Culprits, into.Leaving = encodeCulprits(s.Culprits), encodeCulprits(s.Leaving)
@@ -118,23 +117,23 @@ func encodeRollout(r *fleet.Rollout) *v1alpha1.WorkloadRollout {
 }
 
 func encodeFailed(f *fleet.FailedRevision) v1alpha1.FailedRevision {
-	return v1alpha1.FailedRevision{Revision: f.Revision, Code: codeText(f.Code), Message: f.Why, At: seconds(f.At)}
+	return v1alpha1.FailedRevision{Revision: f.Revision, Code: CodeText(f.Code), Message: f.Why, At: Seconds(f.At)}
 }
 
 func encodeCulprits(all []fleet.Culprit) []v1alpha1.WorkloadCulprit {
 	var to []v1alpha1.WorkloadCulprit
 	for i := range all {
 		c := &all[i]
-		to = append(to, v1alpha1.WorkloadCulprit{Instance: c.Instance, Node: c.Node, Code: codeText(c.Code), Message: c.Why, Since: secondsOrNone(c.Since)})
+		to = append(to, v1alpha1.WorkloadCulprit{Instance: c.Instance, Node: c.Node, Code: CodeText(c.Code), Message: c.Why, Since: SecondsOrNone(c.Since)})
 	}
 	return to
 }
 
-// decode is what the last decision said, as it is stored.
-func decode(s *v1alpha1.WorkloadStatus) fleet.Status {
+// Decode is what the last decision said, as it is stored.
+func Decode(s *v1alpha1.WorkloadStatus) fleet.Status {
 	was := fleet.Status{
 		ObservedGeneration: s.ObservedGeneration, Phase: pace.Phase(s.Phase), Since: s.Since.Time, Why: s.Message, Wanted: int(s.Wanted), Collisions: int(s.Collisions),
-		Stable: pace.Proven[string]{Of: s.Stable, At: fromSeconds(s.StableAt)}, Budget: s.Budget,
+		Stable: pace.Proven[string]{Of: s.Stable, At: FromSeconds(s.StableAt)}, Budget: s.Budget,
 		Backoff: fleet.Backoff{Failed: int(s.BackoffFailed), Until: fromMicro(s.BackoffUntil)},
 		Counts: fleet.Counts{
 			Live: int(s.Replicas), Updated: int(s.UpdatedReplicas), Pending: int(s.PendingReplicas), Ready: int(s.ReadyReplicas), Available: int(s.AvailableReplicas),
@@ -146,7 +145,7 @@ func decode(s *v1alpha1.WorkloadStatus) fleet.Status {
 		was.Failed = append(was.Failed, decodeFailed(&s.Failed[i]))
 	}
 	for _, t := range s.Taken {
-		was.Taken = append(was.Taken, fleet.Taken{UID: string(t.UID), Why: codeOf(t.Code)})
+		was.Taken = append(was.Taken, fleet.Taken{UID: string(t.UID), Why: CodeOf(t.Code)})
 	}
 	if r := s.Rollout; r != nil {
 		was.Rollout = fleet.Rollout{
@@ -165,20 +164,20 @@ func decode(s *v1alpha1.WorkloadStatus) fleet.Status {
 }
 
 func decodeFailed(f *v1alpha1.FailedRevision) fleet.FailedRevision {
-	return fleet.FailedRevision{Revision: f.Revision, Code: codeOf(f.Code), Why: f.Message, At: f.At.Time}
+	return fleet.FailedRevision{Revision: f.Revision, Code: CodeOf(f.Code), Why: f.Message, At: f.At.Time}
 }
 
 func decodeCulprits(all []v1alpha1.WorkloadCulprit) []fleet.Culprit {
 	var to []fleet.Culprit
 	for i := range all {
 		c := &all[i]
-		to = append(to, fleet.Culprit{Instance: c.Instance, Node: c.Node, Code: codeOf(c.Code), Why: c.Message, Since: fromSeconds(c.Since)})
+		to = append(to, fleet.Culprit{Instance: c.Instance, Node: c.Node, Code: CodeOf(c.Code), Why: c.Message, Since: FromSeconds(c.Since)})
 	}
 	return to
 }
 
-// encodeJob and decodeJob are the same of a job.
-func encodeJob(s *jobs.RunStatus) *v1alpha1.JobStatus {
+// EncodeJob is how a job is stored.
+func EncodeJob(s *jobs.RunStatus) *v1alpha1.JobStatus {
 	to := &v1alpha1.JobStatus{
 		Succeeded: int32(s.Succeeded), Failed: int32(s.Failed), FailedInARow: int32(s.InARow), LastFailure: micro(s.LastFailure), Result: string(s.Result), Over: micro(s.Over),
 	}
@@ -188,7 +187,8 @@ func encodeJob(s *jobs.RunStatus) *v1alpha1.JobStatus {
 	return to
 }
 
-func decodeJob(s *v1alpha1.JobStatus) jobs.RunStatus {
+// DecodeJob is what was stored of a job; nothing of one that has just begun.
+func DecodeJob(s *v1alpha1.JobStatus) jobs.RunStatus {
 	if s == nil {
 		return jobs.RunStatus{}
 	}
@@ -201,16 +201,17 @@ func decodeJob(s *v1alpha1.JobStatus) jobs.RunStatus {
 	return was
 }
 
-// encodeSchedule and decodeSchedule are the same of a schedule.
-func encodeSchedule(s *jobs.ScheduleStatus, next time.Time, active []string) *v1alpha1.ScheduleStatus {
+// EncodeSchedule is how a schedule is stored, with its runs that are not over.
+func EncodeSchedule(s *jobs.ScheduleStatus, next time.Time, active []string) *v1alpha1.ScheduleStatus {
 	return &v1alpha1.ScheduleStatus{
-		Last: secondsOrNone(s.Last), Cron: s.Cron, TimeZone: s.TimeZone, Suspended: s.Suspended, Next: secondsOrNone(next), Active: active,
+		Last: SecondsOrNone(s.Last), Cron: s.Cron, TimeZone: s.TimeZone, Suspended: s.Suspended, Next: SecondsOrNone(next), Active: active,
 	}
 }
 
-func decodeSchedule(s *v1alpha1.ScheduleStatus) jobs.ScheduleStatus {
+// DecodeSchedule is what was stored of a schedule.
+func DecodeSchedule(s *v1alpha1.ScheduleStatus) jobs.ScheduleStatus {
 	if s == nil {
 		return jobs.ScheduleStatus{}
 	}
-	return jobs.ScheduleStatus{Last: fromSeconds(s.Last), Cron: s.Cron, TimeZone: s.TimeZone, Suspended: s.Suspended}
+	return jobs.ScheduleStatus{Last: FromSeconds(s.Last), Cron: s.Cron, TimeZone: s.TimeZone, Suspended: s.Suspended}
 }

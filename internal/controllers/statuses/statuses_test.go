@@ -1,4 +1,4 @@
-package workloads
+package statuses
 
 import (
 	"encoding/json"
@@ -15,6 +15,8 @@ import (
 	fleet "tako.dev/tako/internal/fleet/workload"
 	"tako.dev/tako/internal/reason"
 )
+
+var start = time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
 
 // draws makes values that a status may hold.
 type draws struct{ *rand.Rand }
@@ -86,13 +88,13 @@ func TestStatusIsLossless(t *testing.T) {
 	for range 3000 {
 		is := d.status()
 		stored := v1alpha1.WorkloadStatus{Selector: "kept"}
-		encode(&is, &stored)
-		back := decode(through(t, &stored))
+		Encode(&is, &stored)
+		back := Decode(through(t, &stored))
 		if !reflect.DeepEqual(utc(back), utc(is)) {
 			t.Fatalf("%+v\ncomes back as\n%+v", is, back)
 		}
 		again := v1alpha1.WorkloadStatus{Selector: "kept"}
-		encode(&back, &again)
+		Encode(&back, &again)
 		if !equality.Semantic.DeepEqual(stored, again) {
 			t.Fatalf("%+v\nis written again as\n%+v", stored, again)
 		}
@@ -134,7 +136,7 @@ func TestJobStatusIsLossless(t *testing.T) {
 		for range d.IntN(3) {
 			is.Counted = append(is.Counted, d.text())
 		}
-		back := decodeJob(through(t, encodeJob(&is)))
+		back := DecodeJob(through(t, EncodeJob(&is)))
 		if !back.LastFailure.Equal(is.LastFailure) || !back.Over.Equal(is.Over) {
 			t.Fatalf("%+v comes back as %+v", is, back)
 		}
@@ -143,7 +145,7 @@ func TestJobStatusIsLossless(t *testing.T) {
 			t.Fatalf("%+v comes back as %+v", is, back)
 		}
 		s := jobs.ScheduleStatus{Last: d.at(time.Second), Cron: d.text(), TimeZone: d.text(), Suspended: d.IntN(2) == 0}
-		again := decodeSchedule(through(t, encodeSchedule(&s, d.at(time.Second), nil)))
+		again := DecodeSchedule(through(t, EncodeSchedule(&s, d.at(time.Second), nil)))
 		if !again.Last.Equal(s.Last) {
 			t.Fatalf("%+v comes back as %+v", s, again)
 		}
@@ -155,7 +157,7 @@ func TestJobStatusIsLossless(t *testing.T) {
 
 // TestUnknownCode: what a later version has stored is told, and decides nothing.
 func TestUnknownCode(t *testing.T) {
-	if got := codeOf("TK9999"); got != reason.UnknownCode {
+	if got := CodeOf("TK9999"); got != reason.UnknownCode {
 		t.Errorf("%s", got)
 	}
 }
