@@ -54,7 +54,11 @@ func (l *loop) wantInstances() {
 
 // offers is what the host has for instances.
 func (l *loop) offers() wire.Offers {
-	return l.joined.instances.Offers(l.lookup, l.opts.Instances.Directories)
+	o := l.joined.instances.Offers(l.lookup, l.opts.Instances.Directories)
+	if err := l.joined.instances.Trouble(); err != nil {
+		l.book.Trouble("look for devices", err)
+	}
+	return o
 }
 
 // instance explains an instance; false where the subject is something else.

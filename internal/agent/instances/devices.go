@@ -1,16 +1,18 @@
 package instances
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
 
 	"tako.dev/tako/declare/workload"
+	"tako.dev/tako/internal/reason"
 	"tako.dev/tako/internal/run"
 	"tako.dev/tako/internal/run/cdi"
 )
 
-// devices are the pieces of hardware that the host has now. What cannot be read is told once.
+// devices are the pieces of hardware that the host has now. What cannot be read is noted for Trouble.
 func (k *Keeper) devices() cdi.Pieces {
 	pieces, err := cdi.Read(k.opts.Devices)
 	words := ""
@@ -18,13 +20,20 @@ func (k *Keeper) devices() cdi.Pieces {
 		words = err.Error()
 	}
 	k.mu.Lock()
-	told := k.broken == words
-	k.broken = words
-	k.mu.Unlock()
-	if err != nil && !told {
-		k.opts.Trouble("look for devices", err)
+	defer k.mu.Unlock()
+	if k.broken != words {
+		k.broken, k.untold = words, err
 	}
 	return pieces
+}
+
+// Trouble is why devices of the host cannot be read, once for each reason; nil: nothing new. It is asked for after Offers, by whom may not be made to wait.
+func (k *Keeper) Trouble() error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	err := k.untold
+	k.untold = nil
+	return err
 }
 
 // hardware is what the task is given for the pieces that it has of those of its instance.
@@ -37,7 +46,7 @@ func (b *builder) hardware() (devices []string, mounts []run.Mount, env []string
 		for _, name := range b.pieces(&d) {
 			at := slices.IndexFunc(there[d.Name], func(p cdi.Piece) bool { return p.Name == name })
 			if at < 0 {
-				return nil, nil, nil, b.refused(fmt.Sprintf("it has device %s of %s, which the host has no more", name, d.Name))
+				return nil, nil, nil, &reason.Error{Code: reason.RuntimeUnfit, Doing: fmt.Sprintf("give task %s device %s of %s", b.task.Name, name, d.Name), Cause: errors.New("the host has it no more")}
 			}
 			p := &there[d.Name][at]
 			devices, mounts, env = union(devices, p.Devices), union(mounts, p.Mounts), union(env, p.Env)

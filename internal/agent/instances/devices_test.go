@@ -99,7 +99,7 @@ func TestPiecesOfTasks(t *testing.T) {
 	}
 	b.task = &template.Tasks[1]
 	delete(there, "v.example/x")
-	if _, _, _, err := b.hardware(); !reason.Is(err, reason.TaskRefused) || !strings.Contains(err.Error(), "no more") {
+	if _, _, _, err := b.hardware(); !reason.Is(err, reason.RuntimeUnfit) || !strings.Contains(err.Error(), "no more") {
 		t.Errorf("what is gone: %v", err)
 	}
 	b.start.Record.Held = nil

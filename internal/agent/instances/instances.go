@@ -100,6 +100,7 @@ type shared struct {
 	echoes core.Echoes
 	reach  string         // where instances are asked; empty: not known
 	broken string         // what was told last of files about devices that cannot be read
+	untold error          // what is to be told of them
 	shut   []func() error // give the runtimes back
 	usage
 }

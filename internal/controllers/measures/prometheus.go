@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"net"
 	"net/http"
 	"net/netip"
 	"net/url"
@@ -231,24 +232,25 @@ func (p *Prometheus) query(ctx context.Context, q Query) scale.Answer {
 	with, err := p.prove(ctx, q)
 	if err == nil {
 		var value float64
-		if value, err = p.answer(ctx, q, with, at); err == nil {
-			return scale.Answer{At: at, Value: value}
+		var of time.Time
+		if value, of, err = p.answer(ctx, q, with, at); err == nil {
+			return scale.Answer{At: of, Value: value}
 		}
 	}
 	return scale.Answer{Missing: clip(with.hide(err.Error()))}
 }
 
-// answer is what one says to whom that proves who asks.
-func (p *Prometheus) answer(ctx context.Context, q Query, with proof, at time.Time) (float64, error) {
+// answer is what one says to whom that proves who asks, and of when that is: a cache may be before it.
+func (p *Prometheus) answer(ctx context.Context, q Query, with proof, at time.Time) (value float64, of time.Time, err error) {
 	client, err := p.clients.of(with.ca)
 	if err != nil {
-		return 0, err
+		return 0, of, err
 	}
 	// It is to end before we do: then it says itself what takes so long.
 	form := url.Values{"query": {q.Text}, "timeout": {(p.within * 9 / 10).String()}}
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, p.servers[q.Server].String(), strings.NewReader(form.Encode()))
 	if err != nil {
-		return 0, err
+		return 0, of, err
 	}
 	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 	if with.header != "" {
@@ -256,27 +258,30 @@ func (p *Prometheus) answer(ctx context.Context, q Query, with proof, at time.Ti
 	}
 	resp, err := client.Do(r)
 	if err != nil {
-		return 0, fmt.Errorf("%s does not answer: %w", q.Server, p.plain(err))
+		return 0, of, fmt.Errorf("%s does not answer: %w", q.Server, p.plain(err))
 	}
 	defer resp.Body.Close()
 	body, err := io.ReadAll(io.LimitReader(resp.Body, answerBytes+1))
 	switch {
 	case err != nil:
-		return 0, fmt.Errorf("%s does not answer: %w", q.Server, p.plain(err))
+		return 0, of, fmt.Errorf("%s does not answer: %w", q.Server, p.plain(err))
 	case len(body) > answerBytes:
-		return 0, fmt.Errorf("%s answers more than %d bytes: its result must be one number, as that of sum(...)", q.Server, answerBytes)
+		return 0, of, fmt.Errorf("%s answers more than %d bytes: its result must be one number, as that of sum(...)", q.Server, answerBytes)
 	}
-	value, evaluated, err := decodeAnswer(body)
+	value, of, err = decodeAnswer(body)
 	if errors.Is(err, errForm) && resp.StatusCode != http.StatusOK {
 		err = errors.New(resp.Status) // whoever stands before it has other words
 	}
 	if err != nil {
-		return 0, fmt.Errorf("%s says: %w", q.Server, err)
+		return 0, of, fmt.Errorf("%s says: %w", q.Server, err)
 	}
-	if late := at.Sub(evaluated); late > lateMax {
-		return 0, fmt.Errorf("%s answers as of %s, %s before it was asked: a cache is before it, or its clock is wrong", q.Server, evaluated.UTC().Format(time.RFC3339), late.Round(time.Second))
+	if late := at.Sub(of); late > lateMax {
+		return 0, of, fmt.Errorf("%s answers as of %s, %s before it was asked: a cache is before it, or its clock is wrong", q.Server, of.UTC().Format(time.RFC3339), late.Round(time.Second))
 	}
-	return value, nil
+	if of.After(at) {
+		of = at // its clock is ahead
+	}
+	return value, of, nil
 }
 
 // plain is an error without the address, which is nothing for those who may read the workload.
@@ -287,6 +292,7 @@ func (p *Prometheus) plain(err error) error {
 		other   x509.HostnameError
 		invalid x509.CertificateInvalidError
 		noTLS   tls.RecordHeaderError
+		broken  *net.OpError
 	)
 	switch {
 	case errors.Is(err, context.DeadlineExceeded):
@@ -303,6 +309,8 @@ func (p *Prometheus) plain(err error) error {
 		return errors.New("it does not speak TLS, and --prometheus says https")
 	case errors.As(err, &outside):
 		return errors.New("it cannot be reached")
+	case errors.As(err, &broken):
+		return errors.New("the connection was lost")
 	}
 	return err
 }

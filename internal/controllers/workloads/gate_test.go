@@ -64,3 +64,14 @@ func TestGateWithoutPrometheus(t *testing.T) {
 		t.Errorf("it says %q", o.Status.Message)
 	}
 }
+
+// TestTellingAfterAClockWasSetBack: what may be told is counted anew.
+func TestTellingAfterAClockWasSetBack(t *testing.T) {
+	l := telling{since: start, told: statusesMax}
+	if l.left(start.Add(countsEvery/2)) != 0 {
+		t.Error("more may be told than is allowed")
+	}
+	if l.left(start.Add(-time.Hour)) != statusesMax {
+		t.Error("nothing may be told for as long as the clock was set back")
+	}
+}

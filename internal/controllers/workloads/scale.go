@@ -188,9 +188,9 @@ func (of *workload) targets() []declared.ScaleTarget {
 	return of.o.Spec.Scale.Targets
 }
 
-// gates are those of a rollout that is under way.
+// gates are those of a rollout that is under way, and not on its way back.
 func (of *workload) gates() []declared.Gate {
-	if of.was.Rollout.Over {
+	if r := &of.was.Rollout; r.Over || r.Halt != nil || r.Goal != r.Target || of.o.Spec.Mode == declared.RunToCompletion {
 		return nil
 	}
 	return of.o.Spec.Rollout.Gates

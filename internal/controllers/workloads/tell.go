@@ -36,7 +36,7 @@ type telling struct {
 
 // left is how many statuses may be written now.
 func (t *telling) left(now time.Time) int {
-	if !now.Before(t.since.Add(countsEvery)) {
+	if !now.Before(t.since.Add(countsEvery)) || now.Before(t.since) { // a clock that was set back is no reason to be silent
 		t.since, t.told = now, 0
 	}
 	return statusesMax - t.told
@@ -61,6 +61,9 @@ type letter struct {
 func (c *Workloads) storeStale(ctx context.Context, w *world, now time.Time) {
 	var all []job
 	left := w.telling.left(now)
+	if left <= 0 {
+		return
+	}
 	for _, of := range slices.SortedFunc(maps.Keys(w.stale), func(a, b *workload) int {
 		return cmp.Or(a.written.Compare(b.written), cmp.Compare(a.key.String(), b.key.String()))
 	}) {
@@ -158,6 +161,9 @@ func (of *workload) awaitsApproval(r *v1alpha1.WorkloadRollout, now time.Time) b
 	declare := &of.o.Spec.Rollout
 	if r == nil || r.Held == nil {
 		return false
+	}
+	if a := approvalOf(of.o); a.Revision == r.Goal && a.Step >= int(r.Step) {
+		return false // what it waits for now is a gate
 	}
 	if at := int(r.Step); declare.Strategy == declared.Canary && at < len(declare.Steps) {
 		step := &declare.Steps[at]

@@ -141,7 +141,7 @@ func TestResolv(t *testing.T) {
 		{"nameserver 127.0.0.88\nnameserver 192.0.2.1\nsearch a\n", "", "nameserver 192.0.2.1\nsearch a\n"},
 		{"nameserver 127.0.0.53\nsearch a\n", upstream, upstream},
 		{"nameserver ::1\nsearch a\n", "", "search a\n"},
-		{"nameserver fe80::1%eth0\nnameserver here\nnameserver 2001:db8::1", "", "nameserver fe80::1%eth0\nnameserver 2001:db8::1"},
+		{"nameserver fe80::1%eth0\nnameserver here\nnameserver 2001:db8::1", "", "nameserver 2001:db8::1"},
 		{"", "", ""},
 	} {
 		if got := resolv(row.text, row.upstream); got != row.want {

@@ -45,7 +45,7 @@ func reachable(text string) (lines string, servers int) {
 	var b strings.Builder
 	for line := range strings.Lines(text[:min(len(text), resolvMax)]) {
 		if f := strings.Fields(line); len(f) > 1 && f[0] == "nameserver" {
-			if a, err := netip.ParseAddr(f[1]); err != nil || a.IsLoopback() || a.IsUnspecified() {
+			if a, err := netip.ParseAddr(f[1]); err != nil || a.IsLoopback() || a.IsUnspecified() || a.IsLinkLocalUnicast() { // a link of the host is none of its
 				continue
 			}
 			servers++

@@ -209,17 +209,33 @@ func decodeOrder(text []byte, o *order) error {
 // clear takes away what is in memory of an attempt. Who guards it hears of that even where it has just begun to listen: it is the same bell.
 func (t tree) clear(id run.ID) error {
 	own, err := bell.Listen(t.in(id, bellFile))
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil // there is no directory to remove
+	if err != nil { // there is no directory, or no room for a bell, so that nobody has listened
+		own = -1
+	} else {
+		defer unix.Close(own)
 	}
-	if err != nil {
-		return disk.Fault("remove", t.attempt(id), err)
-	}
-	defer unix.Close(own)
 	if err := os.RemoveAll(t.attempt(id)); err != nil {
 		return disk.Fault("remove", t.attempt(id), err)
 	}
+	if own < 0 {
+		return nil
+	}
 	return bell.Strike(own)
+}
+
+// renew makes the place of an attempt in memory, with nothing in it of one that was prepared before and not started. Who guards that one already goes on
+// listening to its bell.
+func (t tree) renew(id run.ID) error {
+	left, err := os.ReadDir(t.attempt(id))
+	if errors.Is(err, fs.ErrNotExist) {
+		return os.Mkdir(t.attempt(id), dirMode)
+	}
+	for _, e := range left {
+		if e.Name() != bellFile {
+			err = errors.Join(err, os.RemoveAll(t.in(id, e.Name())))
+		}
+	}
+	return err
 }
 
 // forget takes away everything of an attempt. What says that it has ended goes last.

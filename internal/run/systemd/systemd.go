@@ -244,10 +244,7 @@ func (r *Runtime) launch(ctx context.Context, t *run.Task, as *account.Account, 
 
 // prepare puts into memory what the unit needs, and opens the pipe for the word.
 func (r *Runtime) prepare(t *run.Task, as *account.Account) (*os.File, error) {
-	if err := r.tree.clear(t.ID); err != nil {
-		return nil, err
-	}
-	if err := os.Mkdir(r.tree.attempt(t.ID), dirMode); err != nil {
+	if err := r.tree.renew(t.ID); err != nil {
 		return nil, err
 	}
 	if t.User == "" { // after the directory, which keeps the user of the instance

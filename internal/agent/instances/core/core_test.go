@@ -124,6 +124,10 @@ func TestWhatIsToldSaysWhenItGoesOn(t *testing.T) {
 	is(t, h.one("u1").Code, reason.VolumeGone, "code of what has lost a volume")
 	is(t, h.one("u1").OfNode, true, "whether that is its node's fault")
 	is(t, strings.HasSuffix(h.one("u1").Message, "restart 3 comes 4s after that"), true, "when it is tried again: "+h.one("u1").Message)
+	h.pass(4 * time.Second)
+	h.step(NotStarted{ID: run.ID{Instance: "u1", Task: "main", Attempt: i.tasks[0].state.Attempt}, Number: i.tasks[0].starts, Err: &reason.Error{Code: reason.NetworkFailed, Doing: "make a network"}})
+	is(t, h.one("u1").Code, reason.NetworkFailed, "code of what got no network")
+	is(t, h.one("u1").OfNode, true, "whether that is its node's fault")
 }
 
 func TestOneTaskThatFailsEndsAJob(t *testing.T) {

@@ -324,7 +324,8 @@ func (m *Machine) notStarted(e NotStarted) {
 	if t == nil || !i.begun || i.Over || e.Number != t.starts { // it is being started again
 		return
 	}
-	t.refused = failureOf(e.Err, e.Err.Code == reason.RuntimeUnfit || e.Err.Code == reason.VolumeGone)
+	ofNode := e.Err.Code == reason.RuntimeUnfit || e.Err.Code == reason.VolumeGone || e.Err.Code == reason.NetworkFailed
+	t.refused = failureOf(e.Err, ofNode)
 	m.advance(i, func() {
 		if e.Err.Code == reason.RuntimeUnfit || e.Err.Code == reason.TaskRefused {
 			m.fail(i, t.refused)
