@@ -21,13 +21,13 @@ const every = 5 * time.Millisecond
 
 func main() {
 	signal.Ignore(syscall.SIGTERM)
-	if err := run(filepath.Join(os.Getenv("MARKS"), fmt.Sprintf("%s.%d", os.Getenv("NODE"), os.Getpid()))); err != nil {
-		fmt.Fprintln(os.Stderr, "marker:", err)
-		os.Exit(1)
-	}
+	err := mark(filepath.Join(os.Getenv("MARKS"), fmt.Sprintf("%s.%d", os.Getenv("NODE"), os.Getpid())))
+	fmt.Fprintln(os.Stderr, "marker:", err)
+	os.Exit(1)
 }
 
-func run(name string) error {
+// mark goes on until it cannot.
+func mark(name string) error {
 	f, err := os.OpenFile(name, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o644)
 	if err != nil {
 		return err
