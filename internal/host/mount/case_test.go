@@ -2,12 +2,16 @@ package mount
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"strings"
 	"sync"
 	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
 
 	"tako.dev/tako/declare"
 	"tako.dev/tako/internal/casetest"
@@ -43,6 +47,14 @@ func stand(t *testing.T, dir, script string) (pid int, stop func()) {
 	stop = sync.OnceFunc(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
 	t.Cleanup(stop)
 	return cmd.Process.Pid, stop
+}
+
+// free waits until nothing holds a mount: the kernel lets go of what a process or a loop device had open a moment after that is gone.
+func free(c *casetest.Case, dir string) {
+	c.Eventually(time.Minute, "nothing holds "+dir, func() (string, bool) {
+		err := unix.Unmount(dir, unix.MNT_EXPIRE) // a first call marks what nobody uses, and leaves it
+		return fmt.Sprint(err), errors.Is(err, unix.EAGAIN)
+	})
 }
 
 // TestAgentCase33_MountBusy unmounts what is used in each of the ways that there are: it stays, and who uses it is named.
@@ -82,6 +94,7 @@ func TestAgentCase33_MountBusy(t *testing.T) {
 		}
 		busy(how.what, fmt.Sprintf("pid %d (", pid), how.words, "nothing is stopped")
 		stop()
+		free(c, "/srv/m")
 		g.Made(absentAt("/srv/m"))
 		c.Check(shown(t, "/srv/m", "FSTYPE") == "", "%s: it ended, and it is still mounted", how.what)
 	}
@@ -97,6 +110,7 @@ func TestAgentCase33_MountBusy(t *testing.T) {
 	busy("many", "and 3 more")
 	sh(t, fmt.Sprintf("pkill -P %d", pid))
 	stop()
+	free(c, "/srv/m")
 	g.Made(absentAt("/srv/m"))
 
 	// Options that can be changed in place are, also while it is in use.
