@@ -83,7 +83,7 @@ else
 endif
 
 e2e: ## the real thing: hosts with systemd, built binaries
-	@$(testsum) -stage e2e $(gotest) $(E2E) -count=1 -timeout 20m -skip '^$(CASE)' $(LONGEST) ./e2e/... ./examples/... $(ON_HOSTS)
+	@$(testsum) -stage e2e $(gotest) $(E2E) -count=1 -timeout 45m -skip '^$(CASE)' $(LONGEST) ./e2e/... ./examples/... $(ON_HOSTS)
 
 fuzz: ## every decoder of the transfer for FUZZ=10s, two at a time
 	@$(testsum) -stage fuzz chrt -i 0 tools/fuzz.sh -json $(FUZZ) $(DECODERS)
