@@ -3,12 +3,12 @@ package scales
 
 import (
 	"fmt"
-	"time"
 
 	core "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"tako.dev/tako/api/v1alpha1"
+	"tako.dev/tako/internal/controllers/statuses"
 	"tako.dev/tako/internal/fleet/scale"
 	"tako.dev/tako/internal/reason"
 )
@@ -17,10 +17,8 @@ import (
 func Encode(d *scale.Decision) *v1alpha1.ScaleStatus {
 	s := &d.Status
 	to := &v1alpha1.ScaleStatus{
-		Decided: micro(s.Decided), Replicas: int32(s.Replicas), Declared: int32(s.Declared), Up: encodePhase(&s.Up), Down: encodePhase(&s.Down), Message: d.Why,
-	}
-	if d.Code != 0 {
-		to.Code = d.Code.String()
+		Decided: statuses.Micro(s.Decided), Replicas: int32(s.Replicas), Declared: int32(s.Declared), Up: encodePhase(&s.Up), Down: encodePhase(&s.Down), Message: d.Why,
+		Code: statuses.CodeText(d.Code),
 	}
 	for _, x := range []struct {
 		from []scale.Step
@@ -34,7 +32,7 @@ func Encode(d *scale.Decision) *v1alpha1.ScaleStatus {
 }
 
 func encodePhase(p *scale.Phase) v1alpha1.ScalePhase {
-	to := v1alpha1.ScalePhase{Since: micro(p.Since)}
+	to := v1alpha1.ScalePhase{Since: statuses.Micro(p.Since)}
 	for _, a := range p.Asked {
 		to.Asked = append(to.Asked, v1alpha1.ScaleAsked{At: metav1.NewMicroTime(a.At), Replicas: int32(a.Replicas)})
 	}
@@ -46,7 +44,7 @@ func Decode(s *v1alpha1.ScaleStatus) scale.Status {
 	if s == nil {
 		return scale.Status{}
 	}
-	was := scale.Status{Decided: fromMicro(s.Decided), Replicas: int(s.Replicas), Declared: int(s.Declared), Up: decodePhase(&s.Up), Down: decodePhase(&s.Down)}
+	was := scale.Status{Decided: statuses.FromMicro(s.Decided), Replicas: int(s.Replicas), Declared: int(s.Declared), Up: decodePhase(&s.Up), Down: decodePhase(&s.Down)}
 	for _, step := range s.Grown {
 		was.Grown = append(was.Grown, scale.Step{At: step.At.Time, By: int(step.By)})
 	}
@@ -57,27 +55,11 @@ func Decode(s *v1alpha1.ScaleStatus) scale.Status {
 }
 
 func decodePhase(p *v1alpha1.ScalePhase) scale.Phase {
-	was := scale.Phase{Since: fromMicro(p.Since)}
+	was := scale.Phase{Since: statuses.FromMicro(p.Since)}
 	for _, a := range p.Asked {
 		was.Asked = append(was.Asked, scale.Asked{At: a.At.Time, Replicas: int(a.Replicas)})
 	}
 	return was
-}
-
-// micro is a time as it is stored; nil: there is none.
-func micro(t time.Time) *metav1.MicroTime {
-	if t.IsZero() {
-		return nil
-	}
-	at := metav1.NewMicroTime(t.Truncate(time.Microsecond))
-	return &at
-}
-
-func fromMicro(t *metav1.MicroTime) time.Time {
-	if t == nil {
-		return time.Time{}
-	}
-	return t.Time
 }
 
 // Event is what people are told.

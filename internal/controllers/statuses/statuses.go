@@ -31,8 +31,8 @@ func SecondsOrNone(t time.Time) *metav1.Time {
 	return &at
 }
 
-// micro is a time that something is counted from; nil: there is none.
-func micro(t time.Time) *metav1.MicroTime {
+// Micro is a time that something is counted from; nil: there is none.
+func Micro(t time.Time) *metav1.MicroTime {
 	if t.IsZero() {
 		return nil
 	}
@@ -40,7 +40,8 @@ func micro(t time.Time) *metav1.MicroTime {
 	return &at
 }
 
-func fromMicro(t *metav1.MicroTime) time.Time {
+// FromMicro reads one; zero: there is none.
+func FromMicro(t *metav1.MicroTime) time.Time {
 	if t == nil {
 		return time.Time{}
 	}
@@ -94,7 +95,7 @@ func Encode(s *fleet.Status, into *v1alpha1.WorkloadStatus) {
 	for _, t := range s.Taken {
 		into.Taken = append(into.Taken, v1alpha1.TakenInstance{UID: types.UID(t.UID), Code: CodeText(t.Why)})
 	}
-	into.BackoffFailed, into.BackoffUntil = int32(s.Backoff.Failed), micro(s.Backoff.Until)
+	into.BackoffFailed, into.BackoffUntil = int32(s.Backoff.Failed), Micro(s.Backoff.Until)
 	into.Culprits, into.Leaving = encodeCulprits(s.Culprits), encodeCulprits(s.Leaving)
 }
 
@@ -103,8 +104,8 @@ func encodeRollout(r *fleet.Rollout) *v1alpha1.WorkloadRollout {
 		return nil
 	}
 	to := &v1alpha1.WorkloadRollout{
-		Target: r.Target, Goal: r.Goal, Over: r.Over, Step: int32(r.Step), Held: micro(r.Held), Passed: micro(r.Passed), Ended: micro(r.Ended), Clock: micro(r.Clock),
-		Scaled: micro(r.Scaled), BestAvailable: int32(r.Best.Available), BestOld: int32(r.Best.Old), Failures: int32(r.Failures),
+		Target: r.Target, Goal: r.Goal, Over: r.Over, Step: int32(r.Step), Held: Micro(r.Held), Passed: Micro(r.Passed), Ended: Micro(r.Ended), Clock: Micro(r.Clock),
+		Scaled: Micro(r.Scaled), BestAvailable: int32(r.Best.Available), BestOld: int32(r.Best.Old), Failures: int32(r.Failures),
 	}
 	if r.Halt != nil {
 		halt := encodeFailed(r.Halt)
@@ -134,7 +135,7 @@ func Decode(s *v1alpha1.WorkloadStatus) fleet.Status {
 	was := fleet.Status{
 		ObservedGeneration: s.ObservedGeneration, Phase: pace.Phase(s.Phase), Since: s.Since.Time, Why: s.Message, Wanted: int(s.Wanted), Collisions: int(s.Collisions),
 		Stable: pace.Proven[string]{Of: s.Stable, At: FromSeconds(s.StableAt)}, Budget: s.Budget,
-		Backoff: fleet.Backoff{Failed: int(s.BackoffFailed), Until: fromMicro(s.BackoffUntil)},
+		Backoff: fleet.Backoff{Failed: int(s.BackoffFailed), Until: FromMicro(s.BackoffUntil)},
 		Counts: fleet.Counts{
 			Live: int(s.Replicas), Updated: int(s.UpdatedReplicas), Pending: int(s.PendingReplicas), Ready: int(s.ReadyReplicas), Available: int(s.AvailableReplicas),
 			Unreachable: int(s.UnreachableReplicas), Unheard: int(s.UnheardReplicas), Terminating: int(s.TerminatingReplicas), Abandoned: int(s.AbandonedReplicas),
@@ -149,8 +150,8 @@ func Decode(s *v1alpha1.WorkloadStatus) fleet.Status {
 	}
 	if r := s.Rollout; r != nil {
 		was.Rollout = fleet.Rollout{
-			Target: r.Target, Goal: r.Goal, Over: r.Over, Step: int(r.Step), Held: fromMicro(r.Held), Passed: fromMicro(r.Passed), Ended: fromMicro(r.Ended), Clock: fromMicro(r.Clock),
-			Scaled: fromMicro(r.Scaled), Best: fleet.Progress{Available: int(r.BestAvailable), Old: int(r.BestOld)}, Failures: int(r.Failures),
+			Target: r.Target, Goal: r.Goal, Over: r.Over, Step: int(r.Step), Held: FromMicro(r.Held), Passed: FromMicro(r.Passed), Ended: FromMicro(r.Ended), Clock: FromMicro(r.Clock),
+			Scaled: FromMicro(r.Scaled), Best: fleet.Progress{Available: int(r.BestAvailable), Old: int(r.BestOld)}, Failures: int(r.Failures),
 		}
 		if r.Halt != nil {
 			halt := decodeFailed(r.Halt)
@@ -179,7 +180,7 @@ func decodeCulprits(all []v1alpha1.WorkloadCulprit) []fleet.Culprit {
 // EncodeJob is how a job is stored.
 func EncodeJob(s *jobs.RunStatus) *v1alpha1.JobStatus {
 	to := &v1alpha1.JobStatus{
-		Succeeded: int32(s.Succeeded), Failed: int32(s.Failed), FailedInARow: int32(s.InARow), LastFailure: micro(s.LastFailure), Result: string(s.Result), Over: micro(s.Over),
+		Succeeded: int32(s.Succeeded), Failed: int32(s.Failed), FailedInARow: int32(s.InARow), LastFailure: Micro(s.LastFailure), Result: string(s.Result), Over: Micro(s.Over),
 	}
 	for _, uid := range s.Counted {
 		to.Counted = append(to.Counted, types.UID(uid))
@@ -193,7 +194,7 @@ func DecodeJob(s *v1alpha1.JobStatus) jobs.RunStatus {
 		return jobs.RunStatus{}
 	}
 	was := jobs.RunStatus{
-		Succeeded: int(s.Succeeded), Failed: int(s.Failed), InARow: int(s.FailedInARow), LastFailure: fromMicro(s.LastFailure), Result: jobs.Result(s.Result), Over: fromMicro(s.Over),
+		Succeeded: int(s.Succeeded), Failed: int(s.Failed), InARow: int(s.FailedInARow), LastFailure: FromMicro(s.LastFailure), Result: jobs.Result(s.Result), Over: FromMicro(s.Over),
 	}
 	for _, uid := range s.Counted {
 		was.Counted = append(was.Counted, string(uid))

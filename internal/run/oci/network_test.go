@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -28,19 +29,40 @@ func networkSubject(t *testing.T) runtest.Subject {
 		rt, done, err := open(dir)
 		return rt, func() error {
 			err := done()
-			noNetworks(t, dir+"-networks")
+			noNetworks(t, dir, dir+"-networks")
 			return err
 		}, err
 	}
 	return s
 }
 
-// noNetworks looks for what networks are made of, of instances of which nothing runs.
-func noNetworks(t *testing.T, dir string) {
+// runs reports whether there is an attempt of an instance that has not ended.
+func runs(t *testing.T, dir, instance string) bool {
+	t.Helper()
+	begun, err := filepath.Glob(filepath.Join(dir, "status", instance+".*.begun"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return slices.ContainsFunc(begun, func(name string) bool {
+		_, err := os.Lstat(strings.TrimSuffix(name, ".begun") + ".ended")
+		return err != nil
+	})
+}
+
+// noNetworks looks for what networks are made of, of instances of which nothing runs: for their records, and where nothing at all runs for the rest.
+func noNetworks(t *testing.T, runtime, dir string) {
 	t.Helper()
 	records, err := filepath.Glob(filepath.Join(dir, "*.json"))
-	if err != nil || len(records) > 0 {
-		return // of some that run
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range records {
+		if instance := strings.TrimSuffix(filepath.Base(name), ".json"); !runs(t, runtime, instance) {
+			t.Errorf("instance %s runs no more, and its network is still noted", instance)
+		}
+	}
+	if len(records) > 0 {
+		return
 	}
 	for _, pattern := range []string{"*", "addresses/tako/[0-9]*"} {
 		left, err := filepath.Glob(filepath.Join(dir, pattern))
