@@ -4,15 +4,17 @@ import (
 	"bufio"
 	"encoding/json"
 	"io"
+	"strconv"
 	"strings"
+	"time"
 )
 
 // lineMax is the longest line of a log that is passed on, bytes: journald cuts messages at 48 KiB.
 const lineMax = 1 << 20
 
-// Journal passes on what journalctl writes as JSON, one entry a line. clean takes secrets out of a text: it gets the text of each field,
+// Journal passes on what journalctl writes as JSON, one entry a line, but for entries from before since. clean takes secrets out of a text: it gets the text of each field,
 // and not how JSON writes it. The error is that of r or of w.
-func Journal(w io.Writer, r io.Reader, clean func(string) string) error {
+func Journal(w io.Writer, r io.Reader, since time.Time, clean func(string) string) error {
 	lines := bufio.NewScanner(r)
 	lines.Buffer(nil, lineMax)
 	out := json.NewEncoder(w)
@@ -22,6 +24,9 @@ func Journal(w io.Writer, r io.Reader, clean func(string) string) error {
 		if json.Unmarshal(lines.Bytes(), &entry) != nil {
 			entry = map[string]any{"MESSAGE": lines.Text()}
 		}
+		if at, ok := entryTime(entry); ok && at.Before(since) {
+			continue
+		}
 		for name, value := range entry {
 			entry[name] = cleaned(value, clean)
 		}
@@ -30,6 +35,13 @@ func Journal(w io.Writer, r io.Reader, clean func(string) string) error {
 		}
 	}
 	return lines.Err()
+}
+
+// entryTime is when an entry was logged, false where it does not say.
+func entryTime(entry map[string]any) (time.Time, bool) {
+	text, _ := entry["__REALTIME_TIMESTAMP"].(string)
+	usec, err := strconv.ParseInt(text, 10, 64)
+	return time.UnixMicro(usec), err == nil
 }
 
 // cleaned is a field of an entry. What is not all letters, such as a line with colours, stands there as a list of bytes: it becomes text,

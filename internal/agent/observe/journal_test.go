@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"strings"
 	"testing"
+	"time"
 )
 
 // TestJournal: the value of a secret is in no line of a log, however the journal writes it.
@@ -24,7 +25,7 @@ func TestJournal(t *testing.T) {
 	}
 	journal.WriteString("no JSON, with " + strings.ReplaceAll(secret, "\n", "") + "\n")
 	var out strings.Builder
-	if err := Journal(&out, strings.NewReader(journal.String()), clean); err != nil {
+	if err := Journal(&out, strings.NewReader(journal.String()), time.Time{}, clean); err != nil {
 		t.Fatal(err)
 	}
 	lines := strings.Split(strings.TrimSuffix(out.String(), "\n"), "\n")
@@ -39,5 +40,20 @@ func TestJournal(t *testing.T) {
 	var last map[string]string
 	if len(lines) != 5 || json.Unmarshal([]byte(lines[4]), &last) != nil || !strings.HasPrefix(last["MESSAGE"], "no JSON") {
 		t.Errorf("what is no JSON is %q", lines[4:])
+	}
+}
+
+// TestJournalSince: what was logged before is left out, also in the same second.
+func TestJournalSince(t *testing.T) {
+	in := `{"MESSAGE":"before","__REALTIME_TIMESTAMP":"1700000000499999"}
+{"MESSAGE":"at","__REALTIME_TIMESTAMP":"1700000000500000"}
+{"MESSAGE":"without a time"}
+`
+	var out strings.Builder
+	if err := Journal(&out, strings.NewReader(in), time.UnixMicro(1_700_000_000_500_000), func(text string) string { return text }); err != nil {
+		t.Fatal(err)
+	}
+	if _, want, _ := strings.Cut(in, "\n"); out.String() != want {
+		t.Errorf("%s, want %s", out.String(), want)
 	}
 }

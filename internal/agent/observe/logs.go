@@ -23,10 +23,8 @@ func Logs(ctx context.Context, w io.Writer, what Log, clean func(string) string)
 	if err != nil {
 		return false, nil
 	}
+	// Without --since: with it, journalctl up to systemd 253 shows the first lines and not the last.
 	args := []string{"--unit=" + what.Unit, "--lines=" + strconv.Itoa(what.Lines), "--output=json", "--no-pager", "--quiet"}
-	if !what.Since.IsZero() {
-		args = append(args, "--since=@"+strconv.FormatInt(what.Since.Unix(), 10))
-	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, journalctl, args...)
@@ -38,7 +36,7 @@ func Logs(ctx context.Context, w io.Writer, what Log, clean func(string) string)
 	if err != nil {
 		return true, &reason.Error{Code: reason.SystemCallFailed, Doing: "run journalctl", Cause: err}
 	}
-	err = Journal(w, pipe, clean)
+	err = Journal(w, pipe, what.Since, clean)
 	cancel()
 	_ = cmd.Wait() // killed, or done; what it wrote is what counts
 	return true, err

@@ -11,6 +11,7 @@ import (
 	"tako.dev/tako/internal/command"
 	"tako.dev/tako/internal/reason"
 	"tako.dev/tako/internal/run"
+	"tako.dev/tako/internal/systemd"
 )
 
 const (
@@ -70,7 +71,7 @@ func parseJournal(text []byte, since uint64) (lines []run.Line) {
 		}
 		usec, err := strconv.ParseInt(entry.At, 10, 64)
 		uptime, errUptime := strconv.ParseUint(entry.Uptime, 10, 64)
-		message, ok := parseMessage(entry.Message)
+		message, ok := systemd.ParseMessage(entry.Message)
 		if err != nil || errUptime != nil || !ok || uptime < since {
 			continue
 		}
@@ -79,25 +80,4 @@ func parseJournal(text []byte, since uint64) (lines []run.Line) {
 		})
 	}
 	return lines
-}
-
-// parseMessage reads a field: a text, or the numbers of its bytes where it is none.
-func parseMessage(raw json.RawMessage) ([]byte, bool) {
-	var text string
-	if len(raw) > 0 && raw[0] == '"' {
-		err := json.Unmarshal(raw, &text)
-		return []byte(text), err == nil
-	}
-	var numbers []uint16
-	if json.Unmarshal(raw, &numbers) != nil || numbers == nil {
-		return nil, false
-	}
-	out := make([]byte, len(numbers))
-	for i, n := range numbers {
-		if n > 255 {
-			return nil, false
-		}
-		out[i] = byte(n)
-	}
-	return out, true
 }
