@@ -32,6 +32,8 @@ const (
 	placedMax = 15 * time.Minute
 	// lookPause is between two looks at how far it is: fine against a second, and no load.
 	lookPause = 100 * time.Millisecond
+	// lookShare is how many times as long as a look is between it and the next one: the store goes through all instances to count them.
+	lookShare = 10
 )
 
 // asking is a task of simulated instances that asks for so much.

@@ -200,10 +200,11 @@ func until(ctx context.Context, what string, so func() (bool, error)) error {
 	ctx, cancel := context.WithTimeout(ctx, placedMax)
 	defer cancel()
 	for {
+		began := time.Now()
 		if done, err := so(); done || err != nil {
 			return err
 		}
-		if err := load.Pause(ctx, lookPause); err != nil {
+		if err := load.Pause(ctx, max(lookPause, lookShare*time.Since(began))); err != nil {
 			return fmt.Errorf("%s: not so after %v: %w", what, placedMax, err)
 		}
 	}
