@@ -78,6 +78,6 @@ func NewScheme(kinds []*Kind) *Scheme {
 
 // storageCodec writes JSON of the kind's version.
 func (s *Scheme) storageCodec(g schema.GroupVersion) runtime.Codec {
-	text := json.NewSerializerWithOptions(json.DefaultMetaFactory, s, s, json.SerializerOptions{})
+	text := json.NewSerializerWithOptions(storedMeta{}, s, s, json.SerializerOptions{})
 	return s.Codecs.CodecForVersions(text, text, g, schema.GroupVersion{Group: g.Group, Version: runtime.APIVersionInternal})
 }
