@@ -55,6 +55,9 @@ const (
 	burstWait = 2 * time.Millisecond
 	// editionPause is the shortest between two editions: each goes to every host that serves names, and a name is to be there within a second.
 	editionPause = 100 * time.Millisecond
+	// thinkingPause is how many times as long as a round took is before the next one, but for editionPause at most: each looks at all hosts, of which
+	// in a large fleet one reports all the time.
+	thinkingPause = 9
 	// retryPause is how long after it could not be found out which term this is, or an edition could not be made, that is tried again.
 	retryPause = time.Second
 )
@@ -105,7 +108,9 @@ func (n *Names) Run(ctx context.Context) error {
 	}
 	w := newWorld(time.Now(), term)
 	for {
-		next := n.round(w, time.Now())
+		began := time.Now()
+		next := n.round(w, began)
+		thought := time.Since(began)
 		var timer <-chan time.Time
 		if !next.IsZero() {
 			timer = time.After(time.Until(next))
@@ -119,7 +124,7 @@ func (n *Names) Run(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-time.After(max(burstWait, time.Until(w.pause))):
+		case <-time.After(max(burstWait, min(thinkingPause*thought, editionPause), time.Until(w.pause))):
 		}
 	}
 }
