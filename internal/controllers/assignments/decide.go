@@ -38,9 +38,13 @@ func (a *Assignments) round(ctx context.Context, w *world) time.Time {
 		w.paced(now)
 		return w.wakeAt()
 	}
-	jobs := slices.Concat(a.assignmentJobs(ctx, w, now), a.releaseJobs(w), a.statusJobs(w, now))
+	assigned := a.assignmentJobs(ctx, w, now)
+	jobs := slices.Concat(assigned, a.releaseJobs(w), a.statusJobs(w, now))
 	w.paced(now)
 	write(ctx, jobs)
+	if len(assigned) > 0 {
+		w.workloads.patience.wrote(time.Since(now), time.Now())
+	}
 	return w.wakeAt()
 }
 

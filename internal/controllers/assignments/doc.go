@@ -24,8 +24,8 @@
 //
 // An Instance that is bound to a node is in its Assignment until its object has gone, with the layer of what it runs beside the rows of configs: nothing is
 // decided about that here. What is in the way (a value that a template takes is not there, a host takes no more) is told by Unassigned, and is looked at
-// again with each news. Another template's root goes to all its nodes at once. Assignments that differ in instances alone say the same of configs: what
-// hosts have said of these counts on, and no rollout is asked.
+// again with each news. While many come, hosts wait for more, and an Assignment is written for several (patience). Another template's root goes to all its
+// nodes at once. Assignments that differ in instances alone say the same of configs: what hosts have said of these counts on, and no rollout is asked.
 //
 // # Who writes what
 //

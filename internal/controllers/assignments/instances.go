@@ -56,10 +56,11 @@ type workloads struct {
 	instances map[string]*tenant               // by namespace and name
 	byNode    map[string]map[types.UID]*tenant // by name
 	templates map[string]*template             // by ID of the layer
+	patience  patience
 }
 
 func newWorkloads() workloads {
-	return workloads{instances: map[string]*tenant{}, byNode: map[string]map[types.UID]*tenant{}, templates: map[string]*template{}}
+	return workloads{instances: map[string]*tenant{}, byNode: map[string]map[types.UID]*tenant{}, templates: map[string]*template{}, patience: newPatience()}
 }
 
 // absorb takes in what the watch has told, and calls changed with each node that has other instances than before.
@@ -130,9 +131,9 @@ func (w *workloads) outdated(news []string, now time.Time, changed func(node str
 	}
 }
 
-// wakeAt is when one is to be compiled again; zero: not by itself.
+// wakeAt is when a template is to be compiled again, or a host has waited for more instances; zero: not by itself.
 func (w *workloads) wakeAt() time.Time {
-	var at time.Time
+	at := w.patience.wakeAt()
 	for _, t := range w.templates {
 		at = earlier(at, t.retryAt)
 	}

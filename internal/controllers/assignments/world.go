@@ -224,7 +224,11 @@ func (a *Assignments) absorb(w *world, now time.Time) {
 			w.touchHosts(c)
 		}
 	}
-	w.workloads.absorb(a.tenants.Take(), w.plan)
+	var tenants []string
+	w.workloads.absorb(a.tenants.Take(), func(node string) { tenants = append(tenants, node) })
+	for _, node := range w.workloads.patience.take(tenants, now) {
+		w.plan(node)
+	}
 	w.workloads.outdated(changed, now, w.plan)
 	retry := due(&w.retryAt, now)
 	for c := range w.chosen {

@@ -50,6 +50,7 @@ func (a *Assignments) assignmentJobs(ctx context.Context, w *world, now time.Tim
 	}
 	w.workloads.compile(ctx, a.options.Layers, names, now)
 	for _, name := range names {
+		w.workloads.patience.planned(name)
 		h := w.hosts[name]
 		p := planner{layers: a.options.Layers, host: h, configs: w.configs, now: now, workloads: &w.workloads, orders: w.orders}
 		next, err := p.plan(ctx)

@@ -73,15 +73,20 @@ func (w *world) wakeAt(now time.Time) time.Time {
 // retry has a workload decided about soon, because something of it could not be written.
 func (w *world) retry(of *workload) { w.wake(of, earlier(w.wakes[of], w.now.Add(retryAfter))) }
 
-// decideAll decides about all workloads that something has touched, in order of their names: first schedules, because runs follow from them.
+// decideAll decides about the workloads that something has touched, in order of their names: first schedules, because runs follow from them. When it is
+// enough to write for a round the others have their turn in the next one.
 func (c *Workloads) decideAll(w *world, now time.Time) []*decision {
 	var all []*decision
+	writes := 0
 	for _, schedules := range []bool{true, false} {
-		dirty := slices.SortedFunc(maps.Keys(w.dirty), func(a, b *workload) int { return cmp.Compare(a.key.String(), b.key.String()) })
-		for _, of := range dirty {
+		for _, of := range w.inTurn() {
 			if of.o != nil && (of.o.Spec.Schedule != nil) != schedules {
 				continue
 			}
+			if writes >= writesPerRound {
+				return all
+			}
+			w.turn = of.key.String()
 			delete(w.dirty, of)
 			if of.o == nil {
 				w.leave(of)
@@ -96,9 +101,30 @@ func (c *Workloads) decideAll(w *world, now time.Time) []*decision {
 			}
 			c.metrics.decisions.Inc()
 			all = append(all, d)
+			writes += d.writes()
 		}
 	}
+	w.turn = ""
 	return all
+}
+
+// inTurn are the workloads that something has touched, by name from the one on whose turn it is.
+func (w *world) inTurn() []*workload {
+	dirty := slices.SortedFunc(maps.Keys(w.dirty), func(a, b *workload) int { return cmp.Compare(a.key.String(), b.key.String()) })
+	next := 0
+	if w.turn != "" {
+		next = max(0, slices.IndexFunc(dirty, func(of *workload) bool { return of.key.String() > w.turn }))
+	}
+	return slices.Concat(dirty[next:], dirty[:next])
+}
+
+// writes is how many instances are written when a decision is carried out.
+func (d *decision) writes() int {
+	n := len(d.Stop) + len(d.Update) + len(d.Drop) + len(d.Abandon) + len(d.Reclaim)
+	if d.job != nil {
+		n += len(d.job.Remove)
+	}
+	return n
 }
 
 // decide decides about a workload that has instances.

@@ -19,6 +19,9 @@
 // written counts as the store has answered it; when nobody knows, the watch tells. What is only told, such as readiness, stands nowhere:
 // whoever reads an Instance is shown it (Describe).
 //
+// A round writes some thousand instances and not many more. Workloads that are left have their turn in the next one, and one that has more to write is
+// decided again, as it would be if the server had died in the middle.
+//
 // # Who wants an instance away
 //
 // A drain of its node, a NoExecute taint that it does not tolerate any more, labels that do not fit any more where the workload says Move,

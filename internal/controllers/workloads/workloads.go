@@ -81,6 +81,8 @@ const (
 	retryAfter = time.Second
 	// placeMax is how many instances are placed and written before everything else is looked at again: ours, about a quarter of a second.
 	placeMax = 1000
+	// writesPerRound is how many other writes of instances there are before that, and how many of one workload at most: as with placeMax.
+	writesPerRound = 1000
 )
 
 // Workloads keeps instances. Use New.

@@ -30,6 +30,7 @@ type world struct {
 	uids      map[types.UID]*instance
 	owners    map[types.NamespacedName]types.NamespacedName // of revisions
 	dirty     map[*workload]bool
+	turn      string             // name of the workload that was decided about last, where there were too many; empty: it begins with the first
 	stale     map[*workload]bool // their statuses are to be written soon
 	telling   telling
 	wakes     map[*workload]time.Time

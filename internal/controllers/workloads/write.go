@@ -103,13 +103,21 @@ func (c *Workloads) statusJob(w *world, of *workload, status v1alpha1.WorkloadSt
 	}
 }
 
-// carry does what was decided but to create instances: what is missing is pending after it.
+// carry does what was decided but to create instances: what is missing is pending after it. Where it is too much for a round it does a part, as if this
+// server had died in the middle, and has the workload decided about again.
 func (c *Workloads) carry(ctx context.Context, w *world, decided []*decision, now time.Time) {
 	var gone, changed []job
+	bounded := func(of *workload, jobs []job) []job {
+		if len(jobs) <= writesPerRound {
+			return jobs
+		}
+		w.touch(of)
+		return jobs[:writesPerRound]
+	}
 	for _, d := range decided {
-		gone = append(gone, c.dropJobs(w, d)...)
+		gone = append(gone, bounded(d.of, c.dropJobs(w, d))...)
 		changed = append(changed, c.revisionJobs(w, d)...)
-		changed = append(changed, c.instanceJobs(w, d, now)...)
+		changed = append(changed, bounded(d.of, c.instanceJobs(w, d, now))...)
 		changed = append(changed, c.ownJobs(w, d)...)
 	}
 	c.write(ctx, gone)

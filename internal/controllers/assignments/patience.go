@@ -1,0 +1,60 @@
+package assignments
+
+import "time"
+
+const (
+	// patienceMax is the longest time that a host waits for more instances: ours, short against the minutes for which so many come that it is reached.
+	patienceMax = 10 * time.Second
+	// patienceQuiet is for how long nothing has come when nobody waits any more: ours, longer than what the controller of workloads thinks about.
+	patienceQuiet = 500 * time.Millisecond
+)
+
+// patience has hosts wait for more of their instances while those come and go by the thousand. An Assignment lists all instances of its host, and each
+// one that is written is signed, fetched and reported: to write it for every instance would take most of the time in which the others could come.
+//
+// After Assignments were written, the next ones whose instances have changed wait for some times as long as that took. So a single one waits for
+// nothing that could be noticed, and where there are more to write than can be written, each host is written for all that has come meanwhile (ADR 118).
+type patience struct {
+	until   time.Time       // hosts wait
+	last    time.Time       // when something came last
+	waiting map[string]bool // nodes
+}
+
+func newPatience() patience { return patience{waiting: map[string]bool{}} }
+
+// take is told of nodes whose instances have changed, and returns those whose Assignments are to be planned now.
+func (p *patience) take(changed []string, now time.Time) (ready []string) {
+	if len(changed) > 0 {
+		p.last = now
+	}
+	for _, node := range changed {
+		p.waiting[node] = true
+	}
+	if now.Before(p.wakeAt()) {
+		return nil
+	}
+	for node := range p.waiting {
+		ready = append(ready, node)
+	}
+	clear(p.waiting)
+	return ready
+}
+
+// planned is told that the Assignment of a node is planned, for whatever reason: it does not wait any more.
+func (p *patience) planned(node string) { delete(p.waiting, node) }
+
+// wrote is told how long it took to write Assignments, at the end.
+func (p *patience) wrote(took time.Duration, now time.Time) {
+	p.until = now.Add(min(thinkingPause*took, patienceMax))
+}
+
+// wakeAt is when those that wait are to be planned: it may be over. Zero: nobody waits, or nothing was written yet.
+func (p *patience) wakeAt() time.Time {
+	if len(p.waiting) == 0 {
+		return time.Time{}
+	}
+	if quiet := p.last.Add(patienceQuiet); quiet.Before(p.until) {
+		return quiet
+	}
+	return p.until
+}
