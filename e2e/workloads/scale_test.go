@@ -120,22 +120,28 @@ metadata: {name: authorities, namespace: %[1]s}
 data: {ca.crt: %[6]q}
 `
 
+// access is what a question to the Prometheus needs.
+const (
+	authority = ", ca: {configMap: {name: authorities, key: ca.crt}}"
+	access    = authority + ", auth: {username: {name: prometheus, key: username}, password: {name: prometheus, key: password}}"
+)
+
 // TestScaledByPrometheus: a workload follows the queue of another one, as a real Prometheus that wants a password has scraped it, up and down. While that is
-// not answered nothing shrinks, and nobody is told the password.
+// not answered nothing shrinks, and nobody is told the password. A rollout goes by it too.
 func TestScaledByPrometheus(t *testing.T) {
 	port := freePort(t)
 	prometheus := prometheustest.Start(t, prometheustest.Options{Targets: []string{"127.0.0.1:" + strconv.Itoa(port)}, Locked: true})
 	f := newFleet(t, 2, "--prometheus", "main="+prometheus.URL)
 	f.Apply(fmt.Sprintf(queue, environment, f.greeter, port, prometheustest.Username, prometheustest.Password, prometheus.CA))
-	const target = "prometheus: {server: main, query: sum(greeter_queue_length), perInstance: 10, ca: {configMap: {name: authorities, key: ca.crt}}%s}"
-	scaled := func(auth string) string {
-		return f.web("v1", "  scale: {max: 3, targets: [{name: queue, "+fmt.Sprintf(target, auth)+"}], down: {stabilization: 20s}}")
+	const target = "prometheus: {server: main, query: sum(greeter_queue_length), perInstance: 10%s}"
+	scaled := func(access string) string {
+		return f.web("v1", "  scale: {max: 3, targets: [{name: queue, "+fmt.Sprintf(target, access)+"}], down: {stabilization: 20s}}")
 	}
-	f.Apply(scaled(""))
+	f.Apply(scaled(authority))
 	f.until("complete with one, which nobody may ask more of", func(w *v1alpha1.Workload) bool {
 		return complete(1)(w) && w.Status.Scale != nil && strings.Contains(w.Status.Scale.Message, "main says: 401 Unauthorized")
 	})
-	f.Apply(scaled(", auth: {username: {name: prometheus, key: username}, password: {name: prometheus, key: password}}"))
+	f.Apply(scaled(access))
 	f.until("measured", func(w *v1alpha1.Workload) bool {
 		return strings.Contains(w.Status.Scale.Message, "the answer is 0")
 	})
@@ -157,7 +163,9 @@ func TestScaledByPrometheus(t *testing.T) {
 			t.Errorf("tako %s says the password, or where the Prometheus is:\n%s", strings.Join(args, " "), said)
 		}
 	}
-	f.end("web", "queue")
+	f.end("web")
+	f.gates(port)
+	f.end("queue")
 }
 
 // queued waits until the program at a port has a queue of a length.
