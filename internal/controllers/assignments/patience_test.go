@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// TestPatience: a host waits for three times as long as it took to write the ones before, for ten seconds at most, and not where nothing else comes.
+// TestPatience: a host waits for nine times as long as it took to write the ones before, for ten seconds at most, and not where nothing else comes.
 func TestPatience(t *testing.T) {
 	now := time.Unix(1_700_000_000, 0)
 	p := newPatience()
@@ -15,11 +15,11 @@ func TestPatience(t *testing.T) {
 		t.Fatalf("before anything was written: %v, wakes at %v", got, p.wakeAt())
 	}
 	p.wrote(40*time.Millisecond, now)
-	if got := p.take([]string{"a", "b", "a"}, now.Add(time.Millisecond)); len(got) > 0 || !p.wakeAt().Equal(now.Add(120*time.Millisecond)) {
+	if got := p.take([]string{"a", "b", "a"}, now.Add(time.Millisecond)); len(got) > 0 || !p.wakeAt().Equal(now.Add(patienceTimes*40*time.Millisecond)) {
 		t.Fatalf("%v, wakes at %v", got, p.wakeAt())
 	}
 	p.planned("b")
-	if got := p.take(nil, now.Add(120*time.Millisecond)); !slices.Equal(got, []string{"a"}) || !p.wakeAt().IsZero() {
+	if got := p.take(nil, now.Add(patienceTimes*40*time.Millisecond)); !slices.Equal(got, []string{"a"}) || !p.wakeAt().IsZero() {
 		t.Fatalf("%v, wakes at %v", got, p.wakeAt())
 	}
 	p.wrote(time.Minute, now)
@@ -41,11 +41,11 @@ func TestPatience(t *testing.T) {
 	}
 }
 
-// TestPatienceUnderLoad: instances come to a thousand hosts for half a minute, a hundred or five thousand a second, where a thousand Assignments can be
+// TestPatienceUnderLoad: instances come to a thousand hosts for half a minute, fifty or five thousand a second, where a thousand Assignments can be
 // written in one. No host waits for longer than it may; a few instances are written one by one, and many together.
 func TestPatienceUnderLoad(t *testing.T) {
 	const hosts, write, every = 1000, time.Millisecond, 10 * time.Millisecond
-	for rate, most := range map[int]int{100: 3000, 5000: 16_000} {
+	for rate, most := range map[int]int{50: 1500, 5000: 5000} {
 		p, now := newPatience(), time.Unix(1_700_000_000, 0)
 		began, next, plans := now, 0, 0
 		since, longest := map[string]time.Time{}, time.Duration(0)
@@ -84,7 +84,7 @@ func TestPatienceUnderLoad(t *testing.T) {
 		if plans > most {
 			t.Errorf("%d a second: %d Assignments are written for %d instances", rate, plans, next)
 		}
-		if bound := 4*hosts*write + every; longest > bound || rate == 100 && longest > 50*time.Millisecond {
+		if bound := (1+patienceTimes)*hosts*write + every; longest > bound || rate == 50 && longest > 50*time.Millisecond {
 			t.Errorf("%d a second: a host has waited for %v", rate, longest)
 		}
 	}
