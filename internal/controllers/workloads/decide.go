@@ -86,7 +86,9 @@ func (c *Workloads) decideAll(w *world, now time.Time) []*decision {
 			if writes >= writesPerRound {
 				return all
 			}
-			w.turn = of.key.String()
+			if !schedules { // which write nothing here
+				w.turn = of.key.String()
+			}
 			delete(w.dirty, of)
 			if of.o == nil {
 				w.leave(of)
