@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"io"
 	"os/exec"
+	"slices"
 	"strconv"
 	"time"
 
@@ -22,13 +23,13 @@ const (
 // journalTail returns the last lines that a unit logged since begin, "" where the journal cannot be read: evidence helps,
 // its absence is not an error.
 //
-// It asks for the last lines and leaves out the early ones itself: with --since, journalctl up to systemd 253 shows the first lines instead,
-// and the time that it takes has whole seconds.
+// It asks for the last lines, the last one first, since that may be all there is room for, and leaves out the early ones itself: with --since,
+// journalctl up to systemd 253 shows the first lines instead, and the time that it takes has whole seconds.
 func journalTail(ctx context.Context, unit string, begin time.Time) string {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "journalctl", "--unit="+unit, "--lines="+strconv.Itoa(journalLines),
-		"--all", "--output=json", "--output-fields=MESSAGE", "--no-pager", "--quiet")
+		"--reverse", "--all", "--output=json", "--output-fields=MESSAGE", "--no-pager", "--quiet")
 	cmd.Env = []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL=C.UTF-8"}
 	pipe, err := cmd.StdoutPipe()
 	if err != nil {
@@ -43,10 +44,10 @@ func journalTail(ctx context.Context, unit string, begin time.Time) string {
 	return reason.Clip(messagesSince(out, begin))
 }
 
-// messagesSince returns the messages of journalctl's entries in JSON that are not older than begin, a line or more each. What is no entry, as
-// where it was cut at the end, is passed over.
+// messagesSince returns the messages of journalctl's entries in JSON, which come the last one first, that are not older than begin: the first one first, a
+// line or more each. What is no entry, as where it was cut at the end, is passed over.
 func messagesSince(entries []byte, begin time.Time) []byte {
-	var out []byte
+	var messages [][]byte
 	for line := range bytes.Lines(entries) {
 		var entry struct {
 			At      string          `json:"__REALTIME_TIMESTAMP"`
@@ -57,10 +58,11 @@ func messagesSince(entries []byte, begin time.Time) []byte {
 		}
 		usec, err := strconv.ParseInt(entry.At, 10, 64)
 		if message, ok := ParseMessage(entry.Message); ok && err == nil && usec >= begin.UnixMicro() {
-			out = append(append(out, message...), '\n')
+			messages = append(messages, append(message, '\n'))
 		}
 	}
-	return out
+	slices.Reverse(messages)
+	return bytes.Join(messages, nil)
 }
 
 // ParseMessage reads a field of a journal entry in JSON: a text, or the numbers of its bytes where it is none. It reports whether it is either.

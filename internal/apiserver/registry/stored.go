@@ -2,6 +2,7 @@ package registry
 
 import (
 	"bytes"
+	"unicode/utf8"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/runtime/serializer/json"
@@ -30,11 +31,11 @@ func (storedMeta) Interpret(data []byte) (*schema.GroupVersionKind, error) {
 	return &schema.GroupVersionKind{Group: gv.Group, Version: gv.Version, Kind: kind}, nil
 }
 
-// member reads a text that follows what data begins with, and returns what comes after it. A text with an escape is left to who knows them.
+// member reads a text that follows what data begins with, and returns what comes after it. A text with an escape, or that is none, is left to the library.
 func member(data []byte, begin string) (text string, rest []byte, ok bool) {
 	data, ok = bytes.CutPrefix(data, []byte(begin))
-	end := bytes.IndexAny(data, `"\`)
-	if !ok || end < 0 || data[end] == '\\' {
+	end := bytes.IndexFunc(data, func(r rune) bool { return r == '"' || r == '\\' || r == utf8.RuneError })
+	if !ok || end < 0 || data[end] != '"' {
 		return "", nil, false
 	}
 	return string(data[:end]), data[end+1:], true

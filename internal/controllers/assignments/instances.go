@@ -63,8 +63,8 @@ func newWorkloads() workloads {
 	return workloads{instances: map[string]*tenant{}, byNode: map[string]map[types.UID]*tenant{}, templates: map[string]*template{}, patience: newPatience()}
 }
 
-// absorb takes in what the watch has told, and calls changed with each node that has other instances than before.
-func (w *workloads) absorb(news map[string]*tenant, changed func(node string)) {
+// absorb takes in what the watch has told, and calls changed with each instance that its node has or had otherwise.
+func (w *workloads) absorb(news map[string]*tenant, changed func(*tenant)) {
 	for key, is := range news {
 		was := w.instances[key]
 		if was == is || was != nil && is != nil && *was == *is {
@@ -81,11 +81,11 @@ func (w *workloads) absorb(news map[string]*tenant, changed func(node string)) {
 				w.templates[is.template()] = &template{}
 			}
 			w.templates[is.template()].instances++
-			changed(is.node)
+			changed(is)
 		}
 		if was != nil {
 			w.remove(was, is)
-			changed(was.node)
+			changed(was)
 		}
 		if is == nil {
 			delete(w.instances, key)

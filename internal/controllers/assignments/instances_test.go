@@ -348,7 +348,7 @@ func TestPlansOfInstances(t *testing.T) {
 					told = append(told, id)
 				}
 			}
-			w.absorb(news, func(string) {})
+			w.absorb(news, func(*tenant) {})
 			w.outdated(told, time.Time{}, func(string) {})
 			checkWorkloads(t, &w, all)
 			next := planOf(t, f, &w, h)
@@ -439,7 +439,7 @@ func TestRoomForInstances(t *testing.T) {
 			h := &host{hostSpec: hostSpec{name: "n", uid: "u", joined: true}}
 			add := func(i int) {
 				w.absorb(map[string]*tenant{fmt.Sprint("shop/web-", i): {node: "n", nodeUID: "u", is: v1alpha1.AssignedInstance{
-					UID: types.UID(fmt.Sprintf("%04d", i)), Namespace: "shop", Name: fmt.Sprint("web-", i), Workload: "web", Revision: c.revision(i)}}}, func(string) {})
+					UID: types.UID(fmt.Sprintf("%04d", i)), Namespace: "shop", Name: fmt.Sprint("web-", i), Workload: "web", Revision: c.revision(i)}}}, func(*tenant) {})
 			}
 			for i := range c.most {
 				add(10 + i)
@@ -461,7 +461,7 @@ func TestRoomForInstances(t *testing.T) {
 					t.Errorf("%s: %v", uid, err)
 				}
 			}
-			w.absorb(map[string]*tenant{"shop/web-10": nil, "shop/web-11": nil, "shop/web-12": nil}, func(string) {})
+			w.absorb(map[string]*tenant{"shop/web-10": nil, "shop/web-11": nil, "shop/web-12": nil}, func(*tenant) {})
 			if last := planOf(t, f, &w, h); len(last.left) != 0 || len(last.spec.Own.Instances) != c.most {
 				t.Errorf("%d are left out where there is room", len(last.left))
 			}

@@ -46,8 +46,12 @@ func (p *patience) take(changed []string, now time.Time) (ready []string) {
 // planned is told that the Assignment of a node is planned, for whatever reason: it does not wait any more.
 func (p *patience) planned(node string) { delete(p.waiting, node) }
 
-// wrote is told how long it took to write Assignments, at the end.
+// wrote is told how long it took to write Assignments, at the end. Those that wait already wait no longer for it: Assignments are written for other reasons
+// too, again and again.
 func (p *patience) wrote(took time.Duration, now time.Time) {
+	if len(p.waiting) > 0 {
+		return
+	}
 	p.until = now.Add(min(patienceTimes*took, patienceMax))
 }
 

@@ -41,6 +41,22 @@ func TestPatience(t *testing.T) {
 	}
 }
 
+// TestPatienceEnds: a host does not wait for longer because Assignments are written all the time for other reasons, while instances of others change.
+func TestPatienceEnds(t *testing.T) {
+	p, began := newPatience(), time.Unix(1_700_000_000, 0)
+	p.wrote(time.Minute, began)
+	p.take([]string{"a"}, began)
+	for now := began; ; now = now.Add(patienceQuiet / 5) {
+		if now.Sub(began) > patienceMax {
+			t.Fatalf("it waits for more than %v", patienceMax)
+		}
+		if slices.Contains(p.take([]string{"b"}, now), "a") {
+			return
+		}
+		p.wrote(time.Minute, now)
+	}
+}
+
 // TestPatienceUnderLoad: instances come to a thousand hosts for half a minute, fifty or five thousand a second, where a thousand Assignments can be
 // written in one. No host waits for longer than it may; a few instances are written one by one, and many together.
 func TestPatienceUnderLoad(t *testing.T) {

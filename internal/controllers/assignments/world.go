@@ -225,7 +225,13 @@ func (a *Assignments) absorb(w *world, now time.Time) {
 		}
 	}
 	var tenants []string
-	w.workloads.absorb(a.tenants.Take(), func(node string) { tenants = append(tenants, node) })
+	w.workloads.absorb(a.tenants.Take(), func(t *tenant) {
+		if t.is.LeaseSeconds > 0 { // another copy may be made by when its host has heard of it
+			w.plan(t.node)
+			return
+		}
+		tenants = append(tenants, t.node)
+	})
 	for _, node := range w.workloads.patience.take(tenants, now) {
 		w.plan(node)
 	}

@@ -110,7 +110,7 @@ func (n *Names) Run(ctx context.Context) error {
 	for {
 		began := time.Now()
 		next := n.round(w, began)
-		thought := time.Since(began)
+		thought := time.Now().Add(min(thinkingPause*time.Since(began), editionPause))
 		var timer <-chan time.Time
 		if !next.IsZero() {
 			timer = time.After(time.Until(next))
@@ -124,7 +124,7 @@ func (n *Names) Run(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-time.After(max(burstWait, min(thinkingPause*thought, editionPause), time.Until(w.pause))):
+		case <-time.After(max(burstWait, time.Until(thought), time.Until(w.pause))):
 		}
 	}
 }

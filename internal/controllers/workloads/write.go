@@ -104,20 +104,13 @@ func (c *Workloads) statusJob(w *world, of *workload, status v1alpha1.WorkloadSt
 }
 
 // carry does what was decided but to create instances: what is missing is pending after it. Where it is too much for a round it does a part, as if this
-// server had died in the middle, and has the workload decided about again.
+// server had died in the middle: what is written of instances has their workload decided about again.
 func (c *Workloads) carry(ctx context.Context, w *world, decided []*decision, now time.Time) {
 	var gone, changed []job
-	bounded := func(of *workload, jobs []job) []job {
-		if len(jobs) <= writesPerRound {
-			return jobs
-		}
-		w.touch(of)
-		return jobs[:writesPerRound]
-	}
 	for _, d := range decided {
-		gone = append(gone, bounded(d.of, c.dropJobs(w, d))...)
+		gone = append(gone, c.dropJobs(w, d)...)
 		changed = append(changed, c.revisionJobs(w, d)...)
-		changed = append(changed, bounded(d.of, c.instanceJobs(w, d, now))...)
+		changed = append(changed, c.instanceJobs(w, d, now)...)
 		changed = append(changed, c.ownJobs(w, d)...)
 	}
 	c.write(ctx, gone)
@@ -147,6 +140,9 @@ func (c *Workloads) dropJobs(w *world, d *decision) []job {
 	for _, in := range d.of.sorted() {
 		if !drop[in.seen.UID] {
 			continue
+		}
+		if len(jobs) == writesPerRound {
+			break
 		}
 		jobs = append(jobs, job{
 			do: func(ctx context.Context) error {
@@ -245,13 +241,14 @@ func ownedBy(of *v1alpha1.Workload) []metav1.OwnerReference {
 	return []metav1.OwnerReference{{APIVersion: declare.APIVersion, Kind: v1alpha1.KindWorkload, Name: of.Name, UID: of.UID, Controller: &yes, BlockOwnerDeletion: &yes}}
 }
 
-// instanceJobs tell instances to end, and note which are given up, taken back, and of jobs what became of them.
+// instanceJobs take instances back, tell others to end, note which are given up, and keep what became of those of jobs. A round may do the first of them
+// alone: those are taken back first in whose favour others end.
 func (c *Workloads) instanceJobs(w *world, d *decision, now time.Time) []job {
 	var jobs []job
 	written := map[string]bool{} // two writes of one object would meet
 	change := func(uid, what string, status bool, change func(*v1alpha1.Instance)) {
 		in := w.uids[types.UID(uid)]
-		if in == nil || written[uid] { // it is pending, or gone
+		if in == nil || written[uid] || len(jobs) == writesPerRound { // it is pending, or gone
 			return
 		}
 		written[uid] = true
@@ -272,6 +269,9 @@ func (c *Workloads) instanceJobs(w *world, d *decision, now time.Time) []job {
 			},
 		})
 	}
+	for _, mark := range d.Reclaim {
+		change(mark.UID, "take back", true, func(o *v1alpha1.Instance) { o.Status.Abandoned = nil })
+	}
 	for _, s := range d.Stop {
 		change(s.UID, "stop", false, func(o *v1alpha1.Instance) {
 			if o.Spec.Stop == nil {
@@ -288,9 +288,6 @@ func (c *Workloads) instanceJobs(w *world, d *decision, now time.Time) []job {
 			o.Status.Abandoned = &at
 			o.Status.Losses++
 		})
-	}
-	for _, mark := range d.Reclaim {
-		change(mark.UID, "take back", true, func(o *v1alpha1.Instance) { o.Status.Abandoned = nil })
 	}
 	lease := leaseSeconds(&d.of.o.Spec)
 	for _, in := range d.of.sorted() {
