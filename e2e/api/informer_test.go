@@ -170,7 +170,7 @@ func (w *watchers) await(t *testing.T, state map[string]string, want counts) {
 func manage(ctx context.Context, t *testing.T, config *rest.Config, name string, tally, reconciled *tally) (leads <-chan struct{}, stop func()) {
 	t.Helper()
 	// The server may be away for this long without another leader: it is back within seconds.
-	lease, renew, retry := 20*time.Second, 15*time.Second, 200*time.Millisecond
+	lease, renew, retry := time.Minute, 50*time.Second, 200*time.Millisecond
 	again := true // the name of a controller is used by two managers
 	m, err := ctrl.NewManager(config, ctrl.Options{
 		LeaderElection: true, LeaderElectionID: "e2e", LeaderElectionNamespace: loadNamespace, LeaderElectionReleaseOnCancel: true,
@@ -251,6 +251,8 @@ func TestInformers(t *testing.T) {
 
 	var b book
 	b.make(t, direct, 30)
+	b.expect = counts{30, 0, 0}
+	b.await(t, w) // whoever lists later sees fewer changes
 	b.change(t, direct, 0, 10)
 	b.remove(t, direct, 20, 25)
 	b.expect = counts{30, 10, 5}

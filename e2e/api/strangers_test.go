@@ -29,7 +29,7 @@ func strangers(t *testing.T, s *server) {
 		return c
 	}
 	token := func(text string) *rest.Config { return with(func(c *rest.Config) { c.BearerToken = text }) }
-	short := userToken(t, s, "short", metav1.NewTime(time.Now().Add(5*time.Second)))
+	short := userToken(t, s, "short", metav1.NewTime(time.Now().Add(15*time.Second)))
 	good := userToken(t, s, "good", metav1.NewTime(time.Now().Add(time.Hour)))
 	forgedCA := newAuthority(t, "forged")
 	cert, key := forgedCA.issue(t, &x509.Certificate{

@@ -77,14 +77,15 @@ func (h *tinyHost) converge() result {
 
 func (h *tinyHost) report() *agent.Report {
 	h.t.Helper()
-	out, err := h.Run(h.t.Context(), hostAgent, "status", "--all", "--json")
-	if err != nil {
-		h.t.Fatal(err)
-	}
 	var r agent.Report
-	if err := json.Unmarshal([]byte(out.Stdout), &r); err != nil {
-		h.t.Fatalf("status: %v: %s%s", err, out.Stdout, out.Stderr)
-	}
+	host.Eventually(h.t, soon, "the agent says how it stands", func() (string, bool) { // it may have begun just now
+		out, err := h.Run(h.t.Context(), hostAgent, "status", "--all", "--json")
+		if err != nil {
+			h.t.Fatal(err)
+		}
+		r = agent.Report{}
+		return out.Stdout + out.Stderr, json.Unmarshal([]byte(out.Stdout), &r) == nil
+	})
 	return &r
 }
 

@@ -225,9 +225,10 @@ func TestUp(t *testing.T) {
 	if after := s.identity(t); after != before {
 		t.Errorf("the node was\n%sand is\n%s", before, after)
 	}
-	if starts := s.must(t, "tako get node/one -o jsonpath={.status.agent.starts}"); strings.TrimSpace(starts) != "2" {
-		t.Errorf("the agent has started %s times", starts)
-	}
+	host.Eventually(t, rig.InTime, "the agent has started twice", func() (string, bool) {
+		starts := s.must(t, "tako get node/one -o jsonpath={.status.agent.starts}")
+		return starts, strings.TrimSpace(starts) == "2"
+	})
 	s.must(t, "tako down --purge --dir $UP")
 	if code := p.awaitEnd(t); code != 0 {
 		t.Errorf("tako up ended with %d:\n%s", code, p.said(t))

@@ -27,7 +27,7 @@ const (
 	// hostsMax is what the subnet's last part has room for.
 	hostsMax = 200
 	// teardownTimeout bounds every step of taking a lab down that could hang; each is done in milliseconds.
-	teardownTimeout = 10 * time.Second
+	teardownTimeout = 30 * time.Second
 	// claimTimeout bounds the wait for others that set up labs: each may need teardownTimeout for dead ones.
 	claimTimeout = time.Minute
 	lockSuffix   = ".lock"

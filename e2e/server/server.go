@@ -21,8 +21,8 @@ import (
 const (
 	// ReadyTime bounds the wait for a server that answers. It takes half a second; the rest is for busy machines.
 	ReadyTime = time.Minute
-	// StopTime bounds a graceful stop, with watches open too: a restart for an upgrade is no outage.
-	StopTime = 10 * time.Second
+	// StopTime bounds a graceful stop, with watches open too: a restart for an upgrade is no outage. It takes a second; the rest is for busy machines.
+	StopTime = time.Minute
 )
 
 // Server is one tako server, which may be started and ended several times.

@@ -204,7 +204,7 @@ func TestSuspensionEnds(t *testing.T) {
 	f.look("fleet", spec(r, "main"))
 	f.applies("fleet", first)
 	// Until it ends the server is killed and started, which takes a second; what is proven does not depend on how long that takes.
-	end := time.Now().Add(8 * time.Second).UTC().Truncate(time.Second)
+	end := time.Now().Add(15 * time.Second).UTC().Truncate(time.Second)
 	f.look("fleet", fmt.Sprintf(`{url: %q, suspend: {reason: "a freeze", owner: ann, until: %q}}`, "file://"+r.bare, end.Format(time.RFC3339)))
 	second := r.commit("during the freeze", map[string]string{"a.yaml": text("a", "2")})
 	f.Server.Kill()

@@ -57,7 +57,7 @@ func (n *named) dig(on string, query ...string) []string {
 	n.Helper()
 	ctx, cancel := context.WithTimeout(n.Context(), rig.InTime)
 	defer cancel()
-	out, err := exec.CommandContext(ctx, "dig", append([]string{"@127.0.0.1", "-p", strconv.Itoa(n.ports[on]), "+tries=1", "+time=2"}, query...)...).CombinedOutput()
+	out, err := exec.CommandContext(ctx, "dig", append([]string{"@127.0.0.1", "-p", strconv.Itoa(n.ports[on]), "+tries=2", "+time=5"}, query...)...).CombinedOutput()
 	if err != nil {
 		return []string{err.Error(), string(out)}
 	}

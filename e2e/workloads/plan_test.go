@@ -14,6 +14,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -108,6 +109,7 @@ func TestPlanned(t *testing.T) {
 	second := f.web("v2", fmt.Sprintf(spread, 5))
 	host.Eventually(t, rig.InTime, "nothing is written any more", func() (string, bool) {
 		before = f.versions()
+		<-time.After(time.Second)
 		now := f.versions()
 		return shown(now), reflect.DeepEqual(before, now)
 	})

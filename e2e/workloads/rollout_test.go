@@ -77,7 +77,7 @@ func TestRolloutByHand(t *testing.T) {
 	}
 
 	// What only one may have, and never gets ready, goes back alone, and no other one has had it.
-	f.Apply(strings.NewReplacer("path: /ready", "path: /ready, scheme: https", "steps:", "progressDeadline: 5s, steps:").Replace(f.web("v3", spec)))
+	f.Apply(strings.NewReplacer("path: /ready", "path: /ready, scheme: https", "steps:", "progressDeadline: 15s, steps:").Replace(f.web("v3", spec)))
 	w = f.until("rolled back", updated("RolledBack", 4, 4))
 	if got := f.answering("web"); got["v1"] != 4 || len(w.Status.Failed) != 1 {
 		t.Errorf("after a revision that is never ready: %v, failed %+v", got, w.Status.Failed)

@@ -47,7 +47,7 @@ func (c *centre) signsAgain(ago time.Duration) {
 }
 
 // soon is how long before its time a resource with a TTL of 2h begins in a test: longer than it takes to converge it.
-const soon = 2*time.Hour - 6*time.Second
+const soon = 2*time.Hour - 10*time.Second
 
 // TestExpires: what the servers were not heard for too long for goes by its onRemove, and without consent; what is below it takes its place; the rest
 // stays. When they are heard it comes back, without another version.

@@ -386,7 +386,7 @@ func TestHoldEnds(t *testing.T) {
 		own := r.assignment("a").Spec.Own
 		return unless(own != nil && own.Labels["name"] == "a" && len(own.Holds) == 1 && own.Holds[0].Reason == "debugging", "not yet")
 	})
-	until := hold(2 * time.Second)
+	until := hold(6 * time.Second)
 	r.eventually("it ends", func() string { return unless(len(r.assignment("a").Spec.Own.Holds) == 0, "not yet") })
 	if time.Now().Before(until.Time) {
 		t.Error("it has ended early")

@@ -331,7 +331,7 @@ func TestSuspend(t *testing.T) {
 	second := r.commit(r.work, map[string]*string{"a.yaml": configMap("a", "2")})
 	kept, _ := r.keep()
 	kept.Call(r.key("fleet"))
-	until := suspend(3 * time.Second)
+	until := suspend(6 * time.Second)
 	s := r.applied("fleet", second)
 	if time.Now().Before(until.Truncate(time.Second)) {
 		t.Error("applied while it was suspended")

@@ -48,7 +48,7 @@ func noLonger(b *bench) {
 	b.over(late.ID)
 
 	task := b.shell("sleep 600 & trap '' TERM; echo ready; while :; do sleep 0.05; done")
-	task.Until = bootClock().Add(3 * time.Second) // by then it is ready, also on a machine that is busy
+	task.Until = bootClock().Add(6 * time.Second) // by then it is ready, also on a machine that is busy
 	b.start(task)
 	b.says(task.ID, "ready")
 	e := b.ended(task.ID)
@@ -59,7 +59,7 @@ func noLonger(b *bench) {
 	b.over(task.ID)
 
 	task = b.shell("echo ready; sleep 600")
-	task.Until = bootClock().Add(5 * time.Second)
+	task.Until = bootClock().Add(8 * time.Second)
 	b.start(task)
 	b.says(task.ID, "ready")
 	extend := func(until run.Moment) {
