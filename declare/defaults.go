@@ -2,7 +2,6 @@ package declare
 
 import (
 	"slices"
-	"time"
 )
 
 // Defaults are functions and never values filled in: what is encoded, compared and sent holds only what was declared, so a
@@ -52,28 +51,3 @@ func (s *NodeConfigSpec) Effective() []Resource {
 
 // Priority returns the priority that the config has, declared or by default.
 func (c *NodeConfig) Priority() int { return c.Spec.PriorityOr(c.Kind) }
-
-// MaxUnavailableOrDefault returns how many nodes may be on the way at once, "10%" when nothing is declared.
-func (r *Rollout) MaxUnavailableOrDefault() IntOrPercent {
-	if r.MaxUnavailable == "" {
-		return maxUnavailableDefault
-	}
-	return r.MaxUnavailable
-}
-
-// HaltOnFailedOrDefault returns how many failed nodes halt the rollout, 1 when nothing is declared.
-func (r *Rollout) HaltOnFailedOrDefault() int {
-	if r.HaltOnFailed == nil {
-		return haltOnFailedDefault
-	}
-	return *r.HaltOnFailed
-}
-
-// TryOrZero returns how long a new revision is tried; 0 when it is not, and it stays.
-func (r *Rollout) TryOrZero() time.Duration {
-	d, err := time.ParseDuration(r.Try)
-	if err != nil {
-		return 0
-	}
-	return d
-}

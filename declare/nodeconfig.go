@@ -115,25 +115,5 @@ const (
 	OpDoesNotExist SelectorOperator = "DoesNotExist"
 )
 
-// Rollout paces a new revision over nodes.
-//
-// +k8s:deepcopy-gen=true
-// +k8s:openapi-gen=true
-// +k8s:openapi-model-package=dev.tako.declare
-type Rollout struct {
-	// MaxUnavailable is how many nodes may be on the way at once: a number or a percentage ("10%"). Default "10%", at least 1.
-	MaxUnavailable IntOrPercent `json:"maxUnavailable,omitempty"`
-	// Pause stops the rollout where it is.
-	Pause bool `json:"pause,omitempty"`
-	// HaltOnFailed is how many failed nodes halt the rollout. Default 1.
-	HaltOnFailed *int `json:"haltOnFailed,omitempty"`
-	// Waves are selectors of nodes that go first, in order; the rest follows.
-	// +listType=atomic
-	Waves []Selector `json:"waves,omitempty"`
-	// Try makes every host that gets a new revision go back to the one before after that time, unless the field has gone by then:
-	// "20s", "10m", one second to a day. Left out, a new revision stays.
-	Try string `json:"try,omitempty"`
-}
-
 // IntOrPercent is a whole number ("3") or a percentage ("10%"). In YAML it may stand as a number.
 type IntOrPercent string

@@ -126,35 +126,36 @@ func (v *validator) contentSource(field string, from *ContentSource, own bool) {
 		v.fault(v.path(field), reason.FieldNotAllowed, v.path(field)+" has several sources", "keep one of secret, configMap, object and path")
 	}
 	if from.Secret != nil {
-		v.keySelector(field+".secret", "Secret", from.Secret)
+		v.keySelector(v.path(field+".secret"), "Secret", from.Secret)
 		if v.resource.Expand {
 			v.fault(v.path("expand"), reason.FieldNotAllowed, "nothing is expanded in what a Secret goes into: its content is not known before a host opens it", "leave expand out")
 		}
 	}
 	if from.ConfigMap != nil {
-		v.keySelector(field+".configMap", "ConfigMap", from.ConfigMap)
+		v.keySelector(v.path(field+".configMap"), "ConfigMap", from.ConfigMap)
 	}
 }
 
-func (v *validator) keySelector(field, kind string, s *KeySelector) {
+// keySelector checks which value of an object of a kind is meant at a path.
+func (v *validator) keySelector(path, kind string, s *KeySelector) {
 	cluster := v.config.Kind == KindClusterNodeConfig
 	switch {
 	case cluster && s.Namespace == "":
-		v.fault(v.path(field+".namespace"), reason.MissingField, v.path(field)+` has no "namespace"`, "a ClusterNodeConfig is in none: write which one the "+kind+" is in")
+		v.fault(path+".namespace", reason.MissingField, path+` has no "namespace"`, "a ClusterNodeConfig is in none: write which one the "+kind+" is in")
 	case cluster && !isDomainLabel(s.Namespace):
-		v.invalid(v.path(field+".namespace"), fmt.Sprintf("%q is not a namespace", clipText(s.Namespace)), "up to 63 of a-z, 0-9 and -, with a letter or digit first and last")
+		v.invalid(path+".namespace", fmt.Sprintf("%q is not a namespace", clipText(s.Namespace)), "up to 63 of a-z, 0-9 and -, with a letter or digit first and last")
 	case !cluster && s.Namespace != "":
-		v.fault(v.path(field+".namespace"), reason.FieldNotAllowed, "a NodeConfig takes from its own namespace only", "leave it out, or write kind: ClusterNodeConfig")
+		v.fault(path+".namespace", reason.FieldNotAllowed, "a NodeConfig takes from its own namespace only", "leave it out, or write kind: ClusterNodeConfig")
 	}
 	if s.Name == "" {
-		v.fault(v.path(field+".name"), reason.MissingField, v.path(field)+` has no "name"`, "")
+		v.fault(path+".name", reason.MissingField, path+` has no "name"`, "")
 	} else if !isSubdomain(s.Name) {
-		v.invalid(v.path(field+".name"), fmt.Sprintf("%q is not a name", clipText(s.Name)), subdomainRule)
+		v.invalid(path+".name", fmt.Sprintf("%q is not a name", clipText(s.Name)), subdomainRule)
 	}
 	if s.Key == "" {
-		v.fault(v.path(field+".key"), reason.MissingField, v.path(field)+` has no "key"`, "")
+		v.fault(path+".key", reason.MissingField, path+` has no "key"`, "")
 	} else if !isDataKey(s.Key) {
-		v.invalid(v.path(field+".key"), fmt.Sprintf("%q is not a key", clipText(s.Key)), "up to 253 letters, digits and any of - _ .")
+		v.invalid(path+".key", fmt.Sprintf("%q is not a key", clipText(s.Key)), "up to 253 letters, digits and any of - _ .")
 	}
 }
 

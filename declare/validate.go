@@ -3,7 +3,6 @@ package declare
 import (
 	"fmt"
 	"strings"
-	"time"
 
 	"tako.dev/tako/internal/reason"
 )
@@ -221,42 +220,6 @@ func (v *validator) priority() {
 	}
 	if *p < low || *p > high {
 		v.invalid("spec.priority", fmt.Sprintf("priority %d is outside %d to %d, the range of a %s", *p, low, high, v.config.Kind), "")
-	}
-}
-
-func (v *validator) rollout() {
-	r := &v.config.Spec.Rollout
-	if r.MaxUnavailable != "" && !r.MaxUnavailable.valid() {
-		v.invalid("spec.rollout.maxUnavailable", fmt.Sprintf("%q is neither a number from 1 nor a percentage from 1%% to 100%%", clipText(string(r.MaxUnavailable))), `write for example 3 or "10%"`)
-	}
-	if r.HaltOnFailed != nil && *r.HaltOnFailed < 1 {
-		v.invalid("spec.rollout.haltOnFailed", fmt.Sprintf("haltOnFailed is %d, the least is 1", *r.HaltOnFailed), "")
-	}
-	v.try(r)
-	if !v.atMost("spec.rollout.waves", len(r.Waves), WavesMax, "waves", "") {
-		return
-	}
-	for i := range r.Waves {
-		v.selector(indexPath("spec.rollout.waves", i), &r.Waves[i])
-	}
-}
-
-// The bounds of a try: a host needs a moment to apply and to hear, and what is tried for days is forgotten.
-const (
-	tryMin = time.Second
-	tryMax = 24 * time.Hour
-)
-
-func (v *validator) try(r *Rollout) {
-	if r.Try == "" {
-		return
-	}
-	d, err := time.ParseDuration(r.Try)
-	switch {
-	case err != nil:
-		v.invalid("spec.rollout.try", fmt.Sprintf("%q is not a time", clipText(r.Try)), `write for example "20s", "10m" or "1h30m"`)
-	case d < tryMin || d > tryMax || d%time.Second != 0:
-		v.invalid("spec.rollout.try", fmt.Sprintf("%q is not a number of whole seconds from one to a day", clipText(r.Try)), `write for example "20s", "10m" or "1h30m"`)
 	}
 }
 

@@ -183,8 +183,10 @@ func TestValidateCounts(t *testing.T) {
 		{"spec.selector.matchLabels", LabelsMax, func(c *NodeConfig, n int) { c.Spec.Selector.MatchLabels = labels(n) }},
 		{"spec.selector.matchExpressions", ExpressionsMax, func(c *NodeConfig, n int) { c.Spec.Selector.MatchExpressions = requirements(n) }},
 		{"spec.selector.matchExpressions[0].values", ValuesMax, func(c *NodeConfig, n int) { c.Spec.Selector.MatchExpressions = in(n) }},
-		{"spec.rollout.waves", WavesMax, func(c *NodeConfig, n int) { c.Spec.Rollout.Waves = make([]Selector, n) }},
-		{"spec.rollout.waves[0].matchLabels", LabelsMax, func(c *NodeConfig, n int) { c.Spec.Rollout.Waves = []Selector{{MatchLabels: labels(n)}} }},
+		{"spec.rollout.waves", WavesMax, func(c *NodeConfig, n int) { c.Spec.Rollout.Waves = make([]Wave, n) }},
+		{"spec.rollout.waves[0].matchLabels", LabelsMax, func(c *NodeConfig, n int) {
+			c.Spec.Rollout.Waves = []Wave{{Selector: Selector{MatchLabels: labels(n)}}}
+		}},
 		{"spec.resources[0].file.check", ArgumentsMax, func(c *NodeConfig, n int) { c.Spec.Resources = []Resource{check(n)} }},
 		{"spec.resources[0].require", ReferencesMax, func(c *NodeConfig, n int) { c.Spec.Resources = named(n + 1) }},
 	} {

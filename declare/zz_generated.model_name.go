@@ -96,6 +96,11 @@ func (in Fragment) OpenAPIModelName() string {
 }
 
 // OpenAPIModelName returns the OpenAPI model name for this type.
+func (in Gate) OpenAPIModelName() string {
+	return "dev.tako.declare.Gate"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
 func (in Group) OpenAPIModelName() string {
 	return "dev.tako.declare.Group"
 }
@@ -163,6 +168,21 @@ func (in PackageOptions) OpenAPIModelName() string {
 // OpenAPIModelName returns the OpenAPI model name for this type.
 func (in PointerEdit) OpenAPIModelName() string {
 	return "dev.tako.declare.PointerEdit"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in PrometheusAuth) OpenAPIModelName() string {
+	return "dev.tako.declare.PrometheusAuth"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in PrometheusCA) OpenAPIModelName() string {
+	return "dev.tako.declare.PrometheusCA"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in PrometheusQuery) OpenAPIModelName() string {
+	return "dev.tako.declare.PrometheusQuery"
 }
 
 // OpenAPIModelName returns the OpenAPI model name for this type.
@@ -243,6 +263,11 @@ func (in Unit) OpenAPIModelName() string {
 // OpenAPIModelName returns the OpenAPI model name for this type.
 func (in User) OpenAPIModelName() string {
 	return "dev.tako.declare.User"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in Wave) OpenAPIModelName() string {
+	return "dev.tako.declare.Wave"
 }
 
 // OpenAPIModelName returns the OpenAPI model name for this type.

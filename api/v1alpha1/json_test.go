@@ -88,7 +88,7 @@ func drawDocument(t *rapid.T) (text string, bare bool) {
 		Try:            drawText(t),
 	}
 	for range rapid.IntRange(0, 2).Draw(t, "waves") {
-		spec.Rollout.Waves = append(spec.Rollout.Waves, drawSelector(t))
+		spec.Rollout.Waves = append(spec.Rollout.Waves, declare.Wave{Selector: drawSelector(t), Nodes: declare.IntOrPercent(rapid.SampledFrom([]string{"", "1", "10%"}).Draw(t, "nodes")), Pause: drawText(t)})
 	}
 	spec.Resources = []declare.Resource{}
 	for range rapid.IntRange(0, 4).Draw(t, "resources") {

@@ -80,7 +80,7 @@ type NodeConfigStatus struct {
 
 // RolloutStatus is how the way of a revision over the nodes stands. Each selected node is counted once.
 type RolloutStatus struct {
-	// Phase is Empty, Complete, Rolling, Waiting, Halted or Paused.
+	// Phase is Empty, Complete, Rolling, Waiting, Halted, Paused, Monitoring, RollingBack or RolledBack.
 	Phase string `json:"phase"`
 	// Target is the name of the revision that is on its way.
 	Target string `json:"target,omitempty"`
@@ -102,7 +102,11 @@ type RolloutStatus struct {
 	ProvenAt *metav1.Time `json:"provenAt,omitempty"`
 	// Selected counts the nodes.
 	Selected int32 `json:"selected"`
-	// Done have converged on the target.
+	// Progress is how what has come so far is looked at, while that is not over.
+	Progress *RolloutProgress `json:"progress,omitempty"`
+	// Failure is of the target that has failed last and is not tried again.
+	Failure *RolloutFailure `json:"failure,omitempty"`
+	// Done have converged on the target, or on what it was rolled back to.
 	Done int32 `json:"done,omitempty"`
 	// OnTheWay have it, and have not said yet what became of it.
 	OnTheWay int32 `json:"onTheWay,omitempty"`
@@ -121,6 +125,34 @@ type RolloutStatus struct {
 	// Culprits are nodes that hold it up: at most 10.
 	// +listType=atomic
 	Culprits []RolloutCulprit `json:"culprits,omitempty"`
+}
+
+// RolloutProgress is how what has come so far is looked at: after each wave, and in the end.
+type RolloutProgress struct {
+	// Waves were looked at for as long as they are to be.
+	Waves int32 `json:"waves,omitempty"`
+	// WorkingSince is when the first node worked with the target: gates count from then on.
+	WorkingSince *metav1.Time `json:"workingSince,omitempty"`
+	// HeldSince is since when all that has begun works.
+	HeldSince *metav1.Time `json:"heldSince,omitempty"`
+}
+
+// RolloutFailure is that of a target. It is tried again when something else in the spec changes.
+type RolloutFailure struct {
+	// Revision is its name.
+	Revision string `json:"revision"`
+	// Priority is the priority with which it came.
+	Priority int32 `json:"priority,omitempty"`
+	// Root is the root of the layer that it compiled to.
+	Root string `json:"root,omitempty"`
+	// Generation is that of the config when it failed.
+	Generation int64 `json:"generation"`
+	// At is when it did.
+	At metav1.Time `json:"at"`
+	// Message says why.
+	Message string `json:"message"`
+	// Goal is the revision that nodes go back to. Empty: they do not.
+	Goal string `json:"goal,omitempty"`
 }
 
 // RolloutCulprit is a node that holds up a rollout.

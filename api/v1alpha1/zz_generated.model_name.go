@@ -321,6 +321,16 @@ func (in RolloutCulprit) OpenAPIModelName() string {
 }
 
 // OpenAPIModelName returns the OpenAPI model name for this type.
+func (in RolloutFailure) OpenAPIModelName() string {
+	return "dev.tako.v1alpha1.RolloutFailure"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in RolloutProgress) OpenAPIModelName() string {
+	return "dev.tako.v1alpha1.RolloutProgress"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
 func (in RolloutStatus) OpenAPIModelName() string {
 	return "dev.tako.v1alpha1.RolloutStatus"
 }

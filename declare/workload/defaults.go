@@ -196,7 +196,9 @@ func (r *Rollout) MaxFailuresOrDefault(total int) int {
 func (r *Rollout) MonitorOrDefault() time.Duration { return durationOr(r.Monitor, 0) }
 
 // OnFailureOrDefault returns what becomes of a rollout that has failed: RollBack when nothing is declared.
-func (r *Rollout) OnFailureOrDefault() OnFailure { return cmp.Or(r.OnFailure, RollBack) }
+func (r *Rollout) OnFailureOrDefault() declare.OnFailure {
+	return cmp.Or(r.OnFailure, declare.RollBack)
+}
 
 // Instances returns how many of a number of replicas have the new revision at this step.
 func (c *CanaryStep) Instances(replicas int) int { return min(replicas, c.Replicas.Up(replicas)) }
@@ -208,9 +210,6 @@ func (c *CanaryStep) PauseOrDefault() time.Duration { return durationOr(c.Pause,
 func (c *CanaryStep) PromotionOrDefault(r *Rollout) Promotion {
 	return cmp.Or(c.Promotion, r.PromotionOrDefault())
 }
-
-// ServerOrDefault returns the name of the Prometheus that is asked: "default" when nothing is declared.
-func (q *PrometheusQuery) ServerOrDefault() string { return cmp.Or(q.Server, "default") }
 
 // MinOrDefault returns the fewest instances: 1 when nothing is declared.
 func (s *Scale) MinOrDefault() int { return intOr(s.Min, 1) }

@@ -33,9 +33,9 @@ type Rollout struct {
 	// Gates are measures that must be within bounds before more instances get the new revision: at most 8.
 	// +listType=map
 	// +listMapKey=name
-	Gates []Gate `json:"gates,omitempty"`
+	Gates []declare.Gate `json:"gates,omitempty"`
 	// OnFailure is RollBack (the default) or Halt: back to the last revision that was stable, or stay for people to look at.
-	OnFailure OnFailure `json:"onFailure,omitempty"`
+	OnFailure declare.OnFailure `json:"onFailure,omitempty"`
 	// Pause stops the rollout where it is. Default false.
 	Pause bool `json:"pause,omitempty"`
 }
@@ -74,15 +74,4 @@ type Promotion string
 const (
 	AutomaticPromotion Promotion = "Automatic"
 	ManualPromotion    Promotion = "Manual"
-)
-
-// OnFailure is what becomes of a rollout that has failed.
-//
-// +enum
-type OnFailure string
-
-// What becomes of a rollout that has failed.
-const (
-	RollBack OnFailure = "RollBack"
-	Halt     OnFailure = "Halt"
 )

@@ -40,39 +40,9 @@ type ScaleTarget struct {
 
 // PrometheusTarget is the answer to a query.
 type PrometheusTarget struct {
-	PrometheusQuery `json:",inline"`
+	declare.PrometheusQuery `json:",inline"`
 	// PerInstance is what each instance should have of that number: "100", "0.5".
 	PerInstance declare.Quantity `json:"perInstance"`
-}
-
-// PrometheusQuery is a question to a Prometheus.
-type PrometheusQuery struct {
-	// Server is the name of the Prometheus that is asked, as tako's server was started with it (--prometheus NAME=URL). Default "default".
-	Server string `json:"server,omitempty"`
-	// Query is PromQL; its answer is one number.
-	Query string `json:"query"`
-	// Auth is what is proved with who asks. Default nothing. It is sent over https, and over http only to the server's own machine.
-	Auth *PrometheusAuth `json:"auth,omitempty"`
-	// CA is by what its certificate is known, with https. Default the authorities that the server's machine knows.
-	CA *PrometheusCA `json:"ca,omitempty"`
-}
-
-// PrometheusAuth is what is proved with who asks: token, or username and password. All are of Secrets in the workload's namespace.
-type PrometheusAuth struct {
-	// Token is sent as a bearer token.
-	Token *declare.KeySelector `json:"token,omitempty"`
-	// Username goes with password.
-	Username *declare.KeySelector `json:"username,omitempty"`
-	// Password goes with username.
-	Password *declare.KeySelector `json:"password,omitempty"`
-}
-
-// PrometheusCA is where authorities are, PEM. Exactly one of them is set; it is in the workload's namespace.
-type PrometheusCA struct {
-	// Secret is a value of a Secret.
-	Secret *declare.KeySelector `json:"secret,omitempty"`
-	// ConfigMap is a value of a ConfigMap.
-	ConfigMap *declare.KeySelector `json:"configMap,omitempty"`
 }
 
 // ScaleBound bounds how fast the number changes in one direction.

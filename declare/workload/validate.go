@@ -22,7 +22,6 @@ const (
 	historyMax       = 100
 	backoffLimitMax  = 1000
 	canaryStepsMax   = 20
-	gatesMax         = 8
 	scaleTargetsMax  = 8
 	scheduledMax     = 32
 	tasksMax         = 16
@@ -310,8 +309,8 @@ func (v *validator) rollout() {
 	v.duration("spec.rollout.keepOld", r.KeepOld, 0, week)
 	v.share("spec.rollout.maxFailures", r.MaxFailures, 1, 100)
 	v.duration("spec.rollout.monitor", r.Monitor, 0, day)
-	v.gates()
-	v.add(declare.CheckWord("spec.rollout.onFailure", "answer to a failure", r.OnFailure, RollBack, Halt))
+	v.add(declare.CheckGates("spec.rollout.gates", r.Gates, ownKey))
+	v.add(declare.CheckWord("spec.rollout.onFailure", "answer to a failure", r.OnFailure, declare.RollBack, declare.Halt))
 }
 
 // canary checks the steps: there are some where they are wanted, and none goes back.

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"slices"
 	"time"
-	"unicode/utf8"
 
 	"tako.dev/tako/declare"
 	"tako.dev/tako/internal/reason"
@@ -97,84 +96,10 @@ func (v *validator) measured(at string, t *ScaleTarget) {
 }
 
 func (v *validator) prometheus(at string, p *PrometheusTarget) {
-	v.query(at, &p.PrometheusQuery)
+	v.add(declare.CheckQuery(at, &p.PrometheusQuery, ownKey))
 	if p.PerInstance == "" {
 		v.missing(at, "perInstance", `what each instance should have of the answer: "100", "0.5"`)
 		return
 	}
-	v.amount(at+".perInstance", p.PerInstance, 1, measureMax, declare.Quantity.Milli, `write for example "100" or "0.5"`)
-}
-
-// measureMax is the largest measure in thousandths: above it a float64 cannot tell one number from the next.
-const measureMax = 1 << 53
-
-func (v *validator) query(at string, p *PrometheusQuery) {
-	v.access(at, p)
-	const queryBytesMax = 4096
-	if p.Server != "" && !declare.IsDomainLabel(p.Server) {
-		v.invalid(at+".server", fmt.Sprintf("%q is not a name", declare.ClipText(p.Server)), "write the NAME that tako's server was started with: --prometheus NAME=URL")
-	}
-	switch {
-	case p.Query == "":
-		v.missing(at, "query", "")
-	case len(p.Query) > queryBytesMax || !utf8.ValidString(p.Query):
-		v.invalid(at+".query", fmt.Sprintf("it is no text of at most %d bytes", queryBytesMax), "")
-	}
-}
-
-// access checks what a Prometheus is asked with, and known by.
-func (v *validator) access(at string, p *PrometheusQuery) {
-	if a := p.Auth; a != nil {
-		at := at + ".auth"
-		v.key(at+".token", a.Token)
-		v.key(at+".username", a.Username)
-		v.key(at+".password", a.Password)
-		switch {
-		case a.Token != nil && (a.Username != nil || a.Password != nil):
-			v.notAllowed(at+".token", "there are a username or a password as well", "keep the token, or username and password")
-		case a.Token == nil && a.Username == nil && a.Password == nil:
-			v.missing(at, "token", "write for example token: {name: prometheus, key: token}, or username and password")
-		case a.Token == nil && a.Username == nil:
-			v.missing(at, "username", "it goes with the password")
-		case a.Token == nil && a.Password == nil:
-			v.missing(at, "password", "it goes with the username")
-		}
-	}
-	if c := p.CA; c != nil {
-		v.oneOf(at+".ca", "where the authorities are", []string{"secret", "configMap"}, c.Secret != nil, c.ConfigMap != nil)
-		v.key(at+".ca.secret", c.Secret)
-		v.key(at+".ca.configMap", c.ConfigMap)
-	}
-}
-
-// gates checks what is measured while a revision comes.
-func (v *validator) gates() {
-	const path = "spec.rollout.gates"
-	gates := v.spec.Rollout.Gates
-	if !v.atMost(path, len(gates), gatesMax, "gates") {
-		return
-	}
-	seen := map[string]string{}
-	for i := range gates {
-		g, at := &gates[i], declare.IndexPath(path, i)
-		v.listName(seen, at, g.Name, "the name")
-		v.query(at+".prometheus", &g.Prometheus)
-		const example = `write for example "0.05" or "250"`
-		bound := func(field string, q *declare.Quantity) int64 {
-			if q == nil {
-				return 0
-			}
-			if *q == "" {
-				v.invalid(at+"."+field, "it is empty", example)
-			}
-			return v.amount(at+"."+field, *q, 0, measureMax, declare.Quantity.Milli, example)
-		}
-		least, most := bound("min", g.Min), bound("max", g.Max)
-		switch {
-		case g.Min == nil && g.Max == nil:
-			v.missing(at, "max", "say what is good: "+example+", or a min")
-		case g.Min != nil && g.Max != nil && least > most:
-			v.invalid(at+".max", fmt.Sprintf("max is %s, and min is %s", *g.Max, *g.Min), "min is at most max")
-		}
-	}
+	v.amount(at+".perInstance", p.PerInstance, 1, declare.MeasureMax, declare.Quantity.Milli, `write for example "100" or "0.5"`)
 }

@@ -309,6 +309,13 @@ func (v *validator) key(at string, k *declare.KeySelector) {
 	}
 }
 
+// ownKey is a declare.CheckKey for what a workload names.
+func ownKey(at string, k *declare.KeySelector) []declare.Fault {
+	var v validator
+	v.key(at, k)
+	return v.faults
+}
+
 // portSet is what the tasks of an instance have taken: they share one network, whichever that is.
 //
 // +k8s:deepcopy-gen=false

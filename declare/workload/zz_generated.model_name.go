@@ -71,11 +71,6 @@ func (in GRPCProbe) OpenAPIModelName() string {
 }
 
 // OpenAPIModelName returns the OpenAPI model name for this type.
-func (in Gate) OpenAPIModelName() string {
-	return "dev.tako.declare.workload.Gate"
-}
-
-// OpenAPIModelName returns the OpenAPI model name for this type.
 func (in HTTPProbe) OpenAPIModelName() string {
 	return "dev.tako.declare.workload.HTTPProbe"
 }
@@ -123,21 +118,6 @@ func (in PreferredNodes) OpenAPIModelName() string {
 // OpenAPIModelName returns the OpenAPI model name for this type.
 func (in Probe) OpenAPIModelName() string {
 	return "dev.tako.declare.workload.Probe"
-}
-
-// OpenAPIModelName returns the OpenAPI model name for this type.
-func (in PrometheusAuth) OpenAPIModelName() string {
-	return "dev.tako.declare.workload.PrometheusAuth"
-}
-
-// OpenAPIModelName returns the OpenAPI model name for this type.
-func (in PrometheusCA) OpenAPIModelName() string {
-	return "dev.tako.declare.workload.PrometheusCA"
-}
-
-// OpenAPIModelName returns the OpenAPI model name for this type.
-func (in PrometheusQuery) OpenAPIModelName() string {
-	return "dev.tako.declare.workload.PrometheusQuery"
 }
 
 // OpenAPIModelName returns the OpenAPI model name for this type.

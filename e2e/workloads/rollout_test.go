@@ -4,10 +4,13 @@ package workloads
 
 import (
 	"fmt"
+	"maps"
 	"strings"
 	"testing"
 
 	"tako.dev/tako/api/v1alpha1"
+	"tako.dev/tako/e2e/host"
+	"tako.dev/tako/e2e/rig"
 )
 
 // updated is a workload that waits with so many instances of the new revision, and all available.
@@ -112,4 +115,75 @@ func (f *fleet) gates(port int) {
 	}
 	f.says("gate queue measures 25, and its max is 10", "why", "workload/web", "-n", environment)
 	f.end("web")
+}
+
+// limits declares a file on every host, that goes on when the queue of another program is short enough: at first on half of them.
+const limits = `apiVersion: tako.dev/v1alpha1
+kind: NodeConfig
+metadata: {name: limits, namespace: %s}
+spec:
+  rollout:
+    maxUnavailable: 100%%
+    waves: [{nodes: 50%%, pause: 2s}]
+    gates: [{name: queue, prometheus: {server: main, query: sum(greeter_queue_length)%s}, max: "10"}]
+    onFailure: %s
+  resources:
+  - {name: limits, file: {path: /etc/limits, content: "%s"}}
+`
+
+// hostGates rolls configs out over hosts that a measure of a Prometheus decides about.
+func (f *fleet) hostGates(port int) {
+	f.Helper()
+	have := func() map[string]int {
+		all := map[string]int{}
+		for _, h := range f.hosts {
+			all[h.Read("/etc/limits")]++
+		}
+		return all
+	}
+	is := func(what, content, onFailure, phase string, want map[string]int) (s v1alpha1.RolloutStatus) {
+		f.Helper()
+		if content != "" {
+			f.Apply(fmt.Sprintf(limits, environment, access, onFailure, content))
+		}
+		host.Eventually(f.T, rig.InTime, what, func() (string, bool) {
+			var c v1alpha1.NodeConfig
+			f.Get(&c, "nodeconfig/limits", "-n", environment)
+			if c.Status.Rollout != nil && c.Status.ObservedGeneration == c.Generation {
+				s = *c.Status.Rollout
+			}
+			return fmt.Sprintf("%+v; hosts have %v", s, have()), s.Phase == phase && maps.Equal(have(), want)
+		})
+		return s
+	}
+	f.queued(port, 0)
+	first := is("the first is complete", "one", "Halt", "Complete", map[string]int{"one": 2})
+	second := is("complete, since the measure is good", "two", "Halt", "Complete", map[string]int{"two": 2})
+	if first.Proven == second.Proven {
+		f.Errorf("%s is proven twice", first.Proven)
+	}
+
+	f.queued(port, 25)
+	s := is("halted by the measure, on half of the hosts", "three", "Halt", "Halted", map[string]int{"two": 1, "three": 1})
+	if s.Failure == nil || s.Failure.Revision != s.Target || s.Failure.Goal != "" || s.Proven != second.Proven {
+		f.Errorf("halted is %+v", s)
+	}
+	f.says("gate queue measures 25, and its max is 10", "why", "nodeconfig/limits", "-n", environment)
+	f.says("TK0750", "why", "nodeconfig/limits", "-n", environment)
+	f.says("tako rollout undo nodeconfig/limits", "why", "nodeconfig/limits", "-n", environment)
+	f.queued(port, 0)
+	for _, verb := range []string{"pause", "resume"} {
+		f.Tako("rollout", verb, "nodeconfig/limits", "-n", environment)
+	}
+	third := is("complete, when people have it tried again", "", "", "Complete", map[string]int{"three": 2})
+
+	f.queued(port, 25)
+	s = is("rolled back by the measure", "four", "RollBack", "RolledBack", map[string]int{"three": 2})
+	if s.Failure == nil || s.Failure.Goal != third.Proven || s.Proven != third.Proven || s.Done != 2 {
+		f.Errorf("rolled back is %+v", s)
+	}
+	f.says("Rolled back", "rollout", "status", "nodeconfig/limits", "-n", environment)
+	f.says("failed TK0750", "rollout", "history", "nodeconfig/limits", "-n", environment)
+	f.says("RolledBack", "events", "-n", environment)
+	f.Tako("delete", "nodeconfig/limits", "-n", environment)
 }

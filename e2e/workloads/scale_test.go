@@ -165,6 +165,7 @@ func TestScaledByPrometheus(t *testing.T) {
 	}
 	f.end("web")
 	f.gates(port)
+	f.hostGates(port)
 	f.end("queue")
 }
 

@@ -157,7 +157,9 @@ func (t *transfer) hosts() (preview.Hosts, bool) {
 func (s *Server) newTerm(t *transfer, p parts, local *registry.Local) (*term, error) {
 	n, leading := &term{}, p.several.objects(local)
 	var err1, err2, err3, err4, err5 error
-	n.measures, err4 = measures.New(s.opts.Prometheus, leading)
+	if n.measures, err4 = measures.New(s.opts.Prometheus, leading); err4 != nil {
+		return nil, err4
+	}
 	n.presence, err1 = presence.New(presence.Options{
 		Objects: leading, Recorder: t.recorder, Leads: p.several.leads, Measures: n.measures, Log: s.partsLog, Metrics: takoMetrics{},
 		// They know one another. Nothing is asked before both run.
@@ -165,7 +167,7 @@ func (s *Server) newTerm(t *transfer, p parts, local *registry.Local) (*term, er
 		Lease:    func(environment string) time.Duration { return n.workloads.Lease(environment) },
 	})
 	n.assignments, err2 = assignments.New(assignments.Options{
-		Objects: leading, Layers: t.layers, Changes: t.changes, Presence: n.presence, Recorder: t.recorder,
+		Objects: leading, Layers: t.layers, Changes: t.changes, Presence: n.presence, Recorder: t.recorder, Measures: n.measures.Asker(),
 		Epoch: func() uint64 { return p.documents.Newest().Current().Epoch }, Log: s.partsLog,
 	})
 	n.workloads, err3 = workloads.New(workloads.Options{Objects: leading, Presence: n.presence, Recorder: t.recorder, Measures: n.measures, Log: s.partsLog, Metrics: takoMetrics{}})

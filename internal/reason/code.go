@@ -498,7 +498,7 @@ var table = []Entry{
 	{PortOccupied, "port is taken", Failed, DetailError, Never, ExitConflict, 409},
 	{VolumeGone, "volume is not there any more", Failed, DetailError, BackOff, ExitNotFound, 404},
 
-	{RolloutFailed, "too many instances of a revision failed", Unknown, "", Never, ExitFailed, 409},
+	{RolloutFailed, "a revision failed while it was rolled out", Unknown, "", Never, ExitFailed, 409},
 	{RolloutStuck, "rollout does not go on", Unknown, "", Never, ExitStalled, 409},
 	{Replaced, "another revision takes its place", Unknown, "", Never, ExitOK, 200},
 	{ScaledDown, "more instances than are wanted", Unknown, "", Never, ExitOK, 200},

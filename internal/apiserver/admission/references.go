@@ -34,15 +34,18 @@ func compareReferences(a, b reference) int {
 // references are what an object takes values from, each with what does.
 func references(o runtime.Object) map[reference]string {
 	var resources []declare.Resource
-	namespace := ""
+	namespace, found := "", map[reference]string{}
 	switch o := o.(type) {
 	case *v1alpha1.NodeConfig:
 		resources, namespace = o.Spec.Resources, o.Namespace
+		addGates(found, o.Namespace, o.Spec.Rollout.Gates)
 	case *v1alpha1.ClusterNodeConfig:
 		resources = o.Spec.Resources
+		addGates(found, "", o.Spec.Rollout.Gates)
 	case *v1alpha1.Workload:
-		found := ofTemplate(o.Namespace, &o.Spec.Template)
-		maps.Copy(found, ofMeasures(o.Namespace, &o.Spec))
+		found = ofTemplate(o.Namespace, &o.Spec.Template)
+		addTargets(found, o.Namespace, o.Spec.Scale)
+		addGates(found, o.Namespace, o.Spec.Rollout.Gates)
 		return found
 	case *v1alpha1.Revision:
 		if o.Spec.Template != nil {
@@ -54,7 +57,6 @@ func references(o runtime.Object) map[reference]string {
 	case *v1alpha1.Source:
 		return ofSource(o)
 	}
-	found := map[reference]string{}
 	add := func(by, resource string, s *declare.KeySelector) {
 		if s != nil {
 			found[reference{resource: resource, namespace: cmp.Or(namespace, s.Namespace), name: s.Name, key: s.Key}] = fmt.Sprintf("the content of resource %q", by)
@@ -95,36 +97,41 @@ func ofTemplate(namespace string, t *workload.Template) map[reference]string {
 	return found
 }
 
-// ofMeasures is what a Prometheus is shown, and by what it is known: for the targets of a scale, and the gates of rollouts.
-func ofMeasures(namespace string, spec *workload.Spec) map[reference]string {
-	found := map[reference]string{}
-	ask := func(by string, q *workload.PrometheusQuery) {
-		add := func(field, resource string, s *declare.KeySelector) {
-			if s != nil {
-				found[reference{resource: resource, namespace: namespace, name: s.Name, key: s.Key, to: q.ServerOrDefault()}] = field + " of " + by
-			}
-		}
-		if a := q.Auth; a != nil {
-			add("auth.token", "secrets", a.Token)
-			add("auth.username", "secrets", a.Username)
-			add("auth.password", "secrets", a.Password)
-		}
-		if c := q.CA; c != nil {
-			add("ca", "secrets", c.Secret)
-			add("ca", "configmaps", c.ConfigMap)
+// addTargets adds what a Prometheus is shown for the targets of a scale.
+func addTargets(found map[reference]string, namespace string, scale *workload.Scale) {
+	if scale == nil {
+		return
+	}
+	for i := range scale.Targets {
+		if t := &scale.Targets[i]; t.Prometheus != nil {
+			addQuery(found, namespace, fmt.Sprintf("target %q", t.Name), &t.Prometheus.PrometheusQuery)
 		}
 	}
-	if spec.Scale != nil {
-		for i := range spec.Scale.Targets {
-			if t := &spec.Scale.Targets[i]; t.Prometheus != nil {
-				ask(fmt.Sprintf("target %q", t.Name), &t.Prometheus.PrometheusQuery)
-			}
+}
+
+// addGates adds what a Prometheus is shown for the gates of a rollout.
+func addGates(found map[reference]string, namespace string, gates []declare.Gate) {
+	for i := range gates {
+		addQuery(found, namespace, fmt.Sprintf("gate %q", gates[i].Name), &gates[i].Prometheus)
+	}
+}
+
+// addQuery adds what a Prometheus is shown, and by what it is known.
+func addQuery(found map[reference]string, namespace, by string, q *declare.PrometheusQuery) {
+	add := func(field, resource string, s *declare.KeySelector) {
+		if s != nil {
+			found[reference{resource: resource, namespace: cmp.Or(namespace, s.Namespace), name: s.Name, key: s.Key, to: q.ServerOrDefault()}] = field + " of " + by
 		}
 	}
-	for i := range spec.Rollout.Gates {
-		ask(fmt.Sprintf("gate %q", spec.Rollout.Gates[i].Name), &spec.Rollout.Gates[i].Prometheus)
+	if a := q.Auth; a != nil {
+		add("auth.token", "secrets", a.Token)
+		add("auth.username", "secrets", a.Username)
+		add("auth.password", "secrets", a.Password)
 	}
-	return found
+	if c := q.CA; c != nil {
+		add("ca", "secrets", c.Secret)
+		add("ca", "configmaps", c.ConfigMap)
+	}
 }
 
 // ofSource is what a source proves with who it is, and by which it knows others.

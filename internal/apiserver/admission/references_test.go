@@ -76,18 +76,18 @@ func TestRightsToContents(t *testing.T) {
 	source := func(spec v1alpha1.SourceSpec) runtime.Object {
 		return &v1alpha1.Source{ObjectMeta: meta("qa", "s"), Spec: spec}
 	}
-	scaled := func(server string, p workload.PrometheusQuery) runtime.Object {
+	scaled := func(server string, p declare.PrometheusQuery) runtime.Object {
 		p.Server = server
 		return &v1alpha1.Workload{ObjectMeta: meta("qa", "w"), Spec: workload.Spec{Scale: &workload.Scale{Targets: []workload.ScaleTarget{{Name: "cpu"}, {Name: "queue", Prometheus: &workload.PrometheusTarget{PrometheusQuery: p}}}}}}
 	}
-	gated := func(server string, p workload.PrometheusQuery) runtime.Object {
+	gated := func(server string, p declare.PrometheusQuery) runtime.Object {
 		p.Server = server
-		return &v1alpha1.Workload{ObjectMeta: meta("qa", "w"), Spec: workload.Spec{Rollout: workload.Rollout{Gates: []workload.Gate{{Name: "errors", Prometheus: p}}}}}
+		return &v1alpha1.Workload{ObjectMeta: meta("qa", "w"), Spec: workload.Spec{Rollout: workload.Rollout{Gates: []declare.Gate{{Name: "errors", Prometheus: p}}}}}
 	}
 	valueOf := func(name string) *declare.KeySelector { return &declare.KeySelector{Name: name, Key: "k"} }
-	token := workload.PrometheusQuery{Auth: &workload.PrometheusAuth{Token: valueOf("web")}}
-	password := workload.PrometheusQuery{Auth: &workload.PrometheusAuth{Username: valueOf("web"), Password: valueOf("db")}}
-	known := workload.PrometheusQuery{CA: &workload.PrometheusCA{ConfigMap: valueOf("authorities")}}
+	token := declare.PrometheusQuery{Auth: &declare.PrometheusAuth{Token: valueOf("web")}}
+	password := declare.PrometheusQuery{Auth: &declare.PrometheusAuth{Username: valueOf("web"), Password: valueOf("db")}}
+	known := declare.PrometheusQuery{CA: &declare.PrometheusCA{ConfigMap: valueOf("authorities")}}
 	const here, there = "https://git.example.com/a.git", "https://evil.example.com/a.git"
 	for _, c := range []struct {
 		what     string
@@ -117,14 +117,14 @@ func TestRightsToContents(t *testing.T) {
 		{what: "a workload of another secret", by: "ann", obj: running("db", ""), refused: `secrets "db" in namespace "qa", which variable "PASSWORD" of task "web" is taken from`},
 		{what: "a workload of a secret as before", by: "nobody", obj: running("db", ""), old: running("db", "any")},
 		{what: "a workload of a map", by: "nobody", obj: running("", "any"), refused: `configmaps "any" in namespace "qa"`},
-		{what: "a scale by who may ask without a proof", by: "nobody", obj: scaled("main", workload.PrometheusQuery{})},
+		{what: "a scale by who may ask without a proof", by: "nobody", obj: scaled("main", declare.PrometheusQuery{})},
 		{what: "a token for a Prometheus", by: "ann", obj: scaled("main", token)},
 		{what: "a token for a Prometheus by who may not", by: "nobody", obj: scaled("main", token), refused: `secrets "web" in namespace "qa", which auth.token of target "queue" is taken from`},
 		{what: "a token for a Prometheus as before", by: "nobody", obj: scaled("main", token), old: scaled("main", token)},
 		{what: "a token shown to another Prometheus", by: "nobody", obj: scaled("other", token), old: scaled("main", token), refused: `secrets "web"`},
 		{what: "a password for a Prometheus", by: "ann", obj: scaled("main", password), refused: `secrets "db" in namespace "qa", which auth.password of target "queue" is taken from`},
 		{what: "authorities of a Prometheus", by: "nobody", obj: scaled("main", known), refused: `configmaps "authorities" in namespace "qa", which ca of target "queue" is taken from`},
-		{what: "a gate by who may ask without a proof", by: "nobody", obj: gated("main", workload.PrometheusQuery{})},
+		{what: "a gate by who may ask without a proof", by: "nobody", obj: gated("main", declare.PrometheusQuery{})},
 		{what: "a token for a gate by who may not", by: "nobody", obj: gated("main", token), refused: `secrets "web" in namespace "qa", which auth.token of gate "errors" is taken from`},
 		{what: "a gate with what the scale shows", by: "nobody", obj: gated("main", token), old: scaled("main", token)},
 		{what: "a revision of a workload", by: "nobody", obj: templated("web", ""), refused: `may not get secrets "web"`},

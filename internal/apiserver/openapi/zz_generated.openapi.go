@@ -223,6 +223,8 @@ func GetOpenAPIDefinitions(ref common.ReferenceCallback) map[string]common.OpenA
 		v1alpha1.RevisionSource{}.OpenAPIModelName():                           schema_takodev_tako_api_v1alpha1_RevisionSource(ref),
 		v1alpha1.RevisionSpec{}.OpenAPIModelName():                             schema_takodev_tako_api_v1alpha1_RevisionSpec(ref),
 		v1alpha1.RolloutCulprit{}.OpenAPIModelName():                           schema_takodev_tako_api_v1alpha1_RolloutCulprit(ref),
+		v1alpha1.RolloutFailure{}.OpenAPIModelName():                           schema_takodev_tako_api_v1alpha1_RolloutFailure(ref),
+		v1alpha1.RolloutProgress{}.OpenAPIModelName():                          schema_takodev_tako_api_v1alpha1_RolloutProgress(ref),
 		v1alpha1.RolloutStatus{}.OpenAPIModelName():                            schema_takodev_tako_api_v1alpha1_RolloutStatus(ref),
 		v1alpha1.ScaleAsked{}.OpenAPIModelName():                               schema_takodev_tako_api_v1alpha1_ScaleAsked(ref),
 		v1alpha1.ScalePhase{}.OpenAPIModelName():                               schema_takodev_tako_api_v1alpha1_ScalePhase(ref),
@@ -279,6 +281,7 @@ func GetOpenAPIDefinitions(ref common.ReferenceCallback) map[string]common.OpenA
 		declare.Exec{}.OpenAPIModelName():                                      schema_takodev_tako_declare_Exec(ref),
 		declare.File{}.OpenAPIModelName():                                      schema_takodev_tako_declare_File(ref),
 		declare.Fragment{}.OpenAPIModelName():                                  schema_takodev_tako_declare_Fragment(ref),
+		declare.Gate{}.OpenAPIModelName():                                      schema_takodev_tako_declare_Gate(ref),
 		declare.Group{}.OpenAPIModelName():                                     schema_takodev_tako_declare_Group(ref),
 		declare.HostEntry{}.OpenAPIModelName():                                 schema_takodev_tako_declare_HostEntry(ref),
 		declare.Hostname{}.OpenAPIModelName():                                  schema_takodev_tako_declare_Hostname(ref),
@@ -293,6 +296,9 @@ func GetOpenAPIDefinitions(ref common.ReferenceCallback) map[string]common.OpenA
 		declare.Package{}.OpenAPIModelName():                                   schema_takodev_tako_declare_Package(ref),
 		declare.PackageOptions{}.OpenAPIModelName():                            schema_takodev_tako_declare_PackageOptions(ref),
 		declare.PointerEdit{}.OpenAPIModelName():                               schema_takodev_tako_declare_PointerEdit(ref),
+		declare.PrometheusAuth{}.OpenAPIModelName():                            schema_takodev_tako_declare_PrometheusAuth(ref),
+		declare.PrometheusCA{}.OpenAPIModelName():                              schema_takodev_tako_declare_PrometheusCA(ref),
+		declare.PrometheusQuery{}.OpenAPIModelName():                           schema_takodev_tako_declare_PrometheusQuery(ref),
 		declare.Recurse{}.OpenAPIModelName():                                   schema_takodev_tako_declare_Recurse(ref),
 		declare.Repository{}.OpenAPIModelName():                                schema_takodev_tako_declare_Repository(ref),
 		declare.Resource{}.OpenAPIModelName():                                  schema_takodev_tako_declare_Resource(ref),
@@ -309,6 +315,7 @@ func GetOpenAPIDefinitions(ref common.ReferenceCallback) map[string]common.OpenA
 		declare.Timezone{}.OpenAPIModelName():                                  schema_takodev_tako_declare_Timezone(ref),
 		declare.Unit{}.OpenAPIModelName():                                      schema_takodev_tako_declare_Unit(ref),
 		declare.User{}.OpenAPIModelName():                                      schema_takodev_tako_declare_User(ref),
+		declare.Wave{}.OpenAPIModelName():                                      schema_takodev_tako_declare_Wave(ref),
 		declare.Window{}.OpenAPIModelName():                                    schema_takodev_tako_declare_Window(ref),
 		workload.Affinity{}.OpenAPIModelName():                                 schema_takodev_tako_declare_workload_Affinity(ref),
 		workload.Amounts{}.OpenAPIModelName():                                  schema_takodev_tako_declare_workload_Amounts(ref),
@@ -321,7 +328,6 @@ func GetOpenAPIDefinitions(ref common.ReferenceCallback) map[string]common.OpenA
 		workload.ExecProbe{}.OpenAPIModelName():                                schema_takodev_tako_declare_workload_ExecProbe(ref),
 		workload.File{}.OpenAPIModelName():                                     schema_takodev_tako_declare_workload_File(ref),
 		workload.GRPCProbe{}.OpenAPIModelName():                                schema_takodev_tako_declare_workload_GRPCProbe(ref),
-		workload.Gate{}.OpenAPIModelName():                                     schema_takodev_tako_declare_workload_Gate(ref),
 		workload.HTTPProbe{}.OpenAPIModelName():                                schema_takodev_tako_declare_workload_HTTPProbe(ref),
 		workload.HostVolume{}.OpenAPIModelName():                               schema_takodev_tako_declare_workload_HostVolume(ref),
 		workload.Image{}.OpenAPIModelName():                                    schema_takodev_tako_declare_workload_Image(ref),
@@ -332,9 +338,6 @@ func GetOpenAPIDefinitions(ref common.ReferenceCallback) map[string]common.OpenA
 		workload.Port{}.OpenAPIModelName():                                     schema_takodev_tako_declare_workload_Port(ref),
 		workload.PreferredNodes{}.OpenAPIModelName():                           schema_takodev_tako_declare_workload_PreferredNodes(ref),
 		workload.Probe{}.OpenAPIModelName():                                    schema_takodev_tako_declare_workload_Probe(ref),
-		workload.PrometheusAuth{}.OpenAPIModelName():                           schema_takodev_tako_declare_workload_PrometheusAuth(ref),
-		workload.PrometheusCA{}.OpenAPIModelName():                             schema_takodev_tako_declare_workload_PrometheusCA(ref),
-		workload.PrometheusQuery{}.OpenAPIModelName():                          schema_takodev_tako_declare_workload_PrometheusQuery(ref),
 		workload.PrometheusTarget{}.OpenAPIModelName():                         schema_takodev_tako_declare_workload_PrometheusTarget(ref),
 		workload.Resources{}.OpenAPIModelName():                                schema_takodev_tako_declare_workload_Resources(ref),
 		workload.Restart{}.OpenAPIModelName():                                  schema_takodev_tako_declare_workload_Restart(ref),
@@ -10818,6 +10821,106 @@ func schema_takodev_tako_api_v1alpha1_RolloutCulprit(ref common.ReferenceCallbac
 	}
 }
 
+func schema_takodev_tako_api_v1alpha1_RolloutFailure(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "RolloutFailure is that of a target. It is tried again when something else in the spec changes.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"revision": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Revision is its name.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"priority": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Priority is the priority with which it came.",
+							Type:        []string{"integer"},
+							Format:      "int32",
+						},
+					},
+					"root": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Root is the root of the layer that it compiled to.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"generation": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Generation is that of the config when it failed.",
+							Type:        []string{"integer"},
+							Format:      "int64",
+						},
+					},
+					"at": {
+						SchemaProps: spec.SchemaProps{
+							Description: "At is when it did.",
+							Ref:         ref(metav1.Time{}.OpenAPIModelName()),
+						},
+					},
+					"message": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Message says why.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"goal": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Goal is the revision that nodes go back to. Empty: they do not.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+				},
+				Required: []string{"revision", "generation", "at", "message"},
+			},
+		},
+		Dependencies: []string{
+			metav1.Time{}.OpenAPIModelName()},
+	}
+}
+
+func schema_takodev_tako_api_v1alpha1_RolloutProgress(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "RolloutProgress is how what has come so far is looked at: after each wave, and in the end.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"waves": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Waves were looked at for as long as they are to be.",
+							Type:        []string{"integer"},
+							Format:      "int32",
+						},
+					},
+					"workingSince": {
+						SchemaProps: spec.SchemaProps{
+							Description: "WorkingSince is when the first node worked with the target: gates count from then on.",
+							Ref:         ref(metav1.Time{}.OpenAPIModelName()),
+						},
+					},
+					"heldSince": {
+						SchemaProps: spec.SchemaProps{
+							Description: "HeldSince is since when all that has begun works.",
+							Ref:         ref(metav1.Time{}.OpenAPIModelName()),
+						},
+					},
+				},
+			},
+		},
+		Dependencies: []string{
+			metav1.Time{}.OpenAPIModelName()},
+	}
+}
+
 func schema_takodev_tako_api_v1alpha1_RolloutStatus(ref common.ReferenceCallback) common.OpenAPIDefinition {
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
@@ -10827,7 +10930,7 @@ func schema_takodev_tako_api_v1alpha1_RolloutStatus(ref common.ReferenceCallback
 				Properties: map[string]spec.Schema{
 					"phase": {
 						SchemaProps: spec.SchemaProps{
-							Description: "Phase is Empty, Complete, Rolling, Waiting, Halted or Paused.",
+							Description: "Phase is Empty, Complete, Rolling, Waiting, Halted, Paused, Monitoring, RollingBack or RolledBack.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -10894,9 +10997,21 @@ func schema_takodev_tako_api_v1alpha1_RolloutStatus(ref common.ReferenceCallback
 							Format:      "int32",
 						},
 					},
+					"progress": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Progress is how what has come so far is looked at, while that is not over.",
+							Ref:         ref(v1alpha1.RolloutProgress{}.OpenAPIModelName()),
+						},
+					},
+					"failure": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Failure is of the target that has failed last and is not tried again.",
+							Ref:         ref(v1alpha1.RolloutFailure{}.OpenAPIModelName()),
+						},
+					},
 					"done": {
 						SchemaProps: spec.SchemaProps{
-							Description: "Done have converged on the target.",
+							Description: "Done have converged on the target, or on what it was rolled back to.",
 							Type:        []string{"integer"},
 							Format:      "int32",
 						},
@@ -10973,7 +11088,7 @@ func schema_takodev_tako_api_v1alpha1_RolloutStatus(ref common.ReferenceCallback
 			},
 		},
 		Dependencies: []string{
-			metav1.Time{}.OpenAPIModelName(), v1alpha1.RolloutCulprit{}.OpenAPIModelName()},
+			metav1.Time{}.OpenAPIModelName(), v1alpha1.RolloutCulprit{}.OpenAPIModelName(), v1alpha1.RolloutFailure{}.OpenAPIModelName(), v1alpha1.RolloutProgress{}.OpenAPIModelName()},
 	}
 }
 
@@ -14552,6 +14667,51 @@ func schema_takodev_tako_declare_Fragment(ref common.ReferenceCallback) common.O
 	}
 }
 
+func schema_takodev_tako_declare_Gate(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "Gate is a number that must be within bounds before a new revision goes further. A number out of bounds fails the rollout. While there is no number, nothing goes on. What has worked before needs no gate.\n\nIn the rollout of a Workload it is looked at from when a step of a canary, the green half, or all that was to come is available, until the step's pause, or monitor, is over, and once after that; the first revision of all needs none. In that of a NodeConfig it is looked at from when the first node works with the new revision until the end, and once after the pause of each wave, and after monitor.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"name": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Name is unique in the list.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"prometheus": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Prometheus is what is measured.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(declare.PrometheusQuery{}.OpenAPIModelName()),
+						},
+					},
+					"min": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Min is the least that is good, counted in thousandths: \"0.995\". Min, max or both are set.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"max": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Max is the most that is good, counted in thousandths: \"0.05\", \"250\".",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+				},
+				Required: []string{"name", "prometheus"},
+			},
+		},
+		Dependencies: []string{
+			declare.PrometheusQuery{}.OpenAPIModelName()},
+	}
+}
+
 func schema_takodev_tako_declare_Group(ref common.ReferenceCallback) common.OpenAPIDefinition {
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
@@ -15243,6 +15403,109 @@ func schema_takodev_tako_declare_PointerEdit(ref common.ReferenceCallback) commo
 	}
 }
 
+func schema_takodev_tako_declare_PrometheusAuth(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "PrometheusAuth is what is proved with who asks: token, or username and password. All are of Secrets in the namespace of what is rolled out, or scaled; a ClusterNodeConfig names the namespace.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"token": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Token is sent as a bearer token.",
+							Ref:         ref(declare.KeySelector{}.OpenAPIModelName()),
+						},
+					},
+					"username": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Username goes with password.",
+							Ref:         ref(declare.KeySelector{}.OpenAPIModelName()),
+						},
+					},
+					"password": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Password goes with username.",
+							Ref:         ref(declare.KeySelector{}.OpenAPIModelName()),
+						},
+					},
+				},
+			},
+		},
+		Dependencies: []string{
+			declare.KeySelector{}.OpenAPIModelName()},
+	}
+}
+
+func schema_takodev_tako_declare_PrometheusCA(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "PrometheusCA is where authorities are, PEM. Exactly one of them is set; it is where the credentials would be.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"secret": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Secret is a value of a Secret.",
+							Ref:         ref(declare.KeySelector{}.OpenAPIModelName()),
+						},
+					},
+					"configMap": {
+						SchemaProps: spec.SchemaProps{
+							Description: "ConfigMap is a value of a ConfigMap.",
+							Ref:         ref(declare.KeySelector{}.OpenAPIModelName()),
+						},
+					},
+				},
+			},
+		},
+		Dependencies: []string{
+			declare.KeySelector{}.OpenAPIModelName()},
+	}
+}
+
+func schema_takodev_tako_declare_PrometheusQuery(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "PrometheusQuery is a question to a Prometheus.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"server": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Server is the name of the Prometheus that is asked, as tako's server was started with it (--prometheus NAME=URL). Default \"default\".",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"query": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Query is PromQL; its answer is one number.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"auth": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Auth is what is proved with who asks. Default nothing. It is sent over https, and over http only to the server's own machine.",
+							Ref:         ref(declare.PrometheusAuth{}.OpenAPIModelName()),
+						},
+					},
+					"ca": {
+						SchemaProps: spec.SchemaProps{
+							Description: "CA is by what its certificate is known, with https. Default the authorities that the server's machine knows.",
+							Ref:         ref(declare.PrometheusCA{}.OpenAPIModelName()),
+						},
+					},
+				},
+				Required: []string{"query"},
+			},
+		},
+		Dependencies: []string{
+			declare.PrometheusAuth{}.OpenAPIModelName(), declare.PrometheusCA{}.OpenAPIModelName()},
+	}
+}
+
 func schema_takodev_tako_declare_Recurse(ref common.ReferenceCallback) common.OpenAPIDefinition {
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
@@ -15724,15 +15987,51 @@ func schema_takodev_tako_declare_Rollout(ref common.ReferenceCallback) common.Op
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "Waves are selectors of nodes that go first, in order; the rest follows.",
+							Description: "Waves are nodes that go first, in order; the rest follows.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
 									SchemaProps: spec.SchemaProps{
-										Ref: ref(declare.Selector{}.OpenAPIModelName()),
+										Ref: ref(declare.Wave{}.OpenAPIModelName()),
 									},
 								},
 							},
+						},
+					},
+					"gates": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-map-keys": []interface{}{
+									"name",
+								},
+								"x-kubernetes-list-type": "map",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "Gates are measures that must be within bounds for it to go on: at most 8.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(declare.Gate{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+					"monitor": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Monitor is for how long after the last node failures and gates still count: \"30m\", up to 24h. Default 0s.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"onFailure": {
+						SchemaProps: spec.SchemaProps{
+							Description: "OnFailure is Halt (the default) or RollBack: nothing goes on until people say so, or every node goes back to what was proven last. What a gate has stopped is not tried again before its resources, or something else in the spec, have changed; neither is what was rolled back.\n\nPossible enum values:\n - `\"Halt\"`\n - `\"RollBack\"`",
+							Type:        []string{"string"},
+							Format:      "",
+							Enum:        []interface{}{"Halt", "RollBack"},
 						},
 					},
 					"try": {
@@ -15746,7 +16045,7 @@ func schema_takodev_tako_declare_Rollout(ref common.ReferenceCallback) common.Op
 			},
 		},
 		Dependencies: []string{
-			declare.Selector{}.OpenAPIModelName()},
+			declare.Gate{}.OpenAPIModelName(), declare.Wave{}.OpenAPIModelName()},
 	}
 }
 
@@ -16432,6 +16731,68 @@ func schema_takodev_tako_declare_User(ref common.ReferenceCallback) common.OpenA
 	}
 }
 
+func schema_takodev_tako_declare_Wave(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "Wave is some of the nodes, which go before those of later waves. Without a selector it is any of them.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"matchLabels": {
+						SchemaProps: spec.SchemaProps{
+							Description: "MatchLabels are labels that a node must have, with these values. Default none.",
+							Type:        []string{"object"},
+							AdditionalProperties: &spec.SchemaOrBool{
+								Allows: true,
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Type:   []string{"string"},
+										Format: "",
+									},
+								},
+							},
+						},
+					},
+					"matchExpressions": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "MatchExpressions are conditions that must all hold. Default none.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(declare.SelectorRequirement{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+					"nodes": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Nodes is how many of those that the selector matches go in this wave or in one before: a number from 1, or a percentage (\"10%\"), rounded up. Those that have the new revision already count first, then those that are there. Default all.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"pause": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Pause is for how long the new revision must have worked on the nodes of the wave before others get it: \"10m\", up to 7 days. Default 0s.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+				},
+			},
+		},
+		Dependencies: []string{
+			declare.SelectorRequirement{}.OpenAPIModelName()},
+	}
+}
+
 func schema_takodev_tako_declare_Window(ref common.ReferenceCallback) common.OpenAPIDefinition {
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
@@ -16874,51 +17235,6 @@ func schema_takodev_tako_declare_workload_GRPCProbe(ref common.ReferenceCallback
 				Required: []string{"port"},
 			},
 		},
-	}
-}
-
-func schema_takodev_tako_declare_workload_Gate(ref common.ReferenceCallback) common.OpenAPIDefinition {
-	return common.OpenAPIDefinition{
-		Schema: spec.Schema{
-			SchemaProps: spec.SchemaProps{
-				Description: "Gate is a number that must be within bounds before more instances get a new revision. It is looked at from when a step of a canary, the green half, or all that was to come is available, until the step's pause, or monitor, is over, and once after that. A number out of bounds fails the rollout. While there is no number, nothing goes on. What has worked before needs no gate, and neither does the first revision of all.",
-				Type:        []string{"object"},
-				Properties: map[string]spec.Schema{
-					"name": {
-						SchemaProps: spec.SchemaProps{
-							Description: "Name is unique in the list.",
-							Default:     "",
-							Type:        []string{"string"},
-							Format:      "",
-						},
-					},
-					"prometheus": {
-						SchemaProps: spec.SchemaProps{
-							Description: "Prometheus is what is measured.",
-							Default:     map[string]interface{}{},
-							Ref:         ref(workload.PrometheusQuery{}.OpenAPIModelName()),
-						},
-					},
-					"min": {
-						SchemaProps: spec.SchemaProps{
-							Description: "Min is the least that is good, counted in thousandths: \"0.995\". Min, max or both are set.",
-							Type:        []string{"string"},
-							Format:      "",
-						},
-					},
-					"max": {
-						SchemaProps: spec.SchemaProps{
-							Description: "Max is the most that is good, counted in thousandths: \"0.05\", \"250\".",
-							Type:        []string{"string"},
-							Format:      "",
-						},
-					},
-				},
-				Required: []string{"name", "prometheus"},
-			},
-		},
-		Dependencies: []string{
-			workload.PrometheusQuery{}.OpenAPIModelName()},
 	}
 }
 
@@ -17442,109 +17758,6 @@ func schema_takodev_tako_declare_workload_Probe(ref common.ReferenceCallback) co
 	}
 }
 
-func schema_takodev_tako_declare_workload_PrometheusAuth(ref common.ReferenceCallback) common.OpenAPIDefinition {
-	return common.OpenAPIDefinition{
-		Schema: spec.Schema{
-			SchemaProps: spec.SchemaProps{
-				Description: "PrometheusAuth is what is proved with who asks: token, or username and password. All are of Secrets in the workload's namespace.",
-				Type:        []string{"object"},
-				Properties: map[string]spec.Schema{
-					"token": {
-						SchemaProps: spec.SchemaProps{
-							Description: "Token is sent as a bearer token.",
-							Ref:         ref(declare.KeySelector{}.OpenAPIModelName()),
-						},
-					},
-					"username": {
-						SchemaProps: spec.SchemaProps{
-							Description: "Username goes with password.",
-							Ref:         ref(declare.KeySelector{}.OpenAPIModelName()),
-						},
-					},
-					"password": {
-						SchemaProps: spec.SchemaProps{
-							Description: "Password goes with username.",
-							Ref:         ref(declare.KeySelector{}.OpenAPIModelName()),
-						},
-					},
-				},
-			},
-		},
-		Dependencies: []string{
-			declare.KeySelector{}.OpenAPIModelName()},
-	}
-}
-
-func schema_takodev_tako_declare_workload_PrometheusCA(ref common.ReferenceCallback) common.OpenAPIDefinition {
-	return common.OpenAPIDefinition{
-		Schema: spec.Schema{
-			SchemaProps: spec.SchemaProps{
-				Description: "PrometheusCA is where authorities are, PEM. Exactly one of them is set; it is in the workload's namespace.",
-				Type:        []string{"object"},
-				Properties: map[string]spec.Schema{
-					"secret": {
-						SchemaProps: spec.SchemaProps{
-							Description: "Secret is a value of a Secret.",
-							Ref:         ref(declare.KeySelector{}.OpenAPIModelName()),
-						},
-					},
-					"configMap": {
-						SchemaProps: spec.SchemaProps{
-							Description: "ConfigMap is a value of a ConfigMap.",
-							Ref:         ref(declare.KeySelector{}.OpenAPIModelName()),
-						},
-					},
-				},
-			},
-		},
-		Dependencies: []string{
-			declare.KeySelector{}.OpenAPIModelName()},
-	}
-}
-
-func schema_takodev_tako_declare_workload_PrometheusQuery(ref common.ReferenceCallback) common.OpenAPIDefinition {
-	return common.OpenAPIDefinition{
-		Schema: spec.Schema{
-			SchemaProps: spec.SchemaProps{
-				Description: "PrometheusQuery is a question to a Prometheus.",
-				Type:        []string{"object"},
-				Properties: map[string]spec.Schema{
-					"server": {
-						SchemaProps: spec.SchemaProps{
-							Description: "Server is the name of the Prometheus that is asked, as tako's server was started with it (--prometheus NAME=URL). Default \"default\".",
-							Type:        []string{"string"},
-							Format:      "",
-						},
-					},
-					"query": {
-						SchemaProps: spec.SchemaProps{
-							Description: "Query is PromQL; its answer is one number.",
-							Default:     "",
-							Type:        []string{"string"},
-							Format:      "",
-						},
-					},
-					"auth": {
-						SchemaProps: spec.SchemaProps{
-							Description: "Auth is what is proved with who asks. Default nothing. It is sent over https, and over http only to the server's own machine.",
-							Ref:         ref(workload.PrometheusAuth{}.OpenAPIModelName()),
-						},
-					},
-					"ca": {
-						SchemaProps: spec.SchemaProps{
-							Description: "CA is by what its certificate is known, with https. Default the authorities that the server's machine knows.",
-							Ref:         ref(workload.PrometheusCA{}.OpenAPIModelName()),
-						},
-					},
-				},
-				Required: []string{"query"},
-			},
-		},
-		Dependencies: []string{
-			workload.PrometheusAuth{}.OpenAPIModelName(), workload.PrometheusCA{}.OpenAPIModelName()},
-	}
-}
-
 func schema_takodev_tako_declare_workload_PrometheusTarget(ref common.ReferenceCallback) common.OpenAPIDefinition {
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
@@ -17570,13 +17783,13 @@ func schema_takodev_tako_declare_workload_PrometheusTarget(ref common.ReferenceC
 					"auth": {
 						SchemaProps: spec.SchemaProps{
 							Description: "Auth is what is proved with who asks. Default nothing. It is sent over https, and over http only to the server's own machine.",
-							Ref:         ref(workload.PrometheusAuth{}.OpenAPIModelName()),
+							Ref:         ref(declare.PrometheusAuth{}.OpenAPIModelName()),
 						},
 					},
 					"ca": {
 						SchemaProps: spec.SchemaProps{
 							Description: "CA is by what its certificate is known, with https. Default the authorities that the server's machine knows.",
-							Ref:         ref(workload.PrometheusCA{}.OpenAPIModelName()),
+							Ref:         ref(declare.PrometheusCA{}.OpenAPIModelName()),
 						},
 					},
 					"perInstance": {
@@ -17592,7 +17805,7 @@ func schema_takodev_tako_declare_workload_PrometheusTarget(ref common.ReferenceC
 			},
 		},
 		Dependencies: []string{
-			workload.PrometheusAuth{}.OpenAPIModelName(), workload.PrometheusCA{}.OpenAPIModelName()},
+			declare.PrometheusAuth{}.OpenAPIModelName(), declare.PrometheusCA{}.OpenAPIModelName()},
 	}
 }
 
@@ -17794,7 +18007,7 @@ func schema_takodev_tako_declare_workload_Rollout(ref common.ReferenceCallback) 
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
 									SchemaProps: spec.SchemaProps{
-										Ref: ref(workload.Gate{}.OpenAPIModelName()),
+										Ref: ref(declare.Gate{}.OpenAPIModelName()),
 									},
 								},
 							},
@@ -17819,7 +18032,7 @@ func schema_takodev_tako_declare_workload_Rollout(ref common.ReferenceCallback) 
 			},
 		},
 		Dependencies: []string{
-			workload.CanaryStep{}.OpenAPIModelName(), workload.Gate{}.OpenAPIModelName()},
+			declare.Gate{}.OpenAPIModelName(), workload.CanaryStep{}.OpenAPIModelName()},
 	}
 }
 

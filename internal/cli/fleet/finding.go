@@ -240,7 +240,7 @@ func (f *Fleet) OfConfig(c *Config) []Finding {
 		}
 	}
 	stalled := meta.FindStatusCondition(c.Status.Conditions, v1alpha1.ConditionStalled)
-	if stalled != nil && stalled.Status == metav1.ConditionTrue && (r == nil || rollout.Phase(r.Phase) != rollout.Halted) {
+	if stalled != nil && stalled.Status == metav1.ConditionTrue && (r == nil || !stopped(rollout.Phase(r.Phase))) {
 		add(Finding{Weight: Broken, What: "Stalled", Text: stalled.Message, Code: codeIn(stalled.Reason), Since: stalled.LastTransitionTime})
 	}
 	if c.Spec.Rollout.Pause && r != nil && rollout.Phase(r.Phase) != rollout.Paused {
@@ -253,6 +253,9 @@ func (f *Fleet) OfConfig(c *Config) []Finding {
 	list = append(list, conflictsOf(c, "")...)
 	return sorted(list)
 }
+
+// stopped: a rollout in that phase says itself what is wrong.
+func stopped(p rollout.Phase) bool { return p == rollout.Halted || p == rollout.RolledBack }
 
 func codeIn(text string) string {
 	if strings.HasPrefix(text, "TK") {
@@ -272,6 +275,9 @@ func ofRollout(c *Config, r *v1alpha1.RolloutStatus) (Finding, bool) {
 		evidence = append(evidence, "node/"+culprit.Node+": "+strings.TrimSpace(culprit.Code+" "+culprit.Message))
 	}
 	x.Evidence = strings.Join(evidence, "\n")
+	if failedTarget(r) {
+		x.Code = reason.RolloutFailed.String()
+	}
 	switch rollout.Phase(r.Phase) {
 	case rollout.Complete:
 		return x, false
@@ -284,6 +290,10 @@ func ofRollout(c *Config, r *v1alpha1.RolloutStatus) (Finding, bool) {
 			x.Text += "; a value that it takes from a Secret or a ConfigMap is another: put the old one back, and the hosts that have the new one get it"
 			x.Next = "tako why " + c.Argument()
 		}
+	case rollout.RolledBack:
+		x.Weight, x.What, x.Next = Broken, "Rolled back", "tako edit "+c.Argument()
+	case rollout.RollingBack:
+		x.Weight, x.What = Waiting, "Rolling back"
 	case rollout.Paused:
 		x.Weight, x.Next = Note, "tako rollout resume "+c.Argument()
 	case rollout.Empty:
@@ -294,9 +304,22 @@ func ofRollout(c *Config, r *v1alpha1.RolloutStatus) (Finding, bool) {
 	return x, true
 }
 
+// failedTarget reports whether what is declared has failed, and is not tried again.
+func failedTarget(r *v1alpha1.RolloutStatus) bool {
+	return r.Failure != nil && r.Failure.Revision == r.Target && r.Failure.Root == r.TargetRoot && r.Failure.Priority == r.TargetPriority
+}
+
+// GoalOf is the name of the revision that nodes are to have.
+func GoalOf(r *v1alpha1.RolloutStatus) string {
+	if failedTarget(r) && r.Failure.Goal != "" {
+		return r.Failure.Goal
+	}
+	return r.Target
+}
+
 // progress is how far a rollout is, in words.
 func progress(r *v1alpha1.RolloutStatus) string {
-	parts := []string{fmt.Sprintf("%d of %d nodes have %s", r.Done, r.Selected, r.Target)}
+	parts := []string{fmt.Sprintf("%d of %d nodes have %s", r.Done, r.Selected, GoalOf(r))}
 	for _, part := range []struct {
 		count int32
 		words string

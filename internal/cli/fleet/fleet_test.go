@@ -154,8 +154,19 @@ func TestWhatIsSaidOfAConfig(t *testing.T) {
 		"waiting for a silent node": {func(c *Config) {
 			c.Status.Rollout.Phase, c.Status.Rollout.Culprits = string(rollout.Waiting), []v1alpha1.RolloutCulprit{{Node: "web-1", Message: "silent"}}
 		}, "Waiting", "node/web-1: silent", ""},
-		"paused":  {func(c *Config) { c.Status.Rollout.Phase = string(rollout.Paused) }, "Paused", "", "tako rollout resume nodeconfig/web -n prod"},
-		"rolling": {func(c *Config) { c.Status.Rollout.Phase = string(rollout.Rolling) }, "Rolling", "", ""},
+		"failed by a gate": {func(c *Config) {
+			halted(c)
+			c.Status.Rollout.Target, c.Status.Rollout.Failure = "web-2", &v1alpha1.RolloutFailure{Revision: "web-2"}
+		}, "Halted", "", "tako rollout undo nodeconfig/web -n prod"},
+		"rolled back": {func(c *Config) {
+			halted(c)
+			r := c.Status.Rollout
+			r.Phase, r.Target, r.Failure = string(rollout.RolledBack), "web-2", &v1alpha1.RolloutFailure{Revision: "web-2", Goal: "web-1"}
+			c.Status.Conditions = []metav1.Condition{condition(v1alpha1.ConditionStalled, metav1.ConditionTrue, "RolledBack", "it failed")}
+		}, "Rolled back", "", "tako edit nodeconfig/web -n prod"},
+		"rolling back": {func(c *Config) { c.Status.Rollout.Phase = string(rollout.RollingBack) }, "Rolling back", "", ""},
+		"paused":       {func(c *Config) { c.Status.Rollout.Phase = string(rollout.Paused) }, "Paused", "", "tako rollout resume nodeconfig/web -n prod"},
+		"rolling":      {func(c *Config) { c.Status.Rollout.Phase = string(rollout.Rolling) }, "Rolling", "", ""},
 		"stalled for another reason": {func(c *Config) {
 			c.Status.Conditions = []metav1.Condition{condition(v1alpha1.ConditionStalled, metav1.ConditionTrue, "TK1070", "secret app has no key token")}
 		}, "Stalled", "", ""},

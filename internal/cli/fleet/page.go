@@ -147,7 +147,7 @@ func (c *ConfigCounts) count(r *v1alpha1.RolloutStatus) {
 	switch phase {
 	case rollout.Complete:
 		c.Complete++
-	case rollout.Halted:
+	case rollout.Halted, rollout.RolledBack:
 		c.Halted++
 	case rollout.Empty:
 		c.Empty++

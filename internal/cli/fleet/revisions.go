@@ -18,6 +18,7 @@ import (
 	"tako.dev/tako/internal/cli/output"
 	"tako.dev/tako/internal/cli/remote"
 	"tako.dev/tako/internal/present"
+	"tako.dev/tako/internal/reason"
 )
 
 // Revision is one state of a config that can be gone back to.
@@ -96,7 +97,11 @@ func (c *Config) notes(revision string) []string {
 	}
 	note(c.Status.Revision, declaredNote)
 	if r := c.Status.Rollout; r != nil {
-		note(r.Target, strings.ToLower(r.Phase))
+		if failedTarget(r) {
+			note(r.Target, "failed "+reason.RolloutFailed.String())
+		} else {
+			note(r.Target, strings.ToLower(r.Phase))
+		}
 		note(r.Proven, "proven")
 	}
 	return notes

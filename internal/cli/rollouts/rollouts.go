@@ -64,7 +64,7 @@ func (r *ofConfig) Status(ctx context.Context) (status any, title string, found 
 	fleet.NameValues(ctx, r.server, r.Config, found, time.Now())
 	title = r.Argument()
 	if s := r.Config.Status.Rollout; s != nil {
-		title += fmt.Sprintf("  %s  %d of %d nodes have %s", s.Phase, s.Done, s.Selected, s.Target)
+		title += fmt.Sprintf("  %s  %d of %d nodes have %s", s.Phase, s.Done, s.Selected, fleet.GoalOf(s))
 	}
 	return r.Config.Status.Rollout, title, found
 }
@@ -84,7 +84,7 @@ func (r *ofConfig) Undo(ctx context.Context, to string) (string, error) {
 
 // Promote is refused.
 func (r *ofConfig) Promote(context.Context, bool) (string, error) {
-	return "", failure.Usage("promote "+r.Ref().Long(), "rollouts over hosts wait for no approval", "tako rollout resume "+r.Argument()+" lets one go on that is paused")
+	return "", failure.Usage("promote "+r.Ref().Long(), "rollouts over hosts wait for no approval", "tako rollout resume "+r.Argument()+" lets one go on that is paused; spec.rollout.waves and gates say what one waits for")
 }
 
 // Triable is nil.

@@ -192,10 +192,10 @@ func (w *Workload) rollout(now time.Time) (fleet.Finding, bool) {
 		if r := s.Rollout; r != nil && r.Halt != nil {
 			x.Code = r.Halt.Code
 		}
-	case running.RolledBack:
+	case rollout.RolledBack:
 		x.Weight, x.What, x.Next = fleet.Broken, "Rolled back", "tako edit "+w.Argument()
 		x.Code = w.failureCode()
-	case running.RollingBack:
+	case rollout.RollingBack:
 		x.What, x.Code = "Rolling back", w.failureCode()
 	case running.Stopping:
 		x.Text = fmt.Sprintf("it is being deleted, and %d instances may still run", s.TerminatingReplicas)

@@ -17,6 +17,7 @@ import (
 	"tako.dev/tako/internal/catalog"
 	"tako.dev/tako/internal/controllers/inbox"
 	"tako.dev/tako/internal/controllers/layers"
+	"tako.dev/tako/internal/controllers/measures"
 	"tako.dev/tako/internal/controllers/presence"
 	"tako.dev/tako/internal/reason"
 )
@@ -65,19 +66,28 @@ type Presence interface {
 	Changes() []string
 }
 
+// Measures is what is measured for gates. *measures.Asker is one.
+type Measures interface {
+	measures.Answers
+	// Want says which queries are to be asked. The map is the callee's from then on.
+	Want(queries map[measures.Query]bool)
+}
+
 // Recorder makes Events. It does not wait.
 type Recorder interface {
 	// Tell notes that something has happened to an object.
 	Tell(about core.ObjectReference, kind, why, words string)
 }
 
-// Options say what to work with. All but Log and Epoch are required.
+// Options say what to work with. All but Measures, Log and Epoch are required.
 type Options struct {
 	Objects  Objects
 	Layers   Layers
 	Changes  Changes
 	Presence Presence
 	Recorder Recorder
+	// Measures is what the gates of rollouts follow. Default nothing is measured, and what has gates does not go on.
+	Measures Measures
 	// Epoch is the epoch of the cluster's trust now, for AssignedHead. Default: always 1.
 	Epoch func() uint64
 	// Log takes what is worth knowing. Default nothing is logged.

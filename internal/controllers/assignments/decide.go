@@ -10,8 +10,10 @@ import (
 	"time"
 
 	"tako.dev/tako/api/v1alpha1"
+	"tako.dev/tako/declare"
 	"tako.dev/tako/internal/catalog"
 	"tako.dev/tako/internal/controllers/layers"
+	"tako.dev/tako/internal/controllers/measures"
 	"tako.dev/tako/internal/fleet/assign"
 	"tako.dev/tako/internal/fleet/node"
 	"tako.dev/tako/internal/fleet/rollout"
@@ -38,6 +40,7 @@ func (a *Assignments) round(ctx context.Context, w *world) time.Time {
 		w.paced(now)
 		return w.wakeAt()
 	}
+	a.want(w)
 	assigned := a.assignmentJobs(ctx, w, now)
 	jobs := slices.Concat(assigned, a.releaseJobs(w), a.statusJobs(w, now))
 	w.paced(now)
@@ -211,13 +214,18 @@ func (a *Assignments) roll(ctx context.Context, c *config, w *world, now time.Ti
 	v := c.view(w.began)
 	c.gone = a.isGone(ctx, c, w, now)
 	v.Gone = c.gone
+	v.Gates = measures.Readings(a.options.Measures, c.namespace, c.gates())
 	d := rollout.Decide(v, now)
-	if len(c.hosts) > 0 && d.Status.Proven != c.was.Proven {
+	if len(c.hosts) > 0 && (d.Status.Proven != c.was.Proven || d.Status.Goal != c.was.Goal) {
 		w.again = true
 	}
 	c.was, c.wakeAt = d.Status, d.WakeAt
 	w.clean(c)
 	w.stale[c] = true
+	delete(w.gated, c)
+	if len(c.gates()) > 0 {
+		w.gated[c] = true
+	}
 	c.release = map[string]assign.Target{}
 	for _, m := range d.Moves {
 		if m.Target != c.newest || c.fault == nil {
@@ -229,6 +237,29 @@ func (a *Assignments) roll(ctx context.Context, c *config, w *world, now time.Ti
 	} else {
 		delete(w.releasing, c)
 	}
+}
+
+// gates are those of a rollout that is under way, of what has neither failed nor worked before.
+func (c *config) gates() []declare.Gate {
+	s := &c.was
+	if len(c.hosts) == 0 || c.newest == s.Proven || s.Failed.Of == c.newest && s.Failed.Generation == c.generation {
+		return nil
+	}
+	return c.rollout.Gates
+}
+
+// want has measured what gates are about, and nothing else.
+func (a *Assignments) want(w *world) {
+	if a.options.Measures == nil {
+		return
+	}
+	queries := map[measures.Query]bool{}
+	for c := range w.gated {
+		for i := range c.gates() {
+			queries[measures.QueryOf(c.namespace, &c.gates()[i].Prometheus)] = true
+		}
+	}
+	a.options.Measures.Want(queries)
 }
 
 // isGone: what is proven is not what is declared, and cannot be given to anybody who has not got it.
@@ -270,7 +301,7 @@ func (a *Assignments) view(ctx context.Context, w *world, now time.Time) assign.
 	for c := range w.chosen {
 		is := assign.Config{ID: c.id, Kind: c.kind, Namespace: c.namespace, Created: c.created, Selector: c.selector, Release: c.release}
 		if c.newest.Root != "" {
-			is.Newest = assign.Target(c.newest)
+			is.Newest = assign.Target(c.goal())
 		}
 		if !c.gone {
 			is.Proven = assign.Target(c.was.Proven)
@@ -329,7 +360,7 @@ func (w *world) take(d *assign.Decision) (other bool) {
 
 // view is what package rollout decides about.
 func (c *config) view(began time.Time) rollout.View {
-	v := rollout.View{Config: c.id, Spec: c.rollout, Target: c.newest, PausedBy: c.pausedBy, Quiet: began, Was: c.was, Nodes: make([]rollout.Node, 0, len(c.hosts))}
+	v := rollout.View{Config: c.id, Spec: c.rollout, Target: c.newest, PausedBy: c.pausedBy, Generation: c.generation, Quiet: began, Was: c.was, Nodes: make([]rollout.Node, 0, len(c.hosts))}
 	for _, h := range c.hosts {
 		if !h.joined {
 			continue

@@ -30,9 +30,11 @@ import (
 	"tako.dev/tako/internal/catalog"
 	"tako.dev/tako/internal/controllers/inbox"
 	"tako.dev/tako/internal/controllers/layers"
+	"tako.dev/tako/internal/controllers/measures"
 	"tako.dev/tako/internal/controllers/presence"
 	"tako.dev/tako/internal/fleet/events"
 	"tako.dev/tako/internal/fleet/node"
+	"tako.dev/tako/internal/fleet/scale"
 	"tako.dev/tako/internal/reason"
 	"tako.dev/tako/internal/transfer/wire"
 )
@@ -110,8 +112,49 @@ type rig struct {
 	path     map[string]string // of the file of a config; default its own
 	full     atomic.Bool       // the store takes no Secrets
 	busy     atomic.Bool       // hosts take everything up, and have not looked at it yet
+	measures *fakeMeasures
 	stop     func()
 	begun    *Assignments
+}
+
+// fakeMeasures answers what it is told to.
+type fakeMeasures struct {
+	mu      sync.Mutex // guards what follows
+	value   float64
+	missing string
+	wanted  map[measures.Query]bool
+}
+
+func (m *fakeMeasures) Answer(measures.Query) scale.Answer {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.missing != "" {
+		return scale.Answer{Missing: m.missing}
+	}
+	return scale.Answer{At: time.Now(), Value: m.value}
+}
+
+func (m *fakeMeasures) Want(queries map[measures.Query]bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.wanted = queries
+}
+
+// says changes the answer.
+func (m *fakeMeasures) says(value float64, missing string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.value, m.missing = value, missing
+}
+
+// asked is what is wanted.
+func (m *fakeMeasures) asked() (texts []string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for q := range m.wanted {
+		texts = append(texts, q.Text)
+	}
+	return texts
 }
 
 // refusing is a store that takes no Secrets for a while.
@@ -140,7 +183,7 @@ func newRig(t *testing.T) *rig {
 	r := &rig{
 		T: t, presence: &fakePresence{seen: map[types.UID]presence.Seen{}, changed: make(chan struct{}, 1)}, recorder: &fakeRecorder{},
 		layers: &fakeLayers{changed: make(chan struct{}, 1), salt: map[string]string{}, missing: map[string]error{}, keys: map[string][]layers.KeyUse{}},
-		agents: map[string]*agent{}, bad: map[string]string{},
+		agents: map[string]*agent{}, bad: map[string]string{}, measures: &fakeMeasures{},
 	}
 	t.Cleanup(r.clear)
 	r.begin()
@@ -158,7 +201,7 @@ func (r *rig) begin() {
 func (r *rig) beginOn(store Objects) {
 	r.Helper()
 	a, err := New(Options{
-		Objects: store, Layers: r.layers, Changes: r.layers, Presence: r.presence, Recorder: r.recorder,
+		Objects: store, Layers: r.layers, Changes: r.layers, Presence: r.presence, Recorder: r.recorder, Measures: r.measures,
 		Log: slog.New(slog.NewTextHandler(r.Output(), &slog.HandlerOptions{Level: slog.LevelInfo})),
 	})
 	r.must(err)

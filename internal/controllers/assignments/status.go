@@ -35,6 +35,16 @@ func wasOf(s *v1alpha1.RolloutStatus) rollout.Status {
 	if s.ProvenAt != nil {
 		was.ProvenAt = s.ProvenAt.Time
 	}
+	was.Goal = was.Target
+	if p := s.Progress; p != nil {
+		was.Passed, was.First, was.Held = int(p.Waves), timeOf(p.WorkingSince), timeOf(p.HeldSince)
+	}
+	if f := s.Failure; f != nil {
+		was.Failed = rollout.Failure{Of: rollout.Target{Revision: f.Revision, Priority: int(f.Priority), Root: f.Root}, Generation: f.Generation, At: f.At.Time, Why: f.Message}
+		if f.Goal != "" {
+			was.Goal = was.Proven
+		}
+	}
 	return was
 }
 
@@ -49,6 +59,17 @@ func statusOf(s *rollout.Status) *v1alpha1.RolloutStatus {
 	if !s.ProvenAt.IsZero() {
 		at := stored(s.ProvenAt)
 		to.ProvenAt = &at
+	}
+	if s.Passed > 0 || !s.First.IsZero() || !s.Held.IsZero() {
+		to.Progress = &v1alpha1.RolloutProgress{Waves: int32(s.Passed), WorkingSince: momentOf(s.First), HeldSince: momentOf(s.Held)}
+	}
+	if f := &s.Failed; f.Of != (rollout.Target{}) {
+		to.Failure = &v1alpha1.RolloutFailure{
+			Revision: f.Of.Revision, Priority: int32(f.Of.Priority), Root: f.Of.Root, Generation: f.Generation, At: stored(f.At), Message: f.Why,
+		}
+		if s.Goal != s.Target {
+			to.Failure.Goal = s.Goal.Revision
+		}
 	}
 	for _, c := range s.Culprits {
 		culprit := v1alpha1.RolloutCulprit{Node: c.Node, Message: c.Why}
@@ -66,6 +87,23 @@ func statusOf(s *rollout.Status) *v1alpha1.RolloutStatus {
 
 // stored is a time as it is stored: in seconds.
 func stored(t time.Time) metav1.Time { return metav1.NewTime(t.Truncate(time.Second)) }
+
+// momentOf is a time as it is stored where there may be none.
+func momentOf(t time.Time) *metav1.Time {
+	if t.IsZero() {
+		return nil
+	}
+	at := stored(t)
+	return &at
+}
+
+// timeOf is a stored time; the zero time where there is none.
+func timeOf(at *metav1.Time) time.Time {
+	if at == nil {
+		return time.Time{}
+	}
+	return at.Time
+}
 
 // conflictsOf is what a config is told about others.
 func conflictsOf(told *assign.Told) []v1alpha1.ConfigConflict {
@@ -150,7 +188,7 @@ func (c *config) verdict(revised *metav1.Condition) verdict {
 		return verdict{v1alpha1.ConditionReady, string(s.Phase), words}
 	case rollout.Empty:
 		return verdict{v1alpha1.ConditionReady, reasonNoNodes, "it selects no node that a host has joined as"}
-	case rollout.Halted, rollout.Paused:
+	case rollout.Halted, rollout.Paused, rollout.RolledBack:
 		return verdict{v1alpha1.ConditionStalled, string(s.Phase), words}
 	case rollout.Waiting:
 		if c.keptOut() {
@@ -169,9 +207,12 @@ func (c *config) keptOut() bool {
 // words say how a rollout stands.
 func (c *config) words() string {
 	s := &c.was
-	text := fmt.Sprintf("%d of %d nodes have %s", s.Counts.Done, s.Counts.Selected, s.Target.Revision)
-	if s.Phase == rollout.Complete {
-		return "all nodes have " + s.Target.Revision
+	text := fmt.Sprintf("%d of %d nodes have %s", s.Counts.Done, s.Counts.Selected, s.Goal.Revision)
+	switch s.Phase {
+	case rollout.Complete:
+		return "all nodes have " + s.Goal.Revision
+	case rollout.RolledBack:
+		return "all nodes have " + s.Goal.Revision + " again; " + s.Why
 	}
 	if s.Why != "" {
 		text += "; " + s.Why
@@ -233,7 +274,7 @@ func urgent(a, b *v1alpha1.NodeConfigStatus) bool {
 	if a.Rollout == nil || b.Rollout == nil || a.ObservedGeneration != b.ObservedGeneration {
 		return true
 	}
-	return a.Rollout.Phase != b.Rollout.Phase || a.Rollout.Target != b.Rollout.Target || a.Rollout.TargetPriority != b.Rollout.TargetPriority ||
+	return a.Rollout.Phase != b.Rollout.Phase || !equality.Semantic.DeepEqual(a.Rollout.Progress, b.Rollout.Progress) || !equality.Semantic.DeepEqual(a.Rollout.Failure, b.Rollout.Failure) || a.Rollout.Target != b.Rollout.Target || a.Rollout.TargetPriority != b.Rollout.TargetPriority ||
 		a.Rollout.TargetRoot != b.Rollout.TargetRoot || a.Rollout.Proven != b.Rollout.Proven || a.Rollout.ProvenRoot != b.Rollout.ProvenRoot || len(a.Conflicts) != len(b.Conflicts) ||
 		!slices.EqualFunc(a.Conditions, b.Conditions, func(a, b metav1.Condition) bool {
 			return a.Type == b.Type && a.Status == b.Status && a.Reason == b.Reason

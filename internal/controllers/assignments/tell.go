@@ -121,6 +121,10 @@ func (a *Assignments) tell(c *config) {
 		switch {
 		case is.phase == rollout.Halted:
 			say(core.EventTypeWarning, "RolloutHalted", c.words())
+		case is.phase == rollout.RollingBack:
+			say(core.EventTypeWarning, "RollingBack", c.words())
+		case is.phase == rollout.RolledBack:
+			say(core.EventTypeWarning, "RolledBack", c.words())
 		case is.phase == rollout.Complete:
 			say(core.EventTypeNormal, "RolloutComplete", c.words())
 		case is.target != was.target && is.phase == rollout.Rolling:

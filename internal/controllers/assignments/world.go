@@ -31,6 +31,7 @@ type world struct {
 	dirty     map[*config]bool   // those of which something has changed that their rollouts follow from
 	stale     map[*config]bool   // those whose status may have to be written
 	releasing map[*config]bool   // those that let something go on
+	gated     map[*config]bool   // those for whose gates something is measured
 	placed    map[string]*v1alpha1.Assignment
 	leaving   map[string]*v1alpha1.Assignment // whose nodes were deleted
 	revisions *revisions
@@ -39,17 +40,22 @@ type world struct {
 	again     bool // assign.Decide is to be asked, whatever the rollouts say
 	released  bool // in the last decision something was let go on
 	retryAt   time.Time
-	unwritten bool              // there were more statuses to write than at once
-	mayDecide time.Time         // the next decision is not to come before
-	groups    map[string]string // of hosts by name, as they were when peers were drawn
-	drawAt    time.Time         // when it is looked whose peers are to be drawn anew; zero: nothing of that has changed
-	mayDraw   time.Time         // and not before
+	unwritten bool      // there were more statuses to write than at once
+	mayDecide time.Time // the next decision is not to come before
+	drawing
+}
+
+// drawing is when peers are drawn anew.
+type drawing struct {
+	groups  map[string]string // of hosts by name, as they were when peers were drawn
+	drawAt  time.Time         // when it is looked whose peers are to be drawn anew; zero: nothing of that has changed
+	mayDraw time.Time         // and not before
 }
 
 func newWorld(now time.Time) *world {
 	return &world{
-		began: now, hosts: map[string]*host{}, configs: map[string]*config{}, placed: map[string]*v1alpha1.Assignment{}, groups: map[string]string{}, leaving: map[string]*v1alpha1.Assignment{},
-		chosen: map[*config]bool{}, dirty: map[*config]bool{}, stale: map[*config]bool{}, releasing: map[*config]bool{},
+		began: now, hosts: map[string]*host{}, configs: map[string]*config{}, placed: map[string]*v1alpha1.Assignment{}, drawing: drawing{groups: map[string]string{}}, leaving: map[string]*v1alpha1.Assignment{},
+		chosen: map[*config]bool{}, dirty: map[*config]bool{}, stale: map[*config]bool{}, releasing: map[*config]bool{}, gated: map[*config]bool{},
 		revisions: newRevisions(), orders: orders{}, workloads: newWorkloads(), again: true,
 	}
 }
@@ -177,6 +183,14 @@ type config struct {
 
 func compareConfigs(a, b *config) int { return cmp.Compare(a.id, b.id) }
 
+// goal is what its nodes are to have in the end: the newest, unless that has failed and was rolled back.
+func (c *config) goal() rollout.Target {
+	if c.was.Target == c.newest {
+		return c.was.Goal
+	}
+	return c.newest
+}
+
 // touch has the rollout of a config decided about.
 func (w *world) touch(c *config) { w.dirty[c] = true }
 
@@ -189,7 +203,7 @@ func (w *world) forget(c *config) {
 		delete(h.configs, c)
 		w.again = true
 	}
-	for _, set := range []map[*config]bool{w.chosen, w.dirty, w.stale, w.releasing} {
+	for _, set := range []map[*config]bool{w.chosen, w.dirty, w.stale, w.releasing, w.gated} {
 		delete(set, c)
 	}
 	delete(w.configs, c.id)
@@ -474,10 +488,13 @@ func (w *world) touchConfigs(h *host) {
 	}
 }
 
-// idleOn: the rollout is over, and the host has what it brought.
+// idleOn: the rollout is over, and the host has what it brought, or went back to.
 func (c *config) idleOn(h *host) bool {
-	l := h.layer(c.id)
-	return c.was.Phase == rollout.Complete && len(c.release) == 0 && c.was.Target == c.newest && c.was.Proven == c.newest && l != nil && l.Revision == c.newest.Revision && int(l.Priority) == c.newest.Priority && l.Root == c.newest.Root
+	if over := c.was.Phase == rollout.Complete || c.was.Phase == rollout.RolledBack; !over || len(c.release) > 0 || c.was.Target != c.newest || c.was.Proven != c.was.Goal {
+		return false
+	}
+	l, goal := h.layer(c.id), c.was.Goal
+	return l != nil && l.Revision == goal.Revision && int(l.Priority) == goal.Priority && l.Root == goal.Root
 }
 
 // touchHosts has the layers of a config looked at again, on all its hosts.

@@ -16,7 +16,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"tako.dev/tako/declare"
-	"tako.dev/tako/declare/workload"
 )
 
 const (
@@ -28,7 +27,7 @@ const (
 	hidden = "***"
 )
 
-// Objects reads what workloads name. *registry.Local is one.
+// Objects reads what workloads and configs name. *registry.Local is one.
 type Objects interface {
 	// Get reads a Secret or a ConfigMap. The errors are those of the API.
 	Get(ctx context.Context, key types.NamespacedName, into runtime.Object) error
@@ -37,15 +36,16 @@ type Objects interface {
 // Access is what a Prometheus is asked with, and known by: values of objects, which are read each time that a query is asked, so that a changed one
 // counts at once. What is not declared is zero.
 type Access struct {
-	Namespace                 string              // of the objects; empty where none is named
 	Token, Username, Password declare.KeySelector // of Secrets
 	CASecret, CAConfigMap     declare.KeySelector
 }
 
-func accessOf(namespace string, q *workload.PrometheusQuery) (a Access) {
+// accessOf is what a query of an object in a namespace is asked with; one of an object in none names it itself.
+func accessOf(namespace string, q *declare.PrometheusQuery) (a Access) {
 	set := func(to, from *declare.KeySelector) {
 		if from != nil {
-			a.Namespace, *to = namespace, *from
+			*to = *from
+			to.Namespace = cmp.Or(namespace, from.Namespace)
 		}
 	}
 	if q.Auth != nil {
@@ -62,9 +62,9 @@ func accessOf(namespace string, q *workload.PrometheusQuery) (a Access) {
 
 func compareAccesses(a, b *Access) int {
 	key := func(a, b declare.KeySelector) int {
-		return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.Key, b.Key))
+		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name), cmp.Compare(a.Key, b.Key))
 	}
-	return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), key(a.Token, b.Token), key(a.Username, b.Username), key(a.Password, b.Password), key(a.CASecret, b.CASecret), key(a.CAConfigMap, b.CAConfigMap))
+	return cmp.Or(key(a.Token, b.Token), key(a.Username, b.Username), key(a.Password, b.Password), key(a.CASecret, b.CASecret), key(a.CAConfigMap, b.CAConfigMap))
 }
 
 // proof is what was read for an Access.
@@ -85,7 +85,7 @@ func (p *proof) hide(words string) string {
 // prove reads what a query is asked with. Its errors hold nothing of that.
 func (p *Prometheus) prove(ctx context.Context, q Query) (with proof, err error) {
 	a, none := &q.Access, declare.KeySelector{}
-	if a.Namespace == "" {
+	if *a == (Access{}) {
 		return with, nil
 	}
 	read := func(kind string, s declare.KeySelector) string {
@@ -93,7 +93,7 @@ func (p *Prometheus) prove(ctx context.Context, q Query) (with proof, err error)
 			return ""
 		}
 		var value string
-		value, err = p.value(ctx, kind, a.Namespace, s)
+		value, err = p.value(ctx, kind, s)
 		return value
 	}
 	token, username, password := read(kindSecret, a.Token), read(kindSecret, a.Username), read(kindSecret, a.Password)
@@ -124,17 +124,17 @@ const (
 )
 
 // value reads one of an object.
-func (p *Prometheus) value(ctx context.Context, kind, namespace string, s declare.KeySelector) (string, error) {
+func (p *Prometheus) value(ctx context.Context, kind string, s declare.KeySelector) (string, error) {
 	var secret core.Secret
 	var configMap core.ConfigMap
 	var into runtime.Object = &secret
 	if kind == kindConfigMap {
 		into = &configMap
 	}
-	err := p.objects.Get(ctx, types.NamespacedName{Namespace: namespace, Name: s.Name}, into)
+	err := p.objects.Get(ctx, types.NamespacedName{Namespace: s.Namespace, Name: s.Name}, into)
 	switch {
 	case apierrors.IsNotFound(err):
-		return "", fmt.Errorf("there is no %s %s in the namespace", kind, s.Name)
+		return "", fmt.Errorf("there is no %s %s in namespace %s", kind, s.Name, s.Namespace)
 	case err != nil:
 		return "", fmt.Errorf("%s %s cannot be read now", kind, s.Name)
 	}

@@ -22,7 +22,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"tako.dev/tako/declare"
-	"tako.dev/tako/declare/workload"
 )
 
 // shelf holds Secrets and ConfigMaps. The zero value is empty.
@@ -73,8 +72,8 @@ func certificateOf(s *httptest.Server) string {
 func keyOf(name, key string) *declare.KeySelector { return &declare.KeySelector{Name: name, Key: key} }
 
 // queryWith is the query of a target in the namespace prod.
-func queryWith(server string, auth *workload.PrometheusAuth, ca *workload.PrometheusCA) Query {
-	return QueryOf("prod", &workload.PrometheusQuery{Server: server, Query: "good", Auth: auth, CA: ca})
+func queryWith(server string, auth *declare.PrometheusAuth, ca *declare.PrometheusCA) Query {
+	return QueryOf("prod", &declare.PrometheusQuery{Server: server, Query: "good", Auth: auth, CA: ca})
 }
 
 // TestProofs: what a workload names is sent as it is now, to the server that it is for alone; what cannot be sent says which value it is and never what.
@@ -97,11 +96,11 @@ func TestProofs(t *testing.T) {
 	objects.put("Secret", "qa/s", map[string]string{"token": "geheim-of-qa"})
 	p := start(t, map[string]string{"secure": secure.URL, "plain": plain.URL, "far": "http://prometheus.example:9090"}, objects)
 
-	token := func(key string) *workload.PrometheusAuth { return &workload.PrometheusAuth{Token: keyOf("s", key)} }
-	basic := func(user, password string) *workload.PrometheusAuth {
-		return &workload.PrometheusAuth{Username: keyOf("s", user), Password: keyOf("s", password)}
+	token := func(key string) *declare.PrometheusAuth { return &declare.PrometheusAuth{Token: keyOf("s", key)} }
+	basic := func(user, password string) *declare.PrometheusAuth {
+		return &declare.PrometheusAuth{Username: keyOf("s", user), Password: keyOf("s", password)}
 	}
-	byMap, bySecret := &workload.PrometheusCA{ConfigMap: keyOf("c", "ca.crt")}, &workload.PrometheusCA{Secret: keyOf("s", "ca")}
+	byMap, bySecret := &declare.PrometheusCA{ConfigMap: keyOf("c", "ca.crt")}, &declare.PrometheusCA{Secret: keyOf("s", "ca")}
 	encoded := "Basic " + base64.StdEncoding.EncodeToString([]byte("ann:geheim:word"))
 	for what, c := range map[string]struct {
 		q    Query
@@ -116,10 +115,10 @@ func TestProofs(t *testing.T) {
 		"a token in the open":           {q: queryWith("far", token("token"), nil), why: "far is asked over http, where anybody on the way reads credentials"},
 		"authorities without TLS":       {q: queryWith("plain", nil, byMap), why: "over http, where it has no certificate"},
 		"no authorities":                {q: queryWith("secure", token("token"), nil), why: "an authority that is not trusted"},
-		"authorities that are none":     {q: queryWith("secure", nil, &workload.PrometheusCA{Secret: keyOf("s", "token")}), why: "no certificate in PEM"},
-		"too many authorities":          {q: queryWith("secure", nil, &workload.PrometheusCA{Secret: keyOf("s", "many")}), why: "more than 262144 bytes"},
-		"no Secret":                     {q: queryWith("plain", &workload.PrometheusAuth{Token: keyOf("c", "token")}, nil), why: "there is no Secret c in the namespace"},
-		"no ConfigMap":                  {q: queryWith("secure", nil, &workload.PrometheusCA{ConfigMap: keyOf("s", "ca")}), why: "there is no ConfigMap s in the namespace"},
+		"authorities that are none":     {q: queryWith("secure", nil, &declare.PrometheusCA{Secret: keyOf("s", "token")}), why: "no certificate in PEM"},
+		"too many authorities":          {q: queryWith("secure", nil, &declare.PrometheusCA{Secret: keyOf("s", "many")}), why: "more than 262144 bytes"},
+		"no Secret":                     {q: queryWith("plain", &declare.PrometheusAuth{Token: keyOf("c", "token")}, nil), why: "there is no Secret c in namespace prod"},
+		"no ConfigMap":                  {q: queryWith("secure", nil, &declare.PrometheusCA{ConfigMap: keyOf("s", "ca")}), why: "there is no ConfigMap s in namespace prod"},
 		"no value":                      {q: queryWith("plain", token("other"), nil), why: "Secret s has no value other"},
 		"an empty value":                {q: queryWith("plain", token("empty"), nil), why: "Secret s has no value empty"},
 		"an empty line":                 {q: queryWith("plain", token("blank"), nil), why: "blank of Secret s cannot be sent"},
@@ -139,10 +138,10 @@ func TestProofs(t *testing.T) {
 	if p.query(t.Context(), queryWith("plain", token("token"), nil)); got.Load() != "Bearer geheim-later" {
 		t.Errorf("after a change of the Secret %q is sent", got.Load())
 	}
-	if q := QueryOf("qa", &workload.PrometheusQuery{Server: "plain", Query: "good", Auth: token("token")}); q == queryWith("plain", token("token"), nil) {
+	if q := QueryOf("qa", &declare.PrometheusQuery{Server: "plain", Query: "good", Auth: token("token")}); q == queryWith("plain", token("token"), nil) {
 		t.Error("namespaces share an answer")
 	}
-	if a, b := QueryOf("qa", &workload.PrometheusQuery{Query: "good"}), QueryOf("prod", &workload.PrometheusQuery{Query: "good"}); a != b {
+	if a, b := QueryOf("qa", &declare.PrometheusQuery{Query: "good"}), QueryOf("prod", &declare.PrometheusQuery{Query: "good"}); a != b {
 		t.Error("what everybody may ask is asked twice")
 	}
 	objects.down = true
@@ -173,7 +172,7 @@ func TestSecretsStayHere(t *testing.T) {
 	objects.put("Secret", "prod/s", map[string]string{"token": "geheim-token", "user": "ann", "password": "geheim"})
 	p := start(t, map[string]string{"main": s.URL}, objects)
 	both := base64.StdEncoding.EncodeToString([]byte("ann:geheim"))
-	for _, auth := range []*workload.PrometheusAuth{{Token: keyOf("s", "token")}, {Username: keyOf("s", "user"), Password: keyOf("s", "password")}} {
+	for _, auth := range []*declare.PrometheusAuth{{Token: keyOf("s", "token")}, {Username: keyOf("s", "user"), Password: keyOf("s", "password")}} {
 		for _, f := range []string{"error", "type", "end of what is told", "elsewhere"} {
 			form.Store(f)
 			a := p.query(t.Context(), queryWith("main", auth, nil))

@@ -20,7 +20,7 @@ import (
 const shards = "takotest_queue"
 
 // conform has what every Prometheus answers asked: one number is an answer, and everything else says what it is.
-func conform(t *testing.T, server *Prometheus, name string, with Access) {
+func conform(t *testing.T, server *Asker, name string, with Access) {
 	t.Helper()
 	cases := map[string]struct {
 		value float64
@@ -93,7 +93,7 @@ func program(t *testing.T) *httptest.Server {
 }
 
 // hears waits until a query is answered as wanted, each time asked anew.
-func hears(t *testing.T, p *Prometheus, q Query, what string, is func(scale.Answer) bool) {
+func hears(t *testing.T, p *Asker, q Query, what string, is func(scale.Answer) bool) {
 	t.Helper()
 	tick := time.NewTicker(100 * time.Millisecond)
 	defer tick.Stop()
@@ -137,7 +137,7 @@ func TestRealConforms(t *testing.T) {
 	}
 	defer hasty.clients.close()
 	hasty.within = 100 * time.Millisecond
-	hears(t, hasty, ask("main", "max_over_time(quantile_over_time(0.5, vector(1)[1h:1s])[1h:1s])"), "it takes long", func(a scale.Answer) bool {
+	hears(t, hasty.Asker(), ask("main", "max_over_time(quantile_over_time(0.5, vector(1)[1h:1s])[1h:1s])"), "it takes long", func(a scale.Answer) bool {
 		return strings.Contains(a.Missing, "timed out") || strings.Contains(a.Missing, "nothing came within 100ms")
 	})
 }
@@ -169,9 +169,11 @@ func TestRealLocked(t *testing.T) {
 	objects.put("ConfigMap", "prod/authorities", map[string]string{"ca.crt": server.CA})
 	p := start(t, map[string]string{"main": server.URL, "proxy": proxy.URL}, objects)
 
-	of := func(name, key string) declare.KeySelector { return declare.KeySelector{Name: name, Key: key} }
-	login := Access{Namespace: "prod", Username: of("login", "username"), Password: of("login", "password"), CAConfigMap: of("authorities", "ca.crt")}
-	bearer := Access{Namespace: "prod", Token: of("token", "token"), CASecret: of("token", "ca.crt")}
+	of := func(name, key string) declare.KeySelector {
+		return declare.KeySelector{Namespace: "prod", Name: name, Key: key}
+	}
+	login := Access{Username: of("login", "username"), Password: of("login", "password"), CAConfigMap: of("authorities", "ca.crt")}
+	bearer := Access{Token: of("token", "token"), CASecret: of("token", "ca.crt")}
 	sum := "sum(" + shards + ")"
 	hears(t, p, Query{"main", sum, login}, "it is scraped", sevenOf)
 	conform(t, p, "main", login)

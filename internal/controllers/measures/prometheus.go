@@ -19,10 +19,8 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
-	"k8s.io/apimachinery/pkg/types"
 
 	"tako.dev/tako/declare"
-	"tako.dev/tako/declare/workload"
 	"tako.dev/tako/internal/fleet/scale"
 	"tako.dev/tako/internal/reason"
 )
@@ -50,8 +48,8 @@ type Query struct {
 	Access Access
 }
 
-// QueryOf is the question of a workload in a namespace.
-func QueryOf(namespace string, q *workload.PrometheusQuery) Query {
+// QueryOf is the question of an object in a namespace; empty: it is in none.
+func QueryOf(namespace string, q *declare.PrometheusQuery) Query {
 	return Query{Server: q.ServerOrDefault(), Text: q.Query, Access: accessOf(namespace, q)}
 }
 
@@ -68,7 +66,8 @@ type Prometheus struct {
 	nudge   chan struct{} // holds one: something else is wanted
 
 	mu      sync.Mutex // guards what follows
-	wanted  map[Query]bool
+	askers  []*Asker
+	wanted  map[Query]bool         // by any of them
 	answers map[Query]scale.Answer // of those that are wanted
 }
 
@@ -98,15 +97,35 @@ func refused(name, why string) error {
 	return &reason.Error{Code: reason.Usage, Doing: fmt.Sprintf("use --prometheus %s", declare.ClipText(name)), Cause: errors.New(why), Hint: "write --prometheus NAME=URL, as in main=https://prometheus.example:9090"}
 }
 
-// Want says which queries are to be asked from now on. Those that are new are asked at once.
-func (p *Prometheus) Want(queries map[Query]bool) {
+// Asker is one of those that have queries asked. Use Prometheus.Asker. It is safe for concurrent use.
+type Asker struct {
+	*Prometheus
+	wants map[Query]bool // guarded by Prometheus.mu
+}
+
+// Asker makes one more. It lives as long as the Prometheus does.
+func (p *Prometheus) Asker() *Asker {
+	a := &Asker{Prometheus: p}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if maps.Equal(p.wanted, queries) {
+	p.askers = append(p.askers, a)
+	return a
+}
+
+// Want says which queries are to be asked for this one from now on, beside those of others. Those that are new are asked at once. The map is the
+// callee's from then on.
+func (a *Asker) Want(queries map[Query]bool) {
+	p := a.Prometheus
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if maps.Equal(a.wants, queries) {
 		return
 	}
-	p.wanted = queries
-	maps.DeleteFunc(p.answers, func(q Query, _ scale.Answer) bool { return !queries[q] })
+	a.wants, p.wanted = queries, map[Query]bool{}
+	for _, other := range p.askers {
+		maps.Copy(p.wanted, other.wants)
+	}
+	maps.DeleteFunc(p.answers, func(q Query, _ scale.Answer) bool { return !p.wanted[q] })
 	select {
 	case p.nudge <- struct{}{}:
 	default: // one is on its way
@@ -318,25 +337,4 @@ func (p *Prometheus) plain(err error) error {
 func clip(words string) string {
 	words = strings.ToValidUTF8(words, "\uFFFD")
 	return strings.ToValidUTF8(words[:min(len(words), wordsMax)], "")
-}
-
-// Measures is all that is measured. Use New. It is safe for concurrent use.
-type Measures struct {
-	Usage
-	*Prometheus
-}
-
-// New makes one that asks the Prometheus servers of these names; see NewPrometheus.
-func New(servers map[string]string, objects Objects) (*Measures, error) {
-	p, err := NewPrometheus(servers, objects)
-	if err != nil {
-		return nil, err
-	}
-	return &Measures{Prometheus: p}, nil
-}
-
-// Want says what is to be measured from now on: the instances on nodes, and queries. The maps are the callee's from then on.
-func (m *Measures) Want(nodes map[types.UID]bool, queries map[Query]bool) {
-	m.Usage.Want(nodes)
-	m.Prometheus.Want(queries)
 }

@@ -96,7 +96,7 @@ func newSource(t *testing.T, answer func(w http.ResponseWriter, query string)) *
 }
 
 // start has a Prometheus asked until the test ends.
-func start(t *testing.T, servers map[string]string, objects Objects) *Prometheus {
+func start(t *testing.T, servers map[string]string, objects Objects) *Asker {
 	t.Helper()
 	p, err := NewPrometheus(servers, objects)
 	if err != nil {
@@ -111,11 +111,11 @@ func start(t *testing.T, servers map[string]string, objects Objects) *Prometheus
 			t.Error(err)
 		}
 	})
-	return p
+	return p.Asker()
 }
 
 // answered waits for an answer.
-func answered(t *testing.T, p *Prometheus, q Query) scale.Answer {
+func answered(t *testing.T, p *Asker, q Query) scale.Answer {
 	t.Helper()
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
@@ -183,10 +183,11 @@ func TestAnswers(t *testing.T) {
 
 // TestDue: a query is asked once in a period, however often something else is wanted; no more than a bound.
 func TestDue(t *testing.T) {
-	p, err := NewPrometheus(map[string]string{"main": "http://127.0.0.1:1", "other": "http://127.0.0.1:1"}, nil)
+	server, err := NewPrometheus(map[string]string{"main": "http://127.0.0.1:1", "other": "http://127.0.0.1:1"}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
+	p := server.Asker()
 	asked := map[Query]time.Time{}
 	p.Want(map[Query]bool{ask("main", "a"): true, ask("other", "b"): true})
 	if due, next := p.due("main", asked, begin); len(due) != 1 || due[0].Text != "a" || !next.Equal(begin.Add(scale.Period)) {
@@ -226,5 +227,37 @@ func TestServers(t *testing.T) {
 		if !reason.Is(err, reason.Usage) || strings.Contains(err.Error(), "geheim") {
 			t.Errorf("%q at %q: %v", c.name, c.address, err)
 		}
+	}
+}
+
+// TestAskers: what one does not want any more is asked as long as another one does.
+func TestAskers(t *testing.T) {
+	server, err := NewPrometheus(map[string]string{"main": "http://127.0.0.1:1"}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	workloads, configs := server.Asker(), server.Asker()
+	asked := map[Query]time.Time{}
+	due := func() (texts string) {
+		clear(asked)
+		all, _ := server.due("main", asked, begin)
+		for _, q := range all {
+			texts += q.Text
+		}
+		return texts
+	}
+	workloads.Want(map[Query]bool{ask("main", "a"): true, ask("main", "b"): true})
+	configs.Want(map[Query]bool{ask("main", "b"): true, ask("main", "c"): true})
+	if got := due(); got != "abc" {
+		t.Errorf("due are %s", got)
+	}
+	server.note(ask("main", "b"), scale.Answer{Value: 7})
+	workloads.Want(nil)
+	if got := due(); got != "bc" || configs.Answer(ask("main", "b")).Value != 7 {
+		t.Errorf("due are %s, and b is %+v", got, configs.Answer(ask("main", "b")))
+	}
+	configs.Want(nil)
+	if got := due(); got != "" || server.Answer(ask("main", "b")) != (scale.Answer{}) {
+		t.Errorf("nobody wants anything, and due are %q", got)
 	}
 }

@@ -42,7 +42,7 @@ func (d draws) failed() fleet.FailedRevision {
 func (d draws) status() fleet.Status {
 	n := func() int { return d.IntN(1000) }
 	s := fleet.Status{
-		ObservedGeneration: d.Int64N(9), Phase: []pace.Phase{"", pace.Rolling, fleet.RolledBack}[d.IntN(3)], Since: d.at(time.Second), Why: d.text(), Wanted: n(), Collisions: d.IntN(8),
+		ObservedGeneration: d.Int64N(9), Phase: []pace.Phase{"", pace.Rolling, pace.RolledBack}[d.IntN(3)], Since: d.at(time.Second), Why: d.text(), Wanted: n(), Collisions: d.IntN(8),
 		Stable: pace.Proven[string]{Of: d.text(), At: d.at(time.Second)}, Budget: d.Int64(), Backoff: fleet.Backoff{Failed: n(), Until: d.at(time.Microsecond)},
 		Counts: fleet.Counts{Live: n(), Updated: n(), Pending: n(), Ready: n(), Available: n(), Unreachable: n(), Unheard: n(), Terminating: n(), Abandoned: n()},
 	}

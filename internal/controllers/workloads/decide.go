@@ -14,6 +14,7 @@ import (
 
 	"tako.dev/tako/api/v1alpha1"
 	declared "tako.dev/tako/declare/workload"
+	"tako.dev/tako/internal/controllers/measures"
 	"tako.dev/tako/internal/controllers/statuses"
 	"tako.dev/tako/internal/fleet/jobs"
 	"tako.dev/tako/internal/fleet/rollout/pace"
@@ -136,7 +137,7 @@ func (c *Workloads) decide(w *world, of *workload, d *decision, now time.Time) {
 		wanted = w.run(of, d, now)
 	}
 	v, wake := w.viewOf(of, wanted)
-	v.Gates = c.readings(of)
+	v.Gates = measures.Readings(c.options.Measures, of.o.Namespace, of.gates())
 	d.Decision = fleet.Decide(v, now)
 	d.Status.Counts.Pending = of.pendingAfter(&d.Decision)
 	statuses.Encode(&d.Status, &d.status)

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"tako.dev/tako/declare"
-	declared "tako.dev/tako/declare/workload"
 	"tako.dev/tako/internal/controllers/measures"
 	"tako.dev/tako/internal/fleet/scale"
 )
@@ -16,7 +15,7 @@ func TestGates(t *testing.T) {
 	r, l := measured(t)
 	q, most := measures.Query{Server: "default", Text: "errors"}, declare.Quantity("0.05")
 	spec := web(3)
-	spec.Rollout.Gates = []declared.Gate{{Name: "errors", Prometheus: declared.PrometheusQuery{Query: q.Text}, Max: &most}}
+	spec.Rollout.Gates = []declare.Gate{{Name: "errors", Prometheus: declare.PrometheusQuery{Query: q.Text}, Max: &most}}
 	r.declare("web", spec)
 	r.is("web", "Complete")
 	r.pass(time.Minute)
@@ -54,7 +53,7 @@ func TestGateWithoutPrometheus(t *testing.T) {
 	r.join("n0")
 	most := declare.Quantity("1")
 	spec := web(1)
-	spec.Rollout.Gates = []declared.Gate{{Name: "errors", Prometheus: declared.PrometheusQuery{Query: "errors"}, Max: &most}}
+	spec.Rollout.Gates = []declare.Gate{{Name: "errors", Prometheus: declare.PrometheusQuery{Query: "errors"}, Max: &most}}
 	r.declare("web", spec)
 	r.is("web", "Complete")
 	r.declare("web", version(spec, "2"))

@@ -7,6 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"tako.dev/tako/api/v1alpha1"
+	"tako.dev/tako/declare"
 	declared "tako.dev/tako/declare/workload"
 	"tako.dev/tako/internal/controllers/measures"
 	"tako.dev/tako/internal/controllers/scales"
@@ -21,8 +22,7 @@ import (
 type Measures interface {
 	// Of is what an instance takes on a node; false where that is not known.
 	Of(node, instance types.UID) (scale.Sample, bool)
-	// Answer is the newest to a query; empty until one that is wanted was asked.
-	Answer(q measures.Query) scale.Answer
+	measures.Answers
 	// Want says what is to be measured: the instances on nodes, and queries. The maps are the callee's from then on.
 	Want(nodes map[types.UID]bool, queries map[measures.Query]bool)
 }
@@ -142,7 +142,7 @@ func stands(p pace.Phase) scale.Rollout {
 	switch p {
 	case "", pace.Empty, pace.Complete:
 		return scale.Settled
-	case pace.Halted, fleet.RollingBack, fleet.RolledBack:
+	case pace.Halted, pace.RollingBack, pace.RolledBack:
 		return scale.Broken
 	}
 	return scale.Rolling
@@ -189,28 +189,11 @@ func (of *workload) targets() []declared.ScaleTarget {
 }
 
 // gates are those of a rollout that is under way, and not on its way back.
-func (of *workload) gates() []declared.Gate {
+func (of *workload) gates() []declare.Gate {
 	if r := &of.was.Rollout; r.Over || r.Halt != nil || r.Goal != r.Target || of.o.Spec.Mode == declared.RunToCompletion {
 		return nil
 	}
 	return of.o.Spec.Rollout.Gates
-}
-
-// readings are what was measured last for the gates.
-func (c *Workloads) readings(of *workload) map[string]fleet.Reading {
-	if len(of.gates()) == 0 {
-		return nil
-	}
-	all := map[string]fleet.Reading{}
-	for i := range of.gates() {
-		g, r := &of.gates()[i], fleet.Reading{Missing: "this server measures nothing: start it with --prometheus NAME=URL"}
-		if c.options.Measures != nil {
-			a := c.options.Measures.Answer(measures.QueryOf(of.o.Namespace, &g.Prometheus))
-			r = fleet.Reading{At: a.At, Value: a.Value, Missing: a.Missing}
-		}
-		all[g.Name] = r
-	}
-	return all
 }
 
 // differsByMeasures reports whether two statuses differ in nothing but what was measured, and what was asked for because of it.

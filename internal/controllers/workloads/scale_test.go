@@ -8,11 +8,11 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"tako.dev/tako/api/v1alpha1"
+	"tako.dev/tako/declare"
 	declared "tako.dev/tako/declare/workload"
 	"tako.dev/tako/internal/controllers/measures"
 	"tako.dev/tako/internal/fleet/rollout/pace"
 	"tako.dev/tako/internal/fleet/scale"
-	fleet "tako.dev/tako/internal/fleet/workload"
 	"tako.dev/tako/internal/reason"
 )
 
@@ -163,7 +163,7 @@ func TestScaleByQuery(t *testing.T) {
 	none := int32(0)
 	spec := web(0)
 	spec.Scale = &declared.Scale{Min: &none, Max: 6, Down: declared.ScaleBound{Stabilization: "30s"}, Targets: []declared.ScaleTarget{
-		{Name: "queue", Prometheus: &declared.PrometheusTarget{PrometheusQuery: declared.PrometheusQuery{Query: q.Text}, PerInstance: "10"}}}}
+		{Name: "queue", Prometheus: &declared.PrometheusTarget{PrometheusQuery: declare.PrometheusQuery{Query: q.Text}, PerInstance: "10"}}}}
 	answer := func(v float64) { l.answers[q] = scale.Answer{At: r.now, Value: v} }
 	answer(0)
 	r.declare("web", spec)
@@ -230,7 +230,7 @@ func TestScaleDuringRollout(t *testing.T) {
 func TestStands(t *testing.T) {
 	for phase, want := range map[pace.Phase]scale.Rollout{
 		"": scale.Settled, pace.Complete: scale.Settled, pace.Empty: scale.Settled, pace.Rolling: scale.Rolling, pace.Waiting: scale.Rolling, pace.Paused: scale.Rolling,
-		pace.Halted: scale.Broken, fleet.RollingBack: scale.Broken, fleet.RolledBack: scale.Broken,
+		pace.Halted: scale.Broken, pace.RollingBack: scale.Broken, pace.RolledBack: scale.Broken,
 	} {
 		if is := stands(phase); is != want {
 			t.Errorf("%s stands as %d, want %d", phase, is, want)

@@ -18,7 +18,6 @@ import (
 	"tako.dev/tako/internal/controllers/statuses"
 	"tako.dev/tako/internal/fleet/jobs"
 	"tako.dev/tako/internal/fleet/rollout/pace"
-	fleet "tako.dev/tako/internal/fleet/workload"
 )
 
 // countsEvery is how often the status of a workload is written because other numbers of instances are how far: as in package assignments.
@@ -150,7 +149,7 @@ func (of *workload) verdict(s *v1alpha1.WorkloadStatus, now time.Time) verdict {
 		return verdict{v1alpha1.ConditionReady, s.Phase, words}
 	case phase == pace.Complete:
 		return verdict{v1alpha1.ConditionReconciling, "Unavailable", words}
-	case phase == pace.Halted, phase == pace.Paused, phase == fleet.RolledBack, phase == pace.Waiting && of.awaitsApproval(s.Rollout, now):
+	case phase == pace.Halted, phase == pace.Paused, phase == pace.RolledBack, phase == pace.Waiting && of.awaitsApproval(s.Rollout, now):
 		return verdict{v1alpha1.ConditionStalled, s.Phase, words}
 	}
 	return verdict{v1alpha1.ConditionReconciling, cmp.Or(s.Phase, string(pace.Waiting)), words}
@@ -240,9 +239,9 @@ func (c *Workloads) tell(of *workload, was *v1alpha1.WorkloadStatus) {
 		case of.o.Spec.Mode == declared.RunToCompletion:
 		case phase == pace.Halted:
 			say(core.EventTypeWarning, "RolloutHalted", words)
-		case phase == fleet.RollingBack:
+		case phase == pace.RollingBack:
 			say(core.EventTypeWarning, "RollingBack", words)
-		case phase == fleet.RolledBack:
+		case phase == pace.RolledBack:
 			say(core.EventTypeWarning, "RolledBack", words)
 		case phase == pace.Complete:
 			say(core.EventTypeNormal, "RolloutComplete", words)

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"tako.dev/tako/declare"
 	"tako.dev/tako/internal/fleet/rollout/pace"
 )
 
@@ -15,6 +16,10 @@ const lateAfter = 10 * time.Minute
 // Decide returns which nodes get something else now, and how the rollout stands.
 func Decide(v View, now time.Time) Decision {
 	r := newRollout(&v, now)
+	if failed := r.judge(); failed != (Failure{}) {
+		v.Was.Failed = failed
+		r = newRollout(&v, now)
+	}
 	r.prove()
 	var d Decision
 	d.Status = r.status()
@@ -53,21 +58,65 @@ func (s *stop) refuses(t Target) bool { return slices.Contains(s.Refused, t) }
 type rollout struct {
 	*View
 	now    time.Time
+	goal   Target  // what nodes are to have: the target, or, where that has failed and is rolled back, what is proven
+	failed Failure // of the target; zero: it has not
 	stops  []*stop // in order
 	proven pace.Proven[Target]
+	alarm  pace.Alarm
+	look
 }
 
 func newRollout(v *View, now time.Time) *rollout {
-	r := &rollout{View: v, now: now, proven: pace.Proven[Target]{Of: v.Was.Proven, At: v.Was.ProvenAt}}
+	r := &rollout{View: v, now: now, goal: v.Target, proven: pace.Proven[Target]{Of: v.Was.Proven, At: v.Was.ProvenAt}, alarm: pace.Alarm{Now: now}}
+	if f := v.Was.Failed; f.Of == v.Target && f.Generation == v.Generation {
+		r.failed = f
+	}
+	if r.failed != (Failure{}) && r.canGoBack() {
+		r.goal = r.proven.Of
+	}
 	for i := range v.Nodes {
 		n := &v.Nodes[i]
-		s := &stop{Node: n, place: pace.PlaceOf(v.Config, n.Name, pace.WaveOf(v.Spec.Waves, n.Labels))}
+		s := &stop{Node: n}
 		s.late = !s.fresh() && !n.Since.IsZero() && !now.Before(r.lateAt(n))
 		s.state = r.stateOf(s)
 		r.stops = append(r.stops, s)
 	}
-	slices.SortFunc(r.stops, func(a, b *stop) int { return a.place.Compare(b.place) })
+	r.order()
+	r.examine()
 	return r
+}
+
+// back: the target has failed, and what is proven takes its place.
+func (r *rollout) back() bool { return r.goal != r.Target }
+
+// canGoBack: there is something that has worked, and can be had, and people want it back.
+func (r *rollout) canGoBack() bool {
+	return r.Spec.OnFailureOrDefault() == declare.RollBack && r.proven.Of.Revision != "" && r.proven.Of != r.Target && !r.Gone
+}
+
+// order puts the nodes in the order in which they go on. On the way back there are no waves.
+func (r *rollout) order() {
+	for _, s := range r.stops {
+		s.place = pace.PlaceOf(r.Config, s.Name, 0)
+	}
+	slices.SortFunc(r.stops, func(a, b *stop) int { return a.place.Compare(b.place) })
+	if r.back() {
+		return
+	}
+	members := make([]pace.Member, len(r.stops))
+	for i, s := range r.stops {
+		members[i] = pace.Member{Labels: s.Labels, Rank: 2}
+		switch {
+		case s.Assigned == r.goal:
+			members[i].Rank = 0
+		case s.Presence == Heard:
+			members[i].Rank = 1
+		}
+	}
+	for i, wave := range pace.Deal(r.Spec.Waves, members) {
+		r.stops[i].place.Wave = wave
+	}
+	slices.SortFunc(r.stops, func(a, b *stop) int { return a.place.Compare(b.place) })
 }
 
 // lateAt is when a node that is on the way is late. A new leader knows no reports, so it begins to count when all had the time to be heard.
@@ -75,7 +124,7 @@ func (r *rollout) lateAt(n *Node) time.Time { return pace.Deadline(lateAfter, n.
 
 func (r *rollout) stateOf(s *stop) state {
 	wrong, right := broken, left
-	if s.Assigned == r.Target {
+	if s.Assigned == r.goal {
 		wrong, right = failed, done
 	}
 	switch {
@@ -101,40 +150,45 @@ func (r *rollout) stateOf(s *stop) state {
 // node's own affair, and does not hold up those that come later.
 func (r *rollout) settled(s *stop) bool { return r.proven.Settled(s.Assigned, s.Since) }
 
-// prove notes the target as proven, when all selected nodes that are heard have converged on it, but for those where it is kept out.
-// Silent nodes get it when they are back; a node that was not heard yet may be one that it broke. Nodes that have got what is proven only
+// prove notes the goal as proven, when all selected nodes that are heard have converged on it, but for those where it is kept out, and it has been
+// looked at for as long as it is to be. Silent nodes get it when they are back; a node that was not heard yet may be one that it broke. Nodes that have got what is proven only
 // later, and have converged, are settled from then on like the others.
 func (r *rollout) prove() {
 	unsettled := func(s *stop) bool { return !r.settled(s) }
-	if r.proven.Of == r.Target && r.complete() && slices.ContainsFunc(r.stops, unsettled) {
+	if r.proven.Of == r.goal && r.complete() && slices.ContainsFunc(r.stops, unsettled) {
 		r.proven.At = r.now
 	}
+	if r.cleared && r.proven.Of != r.goal {
+		r.proven = pace.Proven[Target]{Of: r.goal, At: r.now}
+	}
+}
+
+// finished: all selected nodes that are heard have converged, but for those where it is kept out.
+func (r *rollout) finished() bool {
 	anyDone := false
 	for _, s := range r.stops {
 		switch {
 		case s.state == done:
 			anyDone = true
-		case s.state == silent && s.Assigned != r.Target:
+		case s.state == silent && s.Assigned != r.goal:
 		case r.refused(s):
 		default:
-			return
+			return false
 		}
 	}
-	if anyDone && r.proven.Of != r.Target {
-		r.proven = pace.Proven[Target]{Of: r.Target, At: r.now}
-	}
+	return anyDone
 }
 
 // refused: the target is kept out on this node, and nothing else is to be said of it.
 func (r *rollout) refused(s *stop) bool {
-	return (s.state == left || s.state == broken) && s.refuses(r.Target)
+	return (s.state == left || s.state == broken) && s.refuses(r.goal)
 }
 
 // halting are the nodes that have the target and are in a bad way.
 func (r *rollout) halting() []*stop {
 	var all []*stop
 	for _, s := range r.stops {
-		bad := s.state == failed || s.state == silent && s.Assigned == r.Target
+		bad := s.state == failed || s.state == silent && s.Assigned == r.goal
 		if bad && !r.settled(s) {
 			all = append(all, s)
 		}
@@ -161,7 +215,7 @@ func (r *rollout) unavailable() int {
 
 // joining: it has got what is proven while something newer is the target, and is counted apart.
 func (r *rollout) joining(s *stop) bool {
-	return s.Assigned == r.proven.Of && s.Assigned != r.Target
+	return s.Assigned == r.proven.Of && s.Assigned != r.goal
 }
 
 // lane is how a node gets something else.
@@ -177,7 +231,7 @@ const (
 
 // moves lets nodes go on, in order.
 func (r *rollout) moves(phase Phase) []Move {
-	if r.Target.Revision == "" {
+	if r.goal.Revision == "" {
 		return nil
 	}
 	var moves []Move
@@ -190,8 +244,8 @@ func (r *rollout) moves(phase Phase) []Move {
 	wave, frontier := r.wave(), r.frontier()
 	for _, at := range r.awaitedFirst() {
 		s := r.stops[at]
-		lane := r.laneOf(s, phase, s.place.Wave() <= wave || s.Awaited, at < frontier)
-		to := r.Target
+		lane := r.laneOf(s, phase, s.place.Wave <= wave || s.Awaited, at < frontier)
+		to := r.goal
 		switch {
 		case lane == none, lane == paced && budget <= 0, lane == joined && joiners <= 0:
 			continue
@@ -221,14 +275,14 @@ func (r *rollout) awaitedFirst() []int {
 
 // laneOf finds the lane of a node. begun: its wave has; passed: a node behind it in the order has the target.
 func (r *rollout) laneOf(s *stop, phase Phase, begun, passed bool) lane {
-	on := s.state == moving && s.Assigned != r.Target
+	on := s.state == moving && s.Assigned != r.goal
 	if s.state != left && s.state != broken && !on {
 		return none
 	}
-	going, back := phase != Halted && phase != Paused, r.Target == r.proven.Of
-	next := going && !s.refuses(r.Target)
+	going, back := phase != Halted && phase != Paused && r.shut == "", r.goal == r.proven.Of
+	next := going && !s.refuses(r.goal)
 	switch {
-	case back && s.state == broken && !s.refuses(r.Target) && phase != Paused:
+	case back && s.state == broken && !s.refuses(r.goal) && phase != Paused:
 		return rescued
 	case s.fresh() && r.proven.Of.Revision != "" && !r.Gone && !back && !s.refuses(r.proven.Of) && !(next && passed):
 		return joined
@@ -236,18 +290,30 @@ func (r *rollout) laneOf(s *stop, phase Phase, begun, passed bool) lane {
 		return counted
 	case next && begun:
 		return paced
-	case phase == Paused && back && s.fresh() && !s.refuses(r.Target):
+	case phase == Paused && back && s.fresh() && !s.refuses(r.goal):
 		return paced // no rollout that could be paused: the host joins
 	}
 	return none
 }
 
 // wave is the last wave that has begun. One is over when nothing more is to come of its nodes, and at least one has converged: a wave
-// in which nobody answers has proved nothing. Those that failed are for haltOnFailed to judge.
+// in which nobody answers has proved nothing. Those that failed are for haltOnFailed to judge. Nodes of the next one wait until it has been looked at.
 func (r *rollout) wave() int {
+	begun := pace.Begun(r.waves())
+	if r.looked() {
+		return min(begun, r.passed)
+	}
+	return begun
+}
+
+// waves counts the nodes of the waves.
+func (r *rollout) waves() []pace.Wave {
+	if r.back() {
+		return nil
+	}
 	waves := make([]pace.Wave, len(r.Spec.Waves))
 	for _, s := range r.stops {
-		at := s.place.Wave()
+		at := s.place.Wave
 		if at == len(waves) {
 			continue // the rest, behind all waves
 		}
@@ -260,14 +326,14 @@ func (r *rollout) wave() int {
 			waves[at].Coming++
 		}
 	}
-	return pace.Begun(waves)
+	return waves
 }
 
 // frontier is behind the last node that has the target: whoever is new and stands before it is next, and gets it at once instead of
 // first what is proven.
 func (r *rollout) frontier() int {
 	for i := len(r.stops); i > 0; i-- {
-		if r.stops[i-1].Assigned == r.Target {
+		if r.stops[i-1].Assigned == r.goal {
 			return i
 		}
 	}
@@ -276,14 +342,13 @@ func (r *rollout) frontier() int {
 
 // wakeAt is when time alone changes something: everybody had the time to be heard, or a node becomes late.
 func (r *rollout) wakeAt() time.Time {
-	alarm := pace.Alarm{Now: r.now}
-	alarm.Passed(r.Quiet)
+	r.alarm.Passed(r.Quiet)
 	for _, s := range r.stops {
 		if s.state == moving && !s.Since.IsZero() {
-			alarm.Passed(r.lateAt(s.Node))
+			r.alarm.Passed(r.lateAt(s.Node))
 		}
 	}
-	return alarm.At
+	return r.alarm.At
 }
 
 // why says what is wrong with a node.

@@ -195,7 +195,7 @@ func TestWaves(t *testing.T) {
 	all := nodes(8, r1)
 	all[6].Labels, all[7].Labels = map[string]string{"canary": "yes"}, map[string]string{"canary": "yes"}
 	canary := declare.Selector{MatchLabels: map[string]string{"canary": "yes"}}
-	v := view(all, declare.Rollout{MaxUnavailable: "100%", Waves: []declare.Selector{canary}})
+	v := view(all, declare.Rollout{MaxUnavailable: "100%", Waves: []declare.Wave{{Selector: canary}}})
 	d := Decide(v, later)
 	movesTo(t, d, r2, 2)
 	if d.Moves[0].Node < "n6" || d.Moves[1].Node < "n6" {
@@ -265,7 +265,7 @@ func TestToleratedFailureInAWave(t *testing.T) {
 		all[i].Labels = map[string]string{"canary": "yes"}
 	}
 	all[2] = failing(all[2], r2, Failed)
-	spec := declare.Rollout{MaxUnavailable: "2", HaltOnFailed: &two, Waves: []declare.Selector{{MatchLabels: map[string]string{"canary": "yes"}}}}
+	spec := declare.Rollout{MaxUnavailable: "2", HaltOnFailed: &two, Waves: []declare.Wave{{Selector: declare.Selector{MatchLabels: map[string]string{"canary": "yes"}}}}}
 	movesTo(t, Decide(view(all, spec), later), r2, 1)
 }
 
@@ -447,7 +447,7 @@ func TestProvenIsGone(t *testing.T) {
 // Where another config waits for this one is the next node, whatever the order and the waves, within maxUnavailable.
 func TestAwaitedNodeIsNext(t *testing.T) {
 	for last := range 5 {
-		v := view(nodes(5, r1), declare.Rollout{MaxUnavailable: "1", Waves: []declare.Selector{{MatchLabels: map[string]string{"wave": "first"}}}})
+		v := view(nodes(5, r1), declare.Rollout{MaxUnavailable: "1", Waves: []declare.Wave{{Selector: declare.Selector{MatchLabels: map[string]string{"wave": "first"}}}}})
 		v.Was.Proven, v.Was.ProvenAt, v.Target = r1, start, r2
 		v.Nodes[(last+1)%5].Labels = map[string]string{"wave": "first"}
 		v.Nodes[last].Awaited = true

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"tako.dev/tako/declare"
+	"tako.dev/tako/internal/fleet/rollout/pace"
 )
 
 // simSeeds is how many seeds a normal run tries; TAKO_SEEDS asks for more, TAKO_SEED replays one.
@@ -65,10 +66,13 @@ type world struct {
 	hosts  []*host
 	made   int
 	bad    map[Target]bool // that do not work
+	value  pace.Reading    // what is measured; its time is now
 	calm   bool            // nothing fails any more
 	halted int
 	rescue int
 	over   int
+	back   int // decisions after which all had gone back
+	shut   int // decisions in which a gate was not measured, or out of bounds
 }
 
 func newWorld(t *testing.T, rng *rand.Rand) *world {
@@ -92,14 +96,42 @@ func (w *world) join() {
 func (w *world) spec() {
 	pick := []declare.IntOrPercent{"", "1", "3", "10%", "35%", "100%"}
 	halt := 1 + w.rng.IntN(3)
-	w.view.Spec = declare.Rollout{MaxUnavailable: pick[w.rng.IntN(len(pick))], HaltOnFailed: &halt, Pause: w.oneIn(4)}
+	w.view.Spec = declare.Rollout{MaxUnavailable: pick[w.rng.IntN(len(pick))], HaltOnFailed: &halt, Pause: w.oneIn(6)}
+	if w.oneIn(2) {
+		w.view.Spec.OnFailure = declare.RollBack
+	}
+	if w.oneIn(3) {
+		most := declare.Quantity("0.05")
+		w.view.Spec.Gates = []declare.Gate{{Name: "errors", Max: &most}}
+	}
+	if w.oneIn(3) {
+		w.view.Spec.Monitor = "1m"
+	}
 	for i := range w.rng.IntN(3) {
-		w.view.Spec.Waves = append(w.view.Spec.Waves, declare.Selector{MatchLabels: map[string]string{"wave": fmt.Sprint(i)}})
+		wave := declare.Wave{Nodes: []declare.IntOrPercent{"", "1", "30%"}[w.rng.IntN(3)], Pause: []string{"", "", "45s"}[w.rng.IntN(3)]}
+		if w.oneIn(2) {
+			wave.MatchLabels = map[string]string{"wave": fmt.Sprint(i)}
+		}
+		w.view.Spec.Waves = append(w.view.Spec.Waves, wave)
+	}
+	w.view.Generation++
+}
+
+// measure is what a Prometheus says: nothing at times, and more of what does not work.
+func (w *world) measure() {
+	w.value = pace.Reading{Value: 0.01}
+	switch {
+	case w.calm:
+	case w.oneIn(8):
+		w.value = pace.Reading{Missing: "nobody answers"}
+	case w.bad[w.view.Target] && w.oneIn(3), w.oneIn(20):
+		w.value.Value = 0.5
 	}
 }
 
 // retarget declares something new, or goes back to what was there.
 func (w *world) retarget() {
+	w.view.Generation++
 	switch {
 	case w.oneIn(3) && w.view.Was.Proven.Revision != "":
 		w.view.Target = w.view.Was.Proven
@@ -115,14 +147,24 @@ func (w *world) step() {
 	h := w.hosts[w.rng.IntN(len(w.hosts))]
 	switch k := w.rng.IntN(40); {
 	case k < 20:
-		w.work(h)
+		for _, o := range w.hosts {
+			if w.oneIn(3) {
+				w.work(o)
+			}
+		}
 	case k < 28:
-		h.heard = h.heard || h.here
+		for _, o := range w.hosts {
+			o.heard = o.heard || o.here && w.oneIn(2)
+		}
 	case k == 28:
 		h.here = false
 	case k < 32:
-		h.here, h.heard = true, true
-	case k == 32:
+		for _, o := range w.hosts {
+			if w.oneIn(2) {
+				o.here, o.heard = true, true
+			}
+		}
+	case k == 32 && w.oneIn(2):
 		w.spec()
 	case k == 33:
 		w.retarget()
@@ -133,11 +175,11 @@ func (w *world) step() {
 	case k == 36 && w.oneIn(3):
 		w.lead()
 	case k == 37:
-		h.refused = [][]Target{nil, {w.view.Target}, {w.view.Was.Proven}, {w.view.Target, w.view.Was.Proven}}[w.rng.IntN(4)]
+		h.refused = [][]Target{nil, nil, nil, nil, nil, {w.view.Target}, {w.view.Was.Proven}, {w.view.Target, w.view.Was.Proven}}[w.rng.IntN(8)]
 	case k == 38:
 		h.awaited = !h.awaited
 	case k == 39:
-		w.view.Gone = w.oneIn(2)
+		w.view.Gone = w.oneIn(4)
 	}
 }
 
@@ -157,7 +199,7 @@ func (w *world) work(h *host) {
 		h.has, h.verdict = h.assigned, Pending
 	case w.bad[h.has] && !w.calm:
 		h.verdict = []Verdict{Failed, Rejected, Withheld, Quarantined}[w.rng.IntN(4)]
-	case w.oneIn(10) && !w.calm:
+	case w.oneIn(60) && !w.calm:
 		h.verdict = Failed
 	case w.oneIn(4) && h.verdict == Converged && h.assigned == w.view.Was.Proven && !h.since.After(w.view.Was.ProvenAt):
 		h.verdict = Pending // it is busy, most often with something else; before that, others remember that it has converged
@@ -172,6 +214,13 @@ func (w *world) decide() Decision {
 	for _, h := range w.hosts {
 		w.view.Nodes = append(w.view.Nodes, h.known())
 	}
+	if w.oneIn(3) {
+		w.measure()
+	}
+	if w.value.Missing == "" {
+		w.value.At = w.now
+	}
+	w.view.Gates = map[string]pace.Reading{"errors": w.value}
 	d := Decide(w.view, w.now)
 	shuffled := w.view
 	shuffled.Nodes = slices.Clone(w.view.Nodes)
@@ -183,6 +232,7 @@ func (w *world) decide() Decision {
 	}
 	w.check(d)
 	w.checkOver(d)
+	w.checkLook(d)
 	w.view.Was = d.Status
 	for _, m := range d.Moves {
 		h := w.host(m.Node)
@@ -210,9 +260,9 @@ func (w *world) wrong(h *host) bool {
 	return w.now.Sub(h.since) >= 10*time.Minute && w.now.Sub(w.view.Quiet) >= 10*time.Minute
 }
 
-// check is invariants 1 to 3.
+// check is invariants 1 to 3, of what nodes are to have now.
 func (w *world) check(d Decision) {
-	proven, target := d.Status.Proven, w.view.Target
+	proven, target := d.Status.Proven, d.Status.Goal
 	unavailable, joining, disturbed, joined := 0, 0, 0, 0
 	for _, h := range w.hosts {
 		onTheWay := h.assigned != Target{} && !w.wrong(h) && !(h.has == h.assigned && h.verdict == Converged) && !w.busy(h)
@@ -279,7 +329,7 @@ func (w *world) checkHalt(d Decision) {
 	bad := 0
 	for _, h := range w.hosts {
 		old := h.assigned == d.Status.Proven && !h.since.After(d.Status.ProvenAt)
-		if h.assigned == w.view.Target && h.heard && (!h.here || w.wrong(h)) && !old {
+		if h.assigned == d.Status.Goal && h.heard && (!h.here || w.wrong(h)) && !old {
 			bad++
 		}
 	}
@@ -293,6 +343,52 @@ func (w *world) checkHalt(d Decision) {
 	if c.Selected != len(w.hosts) || c.Selected != c.Done+c.OnTheWay+c.Failed+c.Silent+c.Unheard+c.Refused+c.Left {
 		w.t.Fatalf("counts of %d hosts: %+v", len(w.hosts), c)
 	}
+}
+
+// checkLook is invariants 5 and 6.
+func (w *world) checkLook(d Decision) {
+	s, target := &d.Status, w.view.Target
+	failed := s.Failed.Of == target && s.Failed.Generation == w.view.Generation
+	looked := len(w.view.Spec.Gates) > 0 && target != w.view.Was.Proven && !s.First.IsZero() && s.Goal == target
+	if failed || looked && w.value.Missing != "" {
+		w.shut++
+	}
+	for _, m := range d.Moves {
+		if m.Target != target {
+			continue
+		}
+		h := w.host(m.Node)
+		switch {
+		case failed && target != s.Proven:
+			w.t.Fatalf("%s gets %v, which has failed: %+v", m.Node, m.Target, s)
+		case looked && (w.value.Missing != "" || w.value.Value > 0.05) && s.First.Before(w.now):
+			w.t.Fatalf("%s gets %v, and the gate measures %+v: %+v", m.Node, m.Target, w.value, s)
+		case target != s.Proven && !h.awaited && w.early(h, s.Passed):
+			w.t.Fatalf("%s gets %v before a wave was looked at that it is not in: %+v", m.Node, m.Target, s)
+		}
+	}
+	if s.Goal != target && (s.Goal != w.view.Was.Proven || !failed || w.view.Spec.OnFailure != declare.RollBack) {
+		w.t.Fatalf("it goes back, and nobody wants that: %+v", s)
+	}
+	if s.Phase == RolledBack {
+		w.back++
+		for _, h := range w.hosts {
+			if h.assigned != s.Proven || h.assigned == target {
+				w.t.Fatalf("it is rolled back, and %s is to have %v: %+v", h.name, h.assigned, s)
+			}
+		}
+	}
+}
+
+// early: a host that no wave up to one may take, because its labels are others.
+func (w *world) early(h *host, passed int) bool {
+	waves := w.view.Spec.Waves
+	for i := 0; i <= passed && i < len(waves); i++ {
+		if waves[i].Matches(map[string]string{"wave": h.wave}) {
+			return false
+		}
+	}
+	return passed < len(waves)
 }
 
 // checkOver: what is complete stays so for as long as all have the same, and nothing is wrong with anybody.
@@ -318,6 +414,8 @@ func (w *world) checkOver(d Decision) {
 // heal makes the world quiet: then the rollout must end.
 func (w *world) heal() {
 	w.calm, w.view.Spec.Pause = true, false
+	w.view.Generation++
+	w.measure()
 	for round := range 20 * (len(w.hosts) + 10) {
 		for _, h := range w.hosts {
 			h.here, h.heard, h.refused = true, true, nil
@@ -336,7 +434,7 @@ func (w *world) heal() {
 }
 
 func TestSimulation(t *testing.T) {
-	halted, rescued, moves := 0, 0, 0
+	halted, rescued, moves, back, shut, over := 0, 0, 0, 0, 0, 0
 	first, last := uint64(1), max(number("TAKO_SEEDS", simSeeds), simSeeds)
 	if one := number("TAKO_SEED", 0); one != 0 {
 		first, last = one, one
@@ -349,13 +447,13 @@ func TestSimulation(t *testing.T) {
 				moves += len(w.decide().Moves)
 			}
 			w.heal()
-			halted, rescued = halted+w.halted, rescued+w.rescue
+			halted, rescued, back, shut, over = halted+w.halted, rescued+w.rescue, back+w.back, shut+w.shut, over+w.over
 		}) {
 			t.Fatalf("replay with TAKO_SEED=%d", seed)
 		}
 	}
-	if first != last && (halted == 0 || rescued == 0 || moves == 0) {
-		t.Errorf("the simulations halted %d times, rescued %d nodes and moved %d", halted, rescued, moves)
+	if first != last && (halted == 0 || rescued == 0 || moves == 0 || back == 0 || shut == 0) {
+		t.Errorf("the simulations halted %d times, rescued %d nodes, moved %d, went back %d times and were held up by gates %d times", halted, rescued, moves, back, shut)
 	}
-	t.Logf("%d decisions with a halt, %d nodes rescued, %d moves", halted, rescued, moves)
+	t.Logf("%d decisions with a halt, %d nodes rescued, %d moves, %d decisions after which all had gone back, %d with a gate in the way, %d when it was complete", halted, rescued, moves, back, shut, over)
 }

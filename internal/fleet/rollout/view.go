@@ -27,6 +27,9 @@ type View struct {
 	// Quiet is when all nodes had the time to be heard by this leader: nothing moves before.
 	Quiet time.Time
 	Was   Status // what the last decision said; zero: there was none
+	// Generation is that of all that is declared: what has failed is tried again when it is another one.
+	Generation int64
+	Gates      map[string]pace.Reading // what was measured last, by the names of spec.rollout.gates
 	// Gone: what is proven cannot be given to anybody any more, because values that it took from elsewhere have changed.
 	Gone bool
 }
@@ -100,18 +103,35 @@ const (
 	Waiting  = pace.Waiting  // for nodes to be heard, or for a conflict to be resolved
 	Halted   = pace.Halted   // by nodes
 	Paused   = pace.Paused   // by people
+
+	Monitoring  = pace.Monitoring  // all selected nodes have converged on the target, and failures and gates still count
+	RollingBack = pace.RollingBack // the target has failed, and nodes go back to what is proven
+	RolledBack  = pace.RolledBack  // they have
 )
 
-// Status is how the rollout stands. Phase, Target, Since, Proven and ProvenAt are to be stored when they change; the rest is for people.
+// Status is how the rollout stands. Counts, Why and Culprits are for people; the rest is to be stored when it changes.
 type Status struct {
 	Phase    Phase
 	Target   Target
+	Goal     Target    // what nodes are to have: the target, or what is proven, where the target has failed and is rolled back
 	Since    time.Time // of the phase, with that target
 	Proven   Target    // zero: nothing yet. Its revision must be kept
 	ProvenAt time.Time
+	Passed   int       // waves that were looked at for as long as they are to be, of a target that is not proven
+	First    time.Time // when the first node worked with such a target; zero: none has
+	Held     time.Time // since when all that has begun works, and is looked at; zero: it does not yet
+	Failed   Failure   // zero: nothing has
 	Counts   Counts
 	Why      string    // of Waiting, Halted and Paused
 	Culprits []Culprit // whom it is halted by or waits for: at most CulpritsMax, in the order of the rollout
+}
+
+// Failure is that of a target.
+type Failure struct {
+	Of         Target
+	Generation int64 // of the view
+	At         time.Time
+	Why        string // for people
 }
 
 // Counts are selected nodes, each counted once behind Selected.

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	"tako.dev/tako/declare"
 	declared "tako.dev/tako/declare/workload"
 	"tako.dev/tako/internal/fleet/node"
 	"tako.dev/tako/internal/fleet/rollout/pace"
@@ -91,7 +92,7 @@ func (w *work) phase() (pace.Phase, string, []*member) {
 	case w.Spec.Mode == declared.RunToCompletion:
 		return pace.Rolling, "", nil
 	case r.Over && r.Goal != r.Target:
-		return RolledBack, w.failureOf(r.Target), nil
+		return pace.RolledBack, w.failureOf(r.Target), nil
 	case r.Over:
 		return pace.Complete, "", nil
 	case w.Spec.Rollout.Pause:
@@ -103,15 +104,15 @@ func (w *work) phase() (pace.Phase, string, []*member) {
 	case w.deaf():
 		return pace.Waiting, "nodes have not had the time yet to be heard by this server", nil
 	case !r.Ended.IsZero() && w.shut != "" && !w.now.Before(r.Ended.Add(w.monitor)):
-		return Monitoring, w.shut, nil
+		return pace.Monitoring, w.shut, nil
 	case !r.Ended.IsZero():
-		return Monitoring, fmt.Sprintf("failures count until %s", r.Ended.Add(w.monitor).UTC().Format(time.RFC3339)), nil
+		return pace.Monitoring, fmt.Sprintf("failures count until %s", r.Ended.Add(w.monitor).UTC().Format(time.RFC3339)), nil
 	}
 	if why, because := w.waiting(); why != "" {
 		return pace.Waiting, why, because
 	}
 	if r.Goal != r.Target {
-		return RollingBack, w.failureOf(r.Target), w.bad()
+		return pace.RollingBack, w.failureOf(r.Target), w.bad()
 	}
 	return pace.Rolling, "", w.bad()
 }
@@ -143,7 +144,7 @@ func (w *work) waiting() (string, []*member) {
 
 func (w *work) whyNotBack() string {
 	switch {
-	case w.Spec.Rollout.OnFailure == declared.Halt:
+	case w.Spec.Rollout.OnFailure == declare.Halt:
 		return "; spec.rollout.onFailure is Halt"
 	case w.r.Goal != w.r.Target:
 		return "; that was to take the place of " + w.r.Target + ", and what was rolled back to is not rolled back"

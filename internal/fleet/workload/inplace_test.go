@@ -52,7 +52,7 @@ func TestInPlaceCanary(t *testing.T) {
 			t.Errorf("%d have it, %d do not", w.having(11), w.having(10))
 		}
 	})
-	d := w.until("it has gone back", func(d *Decision) bool { return d.Status.Phase == RolledBack && w.ready(10) == 4 })
+	d := w.until("it has gone back", func(d *Decision) bool { return d.Status.Phase == pace.RolledBack && w.ready(10) == 4 })
 	for _, c := range w.copies {
 		if !names[c.UID] {
 			t.Errorf("%s was made anew", c.Name)
@@ -177,7 +177,7 @@ func TestInPlaceNotTakenIn(t *testing.T) {
 		t.Errorf("culprits %+v", d.Status.Culprits)
 	}
 	w.until("it has gone back", func(d *Decision) bool {
-		return d.Status.Phase == RolledBack && d.Status.Counts.Updated == 4 && w.ready(10) == 4
+		return d.Status.Phase == pace.RolledBack && d.Status.Counts.Updated == 4 && w.ready(10) == 4
 	})
 }
 

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"tako.dev/tako/declare"
 	declared "tako.dev/tako/declare/workload"
 	"tako.dev/tako/internal/fleet/node"
 	"tako.dev/tako/internal/fleet/rollout/pace"
@@ -223,7 +224,7 @@ func (w *work) fail(code reason.Code, why string) {
 	w.s.Failed = append(slices.Clone(w.s.Failed), f)
 	w.s.Failed = w.s.Failed[max(len(w.s.Failed)-failedMax, 0):]
 	stable := w.s.Stable.Of
-	back := w.Spec.Rollout.OnFailure != declared.Halt && w.base() != "" // of what was rolled back to there is none: it is tried once
+	back := w.Spec.Rollout.OnFailure != declare.Halt && w.base() != "" // of what was rolled back to there is none: it is tried once
 	if !back {
 		r.Halt, r.Clock, r.Ended = &f, time.Time{}, time.Time{}
 		return

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"tako.dev/tako/declare"
 	declared "tako.dev/tako/declare/workload"
 	"tako.dev/tako/internal/fleet/node"
 	"tako.dev/tako/internal/fleet/rollout/pace"
@@ -95,7 +96,7 @@ func TestBlueGreen(t *testing.T) {
 	if d = w.act(); d.Status.Rollout.Goal != d.Status.Stable.Of || w.ready(10) != 3 || len(d.Create) > 0 {
 		t.Errorf("while blue is kept it goes back by %+v", d)
 	}
-	w.until("blue is alone", func(d *Decision) bool { return d.Status.Phase == RolledBack && w.having(2) == 0 })
+	w.until("blue is alone", func(d *Decision) bool { return d.Status.Phase == pace.RolledBack && w.having(2) == 0 })
 	w.declare(3, good)
 	d = w.until("the next waits", func(d *Decision) bool { return d.Status.Phase == pace.Waiting })
 	w.view.Approval = Approval{Revision: d.Status.Rollout.Goal}
@@ -123,7 +124,7 @@ func TestCanarySteps(t *testing.T) {
 
 func TestHalt(t *testing.T) {
 	rollout := canary(declared.CanaryStep{Replicas: "1", Pause: "5m"})
-	rollout.OnFailure = declared.Halt
+	rollout.OnFailure = declare.Halt
 	w := running(t, 4, rollout)
 	w.declare(2, dead)
 	d := w.until("it halts", func(d *Decision) bool { return d.Status.Phase == pace.Halted })
@@ -148,12 +149,12 @@ func TestDrainWhileMonitored(t *testing.T) {
 	w := running(t, 1, declared.Rollout{MaxSurge: "1", MaxUnavailable: "0", ProgressDeadline: "1m"})
 	w.view.Spec.Rollout.Monitor = "1h"
 	w.declare(2, good)
-	w.until("failures count", func(d *Decision) bool { return d.Status.Phase == Monitoring && w.ready(2) == 1 })
+	w.until("failures count", func(d *Decision) bool { return d.Status.Phase == pace.Monitoring && w.ready(2) == 1 })
 	w.during(10*time.Minute, func(*Decision) {})
 	w.drain(w.machine(w.first(2).Node))
 	w.qualities[2] = mute // who is to stand in does not come
 	d := w.during(10*time.Minute, func(*Decision) {})
-	if d.Status.Phase != Monitoring || len(d.Status.Leaving) != 1 {
+	if d.Status.Phase != pace.Monitoring || len(d.Status.Leaving) != 1 {
 		t.Errorf("%+v", d.Status)
 	}
 }
@@ -266,7 +267,7 @@ func TestStableIsKept(t *testing.T) {
 		w.during(time.Minute, func(*Decision) {})
 	}
 	w.scale(2)
-	w.until("it is back", func(d *Decision) bool { return d.Status.Phase == RolledBack && w.ready(10) == 2 })
+	w.until("it is back", func(d *Decision) bool { return d.Status.Phase == pace.RolledBack && w.ready(10) == 2 })
 }
 
 // Agents that refuse everything at once cost few instances, and what is accepted again runs soon.

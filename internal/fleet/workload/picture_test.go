@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"tako.dev/tako/declare"
 	declared "tako.dev/tako/declare/workload"
 	"tako.dev/tako/internal/fleet/rollout/pace"
 )
@@ -89,7 +90,7 @@ func lived(t *testing.T) map[edge]bool {
 	rollouts := []declared.Rollout{rolling("1", "0"), canary(declared.CanaryStep{Replicas: "1", Pause: "1m"}), {Strategy: declared.BlueGreen, Promotion: declared.ManualPromotion}}
 	for _, r := range rollouts {
 		for _, monitor := range []string{"", "2m"} {
-			for _, onFailure := range []declared.OnFailure{declared.RollBack, declared.Halt} {
+			for _, onFailure := range []declare.OnFailure{declare.RollBack, declare.Halt} {
 				for _, q := range []quality{good, dead, mute} {
 					r.Monitor, r.OnFailure, r.ProgressDeadline = monitor, onFailure, "2m"
 					w := stage(t, 4, r)
@@ -139,7 +140,7 @@ func TestPictureOfRollouts(t *testing.T) {
 	for e := range arrows {
 		drawn[e.from], drawn[e.to] = true, true
 	}
-	for _, p := range []pace.Phase{pace.Empty, pace.Complete, pace.Rolling, pace.Waiting, pace.Halted, pace.Paused, Monitoring, RollingBack, RolledBack, Stopping} {
+	for _, p := range []pace.Phase{pace.Empty, pace.Complete, pace.Rolling, pace.Waiting, pace.Halted, pace.Paused, pace.Monitoring, pace.RollingBack, pace.RolledBack, Stopping} {
 		if !drawn[strings.ToLower(string(p))] {
 			t.Errorf("%s is not drawn; there are %v", p, slices.Sorted(maps.Keys(drawn)))
 		}

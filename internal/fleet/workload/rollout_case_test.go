@@ -250,7 +250,7 @@ func TestWorkloadCase17_NoRevertLoop(t *testing.T) {
 	c := casetest.Start(t)
 	w := running(t, 3, rolling("1", "0"))
 	w.declare(2, dead)
-	w.until("it goes back", func(d *Decision) bool { return d.Status.Phase == RollingBack || d.Status.Phase == RolledBack })
+	w.until("it goes back", func(d *Decision) bool { return d.Status.Phase == pace.RollingBack || d.Status.Phase == pace.RolledBack })
 	w.qualities[10] = dead
 	w.first(10).ReadySince = time.Time{}
 	d := w.until("it halts", func(d *Decision) bool { return d.Status.Phase == pace.Halted })

@@ -274,7 +274,7 @@ func (w *world) heal() {
 		w.tick(5 * time.Second)
 		w.view.Approval = Approval{w.view.Was.Rollout.Goal, 99}
 		d = w.decide()
-		if quiet++; d.acts() || !slices.Contains([]pace.Phase{pace.Complete, pace.Empty, RolledBack}, d.Status.Phase) || d.Status.Counts.Available < d.Status.Counts.Live {
+		if quiet++; d.acts() || !slices.Contains([]pace.Phase{pace.Complete, pace.Empty, pace.RolledBack}, d.Status.Phase) || d.Status.Counts.Available < d.Status.Counts.Live {
 			quiet = 0
 		}
 	}
@@ -284,7 +284,7 @@ func (w *world) heal() {
 	}
 	t := termsOf(&w.view.Spec, wanted)
 	c, fails := d.Status.Counts, w.qualities[w.templates[d.Status.Rollout.Goal]] >= dead
-	over := slices.Contains([]pace.Phase{pace.Complete, pace.Empty, RolledBack}, d.Status.Phase)
+	over := slices.Contains([]pace.Phase{pace.Complete, pace.Empty, pace.RolledBack}, d.Status.Phase)
 	stuck := d.Status.Phase == pace.Halted || fails && span(w.view.Spec.Rollout.ProgressDeadline, time.Minute) == 0 ||
 		d.Status.Phase == pace.Waiting && t.surge == 0 && t.floor >= wanted
 	if !over && !stuck || over && !fails && (c.Available != wanted || c.Updated != wanted) || c.Live < wanted && !stuck || c.Abandoned+c.Terminating > 0 || d.acts() {

@@ -7,13 +7,8 @@ import (
 	"tako.dev/tako/internal/reason"
 )
 
-// The phases that only rollouts of workloads have.
-const (
-	Monitoring  pace.Phase = "Monitoring"  // everything has the goal, and failures still count
-	RollingBack pace.Phase = "RollingBack" // the target has failed, and the last stable revision takes its place
-	RolledBack  pace.Phase = "RolledBack"  // it has
-	Stopping    pace.Phase = "Stopping"    // the workload is being deleted
-)
+// Stopping is the phase that only rollouts of workloads have: the workload is being deleted.
+const Stopping pace.Phase = "Stopping"
 
 // Status is how the workload stands. All of it is to be stored; no decision needs a memory beside it.
 type Status struct {

@@ -21,7 +21,7 @@ func TestWorkloadCase24_FailuresAtSmallNumbers(t *testing.T) {
 		wanted int
 		enough int
 	}{{"34%", 3, 2}, {"33%", 3, 1}, {"10%", 3, 1}, {"", 3, 1}, {"0", 3, 1}, {"2", 3, 2}} {
-		rollout := declared.Rollout{Strategy: declared.BlueGreen, MaxFailures: n.most, OnFailure: declared.Halt}
+		rollout := declared.Rollout{Strategy: declared.BlueGreen, MaxFailures: n.most, OnFailure: declare.Halt}
 		w := running(t, n.wanted, rollout)
 		w.declare(2, mute)
 		w.until("they have started", func(*Decision) bool { return w.having(2) == n.wanted && w.first(2).Phase == Running })
@@ -82,10 +82,10 @@ func TestWorkloadCase25_FailureAfterTheLastStep(t *testing.T) {
 	rollout.Monitor = "5m"
 	w := running(t, 3, rollout)
 	w.declare(2, good)
-	w.until("all have it", func(d *Decision) bool { return d.Status.Phase == Monitoring && w.ready(2) == 3 })
-	w.during(4*time.Minute, func(d *Decision) { c.Equal(d.Status.Phase, Monitoring, "phase") })
+	w.until("all have it", func(d *Decision) bool { return d.Status.Phase == pace.Monitoring && w.ready(2) == 3 })
+	w.during(4*time.Minute, func(d *Decision) { c.Equal(d.Status.Phase, pace.Monitoring, "phase") })
 	w.first(2).Failure = &Failure{Code: reason.RolloutFailed, Message: "GET /healthz: 500", Since: w.now}
-	d := w.until("it is back", func(d *Decision) bool { return d.Status.Phase == RolledBack })
+	d := w.until("it is back", func(d *Decision) bool { return d.Status.Phase == pace.RolledBack })
 	c.Equal(w.ready(10), 3, "of the stable one")
 	c.Equal(d.Status.Stable.Of, d.Status.Rollout.Goal, "what is stable")
 	w.declare(3, good)

@@ -5,6 +5,7 @@ import (
 
 	declared "tako.dev/tako/declare/workload"
 	"tako.dev/tako/internal/fleet/node"
+	"tako.dev/tako/internal/fleet/rollout/pace"
 	"tako.dev/tako/internal/reason"
 )
 
@@ -25,7 +26,7 @@ type View struct {
 	Nodes     map[string]Node // those of the instances, and with mode PerNode the eligible ones
 	Eligible  []string        // nodes that the selector and the placement allow; with mode PerNode
 	Approval  Approval
-	Gates     map[string]Reading // what was measured last, by the names of spec.rollout.gates
+	Gates     map[string]pace.Reading // what was measured last, by the names of spec.rollout.gates
 	// Brake says why nothing that is lost is replaced now in the whole fleet. Empty: it may be.
 	Brake string
 	// Quiet is when all nodes had the time to be heard by this leader: nothing is taken away on purpose, and nothing is lost, before.

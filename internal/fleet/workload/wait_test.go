@@ -20,7 +20,7 @@ func TestWaitingIsNotLate(t *testing.T) {
 		w.view.Spec.Rollout = rollout
 		w.declare(2, good)
 		w.until("it is looked at", func(d *Decision) bool {
-			return w.ready(2) > 0 && (d.Status.Phase == pace.Waiting || d.Status.Phase == Monitoring)
+			return w.ready(2) > 0 && (d.Status.Phase == pace.Waiting || d.Status.Phase == pace.Monitoring)
 		})
 		w.during(40*time.Minute, func(*Decision) {})
 		w.qualities[2] = mute

@@ -11,6 +11,7 @@ import (
 	"tako.dev/tako/declare"
 	declared "tako.dev/tako/declare/workload"
 	"tako.dev/tako/internal/fleet/node"
+	"tako.dev/tako/internal/fleet/rollout/pace"
 	"tako.dev/tako/internal/reason"
 )
 
@@ -94,10 +95,10 @@ func (w *world) terms() {
 		MaxFailures:    pick[declare.IntOrPercent](w, "", "2", "50%"),
 		MinReady:       pick(w, "", "5s", "30s"), Monitor: pick(w, "", "1m"), KeepOld: pick(w, "", "2m"),
 		Promotion: pick(w, declared.AutomaticPromotion, declared.AutomaticPromotion, declared.ManualPromotion),
-		OnFailure: pick(w, declared.RollBack, declared.RollBack, declared.Halt), ProgressDeadline: pick(w, "", "3m", "0s"),
+		OnFailure: pick(w, declare.RollBack, declare.RollBack, declare.Halt), ProgressDeadline: pick(w, "", "3m", "0s"),
 	}
 	if most := declare.Quantity("0.05"); w.oneIn(4) {
-		s.Rollout.Gates = []declared.Gate{{Name: "errors", Max: &most}}
+		s.Rollout.Gates = []declare.Gate{{Name: "errors", Max: &most}}
 	}
 	if s.Rollout.Strategy == declared.Canary {
 		s.Rollout.Steps = []declared.CanaryStep{{Replicas: "1", Pause: pick(w, "", "1m")}, {Replicas: pick[declare.IntOrPercent](w, "50%", "2")}}
@@ -157,13 +158,13 @@ func (w *world) presence(m *machine) node.Presence {
 func (w *world) measured() {
 	switch {
 	case w.calm:
-		w.view.Gates = map[string]Reading{"errors": {At: w.now}}
+		w.view.Gates = map[string]pace.Reading{"errors": {At: w.now}}
 	case w.oneIn(40):
-		w.view.Gates = map[string]Reading{"errors": {At: w.now, Value: 0.5}}
+		w.view.Gates = map[string]pace.Reading{"errors": {At: w.now, Value: 0.5}}
 	case w.oneIn(20):
-		w.view.Gates = map[string]Reading{"errors": {Missing: "nobody answers"}}
+		w.view.Gates = map[string]pace.Reading{"errors": {Missing: "nobody answers"}}
 	case w.oneIn(3):
-		w.view.Gates = map[string]Reading{"errors": {At: w.now, Value: 0.05}}
+		w.view.Gates = map[string]pace.Reading{"errors": {At: w.now, Value: 0.05}}
 	}
 }
 

@@ -3,8 +3,10 @@
 //
 //	Share       how many "25%" of so many are, and on which side the rest falls
 //	Place       who goes first: the wave, then a hash that is the same each time
+//	Deal        who is in which wave
 //	Wave        when one lot has proved enough for the next to begin
 //	Reached     when failures end it
+//	Gates       what was measured: whether it may go on, or has failed
 //	Proven      what has worked everywhere at once: the way back, and whose troubles are their own affair
 //	Deadline    when waiting has been too long, and Alarm when to look again
 //	Phase       how it stands

@@ -23,6 +23,10 @@ const (
 	Waiting  Phase = "Waiting"  // for something that does not come by itself
 	Halted   Phase = "Halted"   // by failures
 	Paused   Phase = "Paused"   // by people
+
+	Monitoring  Phase = "Monitoring"  // everybody has the target, and failures still count
+	RollingBack Phase = "RollingBack" // the target has failed, and what has worked before takes its place
+	RolledBack  Phase = "RolledBack"  // it has
 )
 
 // CulpritsMax bounds those that a status tells by name: ours, a list is for a person to begin with.
@@ -76,7 +80,7 @@ func Proportion(number int, parts []int) []int {
 
 // Place is a member's place in the order of a rollout.
 type Place struct {
-	wave int
+	Wave int
 	hash [sha256.Size]byte
 	name string
 }
@@ -87,20 +91,48 @@ func PlaceOf(subject, name string, wave int) Place {
 	return Place{wave, sha256.Sum256([]byte(subject + "\x00" + name)), name}
 }
 
-// Wave is the one that the place is in.
-func (p Place) Wave() int { return p.wave }
-
 // Compare orders places.
 func (p Place) Compare(q Place) int {
-	return cmp.Or(cmp.Compare(p.wave, q.wave), bytes.Compare(p.hash[:], q.hash[:]), cmp.Compare(p.name, q.name))
+	return cmp.Or(cmp.Compare(p.Wave, q.Wave), bytes.Compare(p.hash[:], q.hash[:]), cmp.Compare(p.name, q.name))
 }
 
-// WaveOf is the first selector that matches labels, or the number of selectors: everybody else comes last.
-func WaveOf(waves []declare.Selector, labels map[string]string) int {
-	if i := slices.IndexFunc(waves, func(s declare.Selector) bool { return s.Matches(labels) }); i >= 0 {
-		return i
+// Member is one of those that waves are made of.
+type Member struct {
+	Labels map[string]string
+	Rank   int // where a wave does not take all, those of the lowest rank are taken first
+}
+
+// Deal says which wave each member is in, of members in their order; those in none are in the one behind all, whose index is the number of waves. A wave
+// takes members that no earlier one has taken, until there are as many as it says of all that its selector matches in it and in the ones before.
+func Deal(waves []declare.Wave, members []Member) []int {
+	in, byRank := make([]int, len(members)), make([]int, len(members))
+	for i := range members {
+		in[i], byRank[i] = len(waves), i
 	}
-	return len(waves)
+	if len(waves) == 0 {
+		return in
+	}
+	slices.SortStableFunc(byRank, func(a, b int) int { return cmp.Compare(members[a].Rank, members[b].Rank) })
+	for at := range waves {
+		wave := &waves[at]
+		var free []int
+		matching := 0
+		for _, i := range byRank {
+			if !wave.Matches(members[i].Labels) {
+				continue
+			}
+			matching++
+			if in[i] == len(waves) {
+				free = append(free, i)
+			}
+		}
+		taken := matching - len(free)
+		room := Share(wave.NodesOrDefault(), matching, Up) - taken
+		for _, i := range free[:min(max(room, 0), len(free))] {
+			in[i] = at
+		}
+	}
+	return in
 }
 
 // Wave counts the members of a wave, or of a step.

@@ -58,10 +58,44 @@ func TestWaves(t *testing.T) {
 	}
 }
 
+// A wave takes so many of all that it matches, with those of the waves before; who has it already first, and who is there.
+func TestDeal(t *testing.T) {
+	canary := map[string]string{"canary": "yes"}
+	of := func(labels map[string]string, nodes declare.IntOrPercent) declare.Wave {
+		return declare.Wave{Selector: declare.Selector{MatchLabels: labels}, Nodes: nodes}
+	}
+	plain := make([]Member, 10)
+	ranked, labelled := slices.Clone(plain), slices.Clone(plain)
+	ranked[0].Rank, ranked[1].Rank, ranked[9].Rank = 2, 1, 0
+	for i := 2; i < 9; i++ {
+		ranked[i].Rank = 1
+	}
+	labelled[7].Labels, labelled[8].Labels, labelled[9].Labels = canary, canary, canary
+	for _, c := range []struct {
+		what    string
+		waves   []declare.Wave
+		members []Member
+		want    []int
+	}{
+		{"no waves", nil, plain, []int{0, 0, 0, 0, 0, 0, 0, 0, 0, 0}},
+		{"one, a quarter, half", []declare.Wave{of(nil, "1"), of(nil, "25%"), of(nil, "50%")}, plain, []int{0, 1, 1, 2, 2, 3, 3, 3, 3, 3}},
+		{"fewer than before", []declare.Wave{of(nil, "50%"), of(nil, "1")}, plain, []int{0, 0, 0, 0, 0, 2, 2, 2, 2, 2}},
+		{"more than there are", []declare.Wave{of(nil, "99")}, plain, make([]int, 10)},
+		{"who has it, then who is there", []declare.Wave{of(nil, "2"), of(nil, "9")}, ranked, []int{2, 0, 1, 1, 1, 1, 1, 1, 1, 0}},
+		{"labels", []declare.Wave{of(canary, "")}, labelled, []int{1, 1, 1, 1, 1, 1, 1, 0, 0, 0}},
+		{"half of the labels, and a fifth of all", []declare.Wave{of(canary, "50%"), of(nil, "30%")}, labelled, []int{1, 2, 2, 2, 2, 2, 2, 0, 0, 2}},
+		{"nobody", nil, nil, []int{}},
+	} {
+		if got := Deal(c.waves, c.members); !slices.Equal(got, c.want) {
+			t.Errorf("%s: %v, want %v", c.what, got, c.want)
+		}
+	}
+}
+
 // The order is one of the wave first, total, and another for another subject.
 func TestPlace(t *testing.T) {
 	early, late := PlaceOf("a", "n1", 0), PlaceOf("a", "n2", 1)
-	if early.Compare(late) >= 0 || late.Compare(early) <= 0 || early.Compare(early) != 0 || late.Wave() != 1 {
+	if early.Compare(late) >= 0 || late.Compare(early) <= 0 || early.Compare(early) != 0 || late.Wave != 1 {
 		t.Error("a later wave does not come later")
 	}
 	differ := false

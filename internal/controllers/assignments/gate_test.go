@@ -1,0 +1,117 @@
+package assignments
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"tako.dev/tako/api/v1alpha1"
+	"tako.dev/tako/declare"
+)
+
+// gatedBy is a rollout that is measured, one node and then the others.
+func gatedBy(onFailure declare.OnFailure) declare.Rollout {
+	most := declare.Quantity("0.05")
+	return declare.Rollout{
+		MaxUnavailable: "100%", Waves: []declare.Wave{{Nodes: "1"}}, OnFailure: onFailure,
+		Gates: []declare.Gate{{Name: "errors", Prometheus: declare.PrometheusQuery{Query: "errors"}, Max: &most}},
+	}
+}
+
+// having counts the nodes that are to have a revision.
+func (r *rig) having(revision string) (n int) {
+	for name := range r.agents {
+		if slices.Contains(r.assigned(name), revision) {
+			n++
+		}
+	}
+	return n
+}
+
+// TestGates: what a rollout waits for is asked while it goes on and not afterwards; what comes out of bounds stops it, over another leader too, until
+// something else is declared.
+func TestGates(t *testing.T) {
+	r := newRig(t)
+	for i := range 5 {
+		r.join(fmt.Sprint("n", i), "qa")
+	}
+	one := r.declare("qa", "motd", "one", gatedBy(""))
+	r.settles("qa", "motd", one, "Complete")
+	if asked := r.measures.asked(); len(asked) > 0 {
+		t.Errorf("nothing is rolled out, and %v is asked", asked)
+	}
+
+	r.measures.says(0, "main does not answer")
+	two := r.declare("qa", "motd", "two", gatedBy(""))
+	c := r.settles("qa", "motd", two, "Waiting")
+	r.eventually("it says what it waits for", func() string {
+		if c = r.config("qa", "motd"); strings.Contains(c.Status.Rollout.Message, "gate errors is not measured: main does not answer") {
+			return ""
+		}
+		return c.Status.Rollout.Message
+	})
+	if asked := r.measures.asked(); !slices.Equal(asked, []string{"errors"}) || r.having(two) != 1 {
+		t.Errorf("%v is asked, and %d have it", asked, r.having(two))
+	}
+	r.measures.says(0.5, "")
+	c = r.settles("qa", "motd", two, "Halted")
+	r.wantCondition(c, v1alpha1.ConditionStalled, metav1.ConditionTrue, "Halted")
+	if f := c.Status.Rollout.Failure; f == nil || f.Revision != two || f.Generation != c.Generation || f.Goal != "" || !strings.Contains(f.Message, "gate errors measures 0.5, and its max is 0.05") {
+		t.Errorf("the failure is %+v", f)
+	}
+
+	r.stop()
+	r.measures.says(0, "")
+	r.begin()
+	c = r.settles("qa", "motd", two, "Halted")
+	if r.having(two) != 1 || len(r.measures.asked()) > 0 {
+		t.Errorf("another leader: %d have it, and %v is asked", r.having(two), r.measures.asked())
+	}
+	again := gatedBy("")
+	again.Monitor = "1ms"
+	r.declare("qa", "motd", "two", again)
+	r.settles("qa", "motd", two, "Complete")
+	if r.having(two) != 5 {
+		t.Errorf("%d have it", r.having(two))
+	}
+}
+
+// TestRolledBack: where people want that, all nodes go back by themselves, one that joins gets what they have, and the next revision is a new one.
+func TestRolledBack(t *testing.T) {
+	r := newRig(t)
+	for i := range 4 {
+		r.join(fmt.Sprint("n", i), "qa")
+	}
+	back := declare.Rollout{MaxUnavailable: "100%", OnFailure: declare.RollBack}
+	one := r.declare("qa", "motd", "one", back)
+	r.settles("qa", "motd", one, "Complete")
+	two := r.declare("qa", "motd", "two", back)
+	r.bad[two] = "nginx: unknown directive"
+	c := r.settles("qa", "motd", two, "RolledBack")
+	r.wantCondition(c, v1alpha1.ConditionStalled, metav1.ConditionTrue, "RolledBack")
+	s := c.Status.Rollout
+	if r.having(one) != 4 || s.Done != 4 || s.Proven != one || s.Failure == nil || s.Failure.Goal != one || !strings.Contains(s.Message, "nginx: unknown directive") {
+		t.Errorf("%d have gone back, and it is %+v", r.having(one), s)
+	}
+	if !r.recorder.has("motd: RolledBack") {
+		t.Errorf("told %v", r.recorder.all)
+	}
+	r.join("late", "qa")
+	r.stop()
+	r.begin()
+	r.eventually("who joins gets it, of another leader too", func() string {
+		if n := r.having(one); n != 5 {
+			return fmt.Sprint(n)
+		}
+		return ""
+	})
+	r.settles("qa", "motd", two, "RolledBack")
+	three := r.declare("qa", "motd", "three", back)
+	c = r.settles("qa", "motd", three, "Complete")
+	if r.having(three) != 5 || c.Status.Rollout.Failure != nil {
+		t.Errorf("%d have the next one, and it is %+v", r.having(three), c.Status.Rollout)
+	}
+}
