@@ -75,17 +75,17 @@ func (h *tinyHost) converge() result {
 	return result{code: r.Code, stdout: r.Stdout, stderr: r.Stderr}
 }
 
+// report is how the host stands, by the agent that runs, or by what the last one has left.
 func (h *tinyHost) report() *agent.Report {
 	h.t.Helper()
+	out, err := h.Run(h.t.Context(), hostAgent, "status", "--all", "--json")
+	if err != nil {
+		h.t.Fatal(err)
+	}
 	var r agent.Report
-	host.Eventually(h.t, soon, "the agent says how it stands", func() (string, bool) { // it may have begun just now
-		out, err := h.Run(h.t.Context(), hostAgent, "status", "--all", "--json")
-		if err != nil {
-			h.t.Fatal(err)
-		}
-		r = agent.Report{}
-		return out.Stdout + out.Stderr, json.Unmarshal([]byte(out.Stdout), &r) == nil
-	})
+	if err := json.Unmarshal([]byte(out.Stdout), &r); err != nil {
+		h.t.Fatalf("status: %v: %s%s", err, out.Stdout, out.Stderr)
+	}
 	return &r
 }
 

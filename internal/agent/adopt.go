@@ -14,6 +14,7 @@ import (
 	"tako.dev/tako/internal/agent/core"
 	"tako.dev/tako/internal/agent/load"
 	"tako.dev/tako/internal/agent/report"
+	"tako.dev/tako/internal/agent/socket"
 	"tako.dev/tako/internal/agent/subscribe"
 	"tako.dev/tako/internal/catalog"
 	"tako.dev/tako/internal/converge"
@@ -83,14 +84,24 @@ func (l *loop) begin(ctx context.Context) error {
 	if err := forget(ctx, l.errands()); err != nil {
 		l.book.Trouble("forget old content", err)
 	}
+	return nil
+}
+
+// ready says that the host is being kept, and takes the first step. Who has waited for that may ask at once: the socket that it returns is
+// open before, and answers when the loop serves.
+func (l *loop) ready(ctx context.Context) *socket.Socket {
+	s := socket.New(l.opts.StateDir)
+	if l.opts.Watch {
+		_ = s.Open() // who serves it tries again, and tells
+	}
 	// Where systemd did not start this process, there is nobody to tell.
 	_ = systemd.Notify(systemd.Ready)
 	if l.opts.Now {
 		l.step(ctx, converge.Release{})
-		return nil
+	} else {
+		l.step(ctx, converge.Tick{})
 	}
-	l.step(ctx, converge.Tick{})
-	return nil
+	return s
 }
 
 // sweep removes the temporary files that a killed agent left in the directories that are managed.

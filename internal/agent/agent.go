@@ -102,7 +102,7 @@ func (a *Agent) Run(ctx context.Context) (err error) {
 	if err := l.begin(ctx); err != nil {
 		return err
 	}
-	l.start(ctx, &sources)
+	l.start(ctx, &sources, l.ready(ctx))
 	return l.serve(ctx)
 }
 
@@ -153,8 +153,8 @@ func (l *loop) post(ctx context.Context, f func()) {
 	}
 }
 
-// start starts everything that tells the loop something.
-func (l *loop) start(ctx context.Context, sources *sync.WaitGroup) {
+// start starts everything that tells the loop something. What is asked comes over s.
+func (l *loop) start(ctx context.Context, sources *sync.WaitGroup, s *socket.Socket) {
 	run := func(what string, f func(context.Context) error) {
 		sources.Go(func() {
 			for err := f(ctx); err != nil && ctx.Err() == nil; err = f(ctx) {
@@ -176,7 +176,7 @@ func (l *loop) start(ctx context.Context, sources *sync.WaitGroup) {
 		return l.opts.Facts.Watch(ctx, func() { l.post(ctx, func() { l.observe(ctx) }) })
 	})
 	run("answer questions", func(ctx context.Context) error {
-		return socket.Listen(ctx, l.opts.StateDir, func(asked context.Context, q local.Request) (local.Reply, error) { return l.answer(asked, ctx, q) })
+		return socket.Serve(ctx, s, func(asked context.Context, q local.Request) (local.Reply, error) { return l.answer(asked, ctx, q) })
 	})
 	run("audit", l.audit)
 	run("forget old content", l.forgetDaily)

@@ -1,7 +1,8 @@
 // Package socket is how commands ask the agent that runs on a host: over a Unix socket in the state directory, which only the
 // agent's user may enter, one JSON question and one JSON reply for each connection.
 //
-// Listen owns a goroutine for each question that is being answered, and waits for them before it returns.
+// A Socket that is open takes connections, and Serve answers: who has connected before waits. Serve owns a goroutine for each question that
+// is being answered, and waits for them before it returns.
 package socket
 
 import (
@@ -50,24 +51,63 @@ func address(dir *os.File) string {
 	return filepath.Join("/proc/self/fd", strconv.Itoa(int(dir.Fd())), socketName)
 }
 
-// Listen answers questions in a state directory until the context ends; its error is the listener's then. Its caller owns the
-// directory, so a socket that is there was left behind. answer is called from several goroutines, each time with a context of
-// 10 s, and its error goes to who asked.
-func Listen[Q, A any](ctx context.Context, stateDir string, answer func(context.Context, Q) (A, error)) error {
-	dir, err := os.Open(stateDir)
-	if err != nil {
-		return &reason.Error{Code: reason.StateUnwritable, Doing: "open " + stateDir, Cause: err}
+// Socket is where an agent is asked. Use New. It belongs to one goroutine at a time.
+type Socket struct {
+	stateDir string
+	listener net.Listener // nil while it is not open
+	dir      *os.File     // by which the socket is removed in the end
+}
+
+// New makes the Socket of a state directory, and opens nothing. Its caller owns the directory, so a socket that is there was left behind.
+func New(stateDir string) *Socket { return &Socket{stateDir: stateDir} }
+
+// Open opens the socket, if it is not open: from when it returns nil it takes connections, which wait for Serve. The error is
+// StateUnwritable. Serve closes it.
+func (s *Socket) Open() error {
+	if s.listener != nil {
+		return nil
 	}
-	defer dir.Close()
+	dir, err := os.Open(s.stateDir)
+	if err != nil {
+		return &reason.Error{Code: reason.StateUnwritable, Doing: "open " + s.stateDir, Cause: err}
+	}
 	if err := os.Remove(address(dir)); err != nil && !errors.Is(err, os.ErrNotExist) {
-		return &reason.Error{Code: reason.StateUnwritable, Doing: "remove the old socket in " + stateDir, Cause: err}
+		_ = dir.Close() // nothing was written
+		return &reason.Error{Code: reason.StateUnwritable, Doing: "remove the old socket in " + s.stateDir, Cause: err}
 	}
 	listener, err := net.Listen("unix", address(dir))
 	if err != nil {
-		return &reason.Error{Code: reason.StateUnwritable, Doing: "listen in " + stateDir, Cause: err}
+		_ = dir.Close()
+		return &reason.Error{Code: reason.StateUnwritable, Doing: "listen in " + s.stateDir, Cause: err}
 	}
-	stop := context.AfterFunc(ctx, func() { listener.Close() })
-	defer stop()
+	s.listener, s.dir = listener, dir
+	return nil
+}
+
+// close removes the socket, and lets go of who has not been heard.
+func (s *Socket) close() {
+	_ = s.listener.Close() // it may be closed already, and is removed then
+	_ = s.dir.Close()
+	s.listener, s.dir = nil, nil
+}
+
+// Serve opens the socket, if it is not open, answers questions until the context ends, and closes it. Its error is that of Open, or the
+// listener's. answer is called from several goroutines, each time with a context of 10 s, and its error goes to who asked.
+func Serve[Q, A any](ctx context.Context, s *Socket, answer func(context.Context, Q) (A, error)) error {
+	if err := s.Open(); err != nil {
+		return err
+	}
+	defer s.close()
+	listener, closed := s.listener, make(chan struct{})
+	stop := context.AfterFunc(ctx, func() {
+		defer close(closed)
+		listener.Close()
+	})
+	defer func() {
+		if !stop() {
+			<-closed
+		}
+	}()
 	var answering sync.WaitGroup
 	defer answering.Wait()
 	places := make(chan struct{}, questionsMax)

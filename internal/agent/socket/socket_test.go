@@ -28,26 +28,23 @@ func echo(_ context.Context, q question) (answer, error) {
 	return answer{Said: q.Say}, nil
 }
 
+// opened is the socket in a directory.
+func opened(t *testing.T, dir string) *Socket {
+	t.Helper()
+	s := New(dir)
+	if err := s.Open(); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
 // listening answers in a directory for the time of a test.
 func listening(t *testing.T, dir string) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
-	ended := make(chan error, 1)
-	go func() { ended <- Listen(ctx, dir, echo) }()
+	s, ended := opened(t, dir), make(chan error, 1)
+	go func() { ended <- Serve(ctx, s, echo) }()
 	t.Cleanup(func() { cancel(); <-ended })
-	deadline := time.After(time.Minute)
-	for {
-		conn, err := net.Dial("unix", filepath.Join(dir, socketName))
-		if err == nil {
-			conn.Close()
-			return
-		}
-		select {
-		case <-deadline:
-			t.Fatalf("nobody listens: %v", err)
-		case <-time.After(time.Millisecond):
-		}
-	}
 }
 
 func TestAskAndAnswer(t *testing.T) {
@@ -187,32 +184,118 @@ func TestSocketOfALongDirectoryThatWasLeftBehind(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, socketName), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
+	listening(t, dir)
+	if a, err := Ask[answer](t.Context(), dir, question{"far away"}); err != nil || a.Said != "far away" {
+		t.Errorf("%+v, %v", a, err)
+	}
+}
+
+// TestOpenTakesQuestions: who asks between Open and Serve is answered by Serve.
+func TestOpenTakesQuestions(t *testing.T) {
+	dir := t.TempDir()
+	s := opened(t, dir)
+	conn, err := net.Dial("unix", filepath.Join(dir, socketName))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if err := conn.SetDeadline(time.Now().Add(time.Minute)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.WriteString(conn, `{"Say":"early"}`); err != nil {
+		t.Fatal(err)
+	}
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
-	go func() { ended <- Listen(ctx, dir, echo) }()
+	go func() { ended <- Serve(ctx, s, echo) }()
 	defer func() { cancel(); <-ended }()
-	deadline := time.After(time.Minute)
-	for {
-		a, err := Ask[answer](ctx, dir, question{"far away"})
-		if err == nil && a.Said == "far away" {
+	if b, err := io.ReadAll(conn); err != nil || !strings.Contains(string(b), "early") {
+		t.Errorf("replied %q, %v", b, err)
+	}
+}
+
+// TestEndBeforeServe: where the end comes before the first answer, who has asked is answered or let go, and nothing is left; it can be opened
+// anew.
+func TestEndBeforeServe(t *testing.T) {
+	dir := t.TempDir()
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	s := New(dir)
+	for range 2 {
+		if err := s.Open(); err != nil {
+			t.Fatal(err)
+		}
+		conn, err := net.Dial("unix", filepath.Join(dir, socketName))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		if err := conn.SetDeadline(time.Now().Add(time.Minute)); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := io.WriteString(conn, `{"Say":"early"}`); err != nil {
+			t.Fatal(err)
+		}
+		_ = Serve(ctx, s, echo) // whether it sees the end or what it has closed
+		if b, err := io.ReadAll(conn); errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Errorf("who has asked still waits, with %q", b)
+		}
+		if _, err := os.Lstat(filepath.Join(dir, socketName)); !errors.Is(err, os.ErrNotExist) {
+			t.Errorf("the socket is left: %v", err)
+		}
+	}
+}
+
+// TestWhatIsInTheWay: what keeps a socket from being opened is told, and when it is gone Serve opens it.
+func TestWhatIsInTheWay(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "state")
+	s := New(dir)
+	for name, put := range map[string]string{"no directory": "", "a directory": filepath.Join(dir, socketName, "in the way")} {
+		if put != "" {
+			if err := os.MkdirAll(put, 0o700); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for range 2 {
+			if err := s.Open(); !reason.Is(err, reason.StateUnwritable) {
+				t.Errorf("%s: opened with %v", name, err)
+			}
+		}
+		if err := Serve(t.Context(), s, echo); !reason.Is(err, reason.StateUnwritable) {
+			t.Errorf("%s: served with %v", name, err)
+		}
+		if err := os.RemoveAll(dir); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- Serve(ctx, s, echo) }()
+	defer func() { cancel(); <-ended }()
+	for deadline := time.After(time.Minute); ; {
+		a, err := Ask[answer](ctx, dir, question{"there?"})
+		if a.Said == "there?" {
 			return
 		}
 		select {
 		case <-deadline:
-			t.Fatalf("%+v, %v", a, err)
+			t.Fatal(err)
 		case <-time.After(time.Millisecond):
 		}
 	}
 }
 
-// TestListenWaitsForAnswers: who was being answered when the end came gets his answer, and nothing is left when Listen returns.
-func TestListenWaitsForAnswers(t *testing.T) {
+// TestServeWaitsForAnswers: who was being answered when the end came gets his answer, and nothing is left when Serve returns.
+func TestServeWaitsForAnswers(t *testing.T) {
 	dir := t.TempDir()
 	begun, finish := make(chan struct{}), make(chan struct{})
 	ctx, cancel := context.WithCancel(t.Context())
-	ended := make(chan error, 1)
+	s, ended := opened(t, dir), make(chan error, 1)
 	go func() {
-		ended <- Listen(ctx, dir, func(ctx context.Context, q question) (answer, error) {
+		ended <- Serve(ctx, s, func(ctx context.Context, q question) (answer, error) {
 			close(begun)
 			<-ctx.Done()
 			<-finish
@@ -221,20 +304,14 @@ func TestListenWaitsForAnswers(t *testing.T) {
 	}()
 	asked := make(chan string, 1)
 	go func() {
-		for {
-			a, err := Ask[answer](context.Background(), dir, question{"wait"})
-			// A socket that is bound refuses, until it listens.
-			if a.Said != "" || !errors.Is(err, os.ErrNotExist) && !errors.Is(err, syscall.ECONNREFUSED) {
-				asked <- fmt.Sprint(a.Said, " ", err)
-				return
-			}
-		}
+		a, err := Ask[answer](context.Background(), dir, question{"wait"})
+		asked <- fmt.Sprint(a.Said, " ", err)
 	}()
 	<-begun
 	cancel()
 	select {
 	case err := <-ended:
-		t.Errorf("Listen returned before the answer was finished: %v", err)
+		t.Errorf("Serve returned before the answer was finished: %v", err)
 		ended <- err
 	case <-time.After(50 * time.Millisecond): // one that does not wait returns at once
 	}
