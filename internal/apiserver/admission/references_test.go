@@ -84,6 +84,13 @@ func TestRightsToContents(t *testing.T) {
 		p.Server = server
 		return &v1alpha1.Workload{ObjectMeta: meta("qa", "w"), Spec: workload.Spec{Rollout: workload.Rollout{Gates: []declare.Gate{{Name: "errors", Prometheus: p}}}}}
 	}
+	gatedConfig := func(p declare.PrometheusQuery) runtime.Object {
+		return &v1alpha1.NodeConfig{ObjectMeta: meta("qa", "c"), Spec: declare.NodeConfigSpec{Rollout: declare.Rollout{Gates: []declare.Gate{{Name: "errors", Prometheus: p}}}}}
+	}
+	gatedCluster := func(namespace, name string) runtime.Object {
+		p := declare.PrometheusQuery{Auth: &declare.PrometheusAuth{Token: &declare.KeySelector{Namespace: namespace, Name: name, Key: "k"}}}
+		return &v1alpha1.ClusterNodeConfig{ObjectMeta: meta("", "c"), Spec: declare.NodeConfigSpec{Rollout: declare.Rollout{Gates: []declare.Gate{{Name: "errors", Prometheus: p}}}}}
+	}
 	valueOf := func(name string) *declare.KeySelector { return &declare.KeySelector{Name: name, Key: "k"} }
 	token := declare.PrometheusQuery{Auth: &declare.PrometheusAuth{Token: valueOf("web")}}
 	password := declare.PrometheusQuery{Auth: &declare.PrometheusAuth{Username: valueOf("web"), Password: valueOf("db")}}
@@ -127,6 +134,10 @@ func TestRightsToContents(t *testing.T) {
 		{what: "a gate by who may ask without a proof", by: "nobody", obj: gated("main", declare.PrometheusQuery{})},
 		{what: "a token for a gate by who may not", by: "nobody", obj: gated("main", token), refused: `secrets "web" in namespace "qa", which auth.token of gate "errors" is taken from`},
 		{what: "a gate with what the scale shows", by: "nobody", obj: gated("main", token), old: scaled("main", token)},
+		{what: "a token for the gate of a config", by: "ann", obj: gatedConfig(token)},
+		{what: "a token for the gate of a config by who may not", by: "nobody", obj: gatedConfig(token), refused: `secrets "web" in namespace "qa", which auth.token of gate "errors" is taken from`},
+		{what: "a token for the gate of a config of the cluster", by: "ann", obj: gatedCluster("prod", "web")},
+		{what: "another one", by: "ann", obj: gatedCluster("prod", "db"), refused: `secrets "db" in namespace "prod", which auth.token of gate "errors" is taken from`},
 		{what: "a revision of a workload", by: "nobody", obj: templated("web", ""), refused: `may not get secrets "web"`},
 		{what: "a source", by: "nobody", obj: source(v1alpha1.SourceSpec{URL: here})},
 		{what: "credentials that she may read", by: "ann", obj: source(v1alpha1.SourceSpec{URL: here, Credentials: "web"})},
