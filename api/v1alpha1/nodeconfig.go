@@ -129,6 +129,8 @@ type RolloutStatus struct {
 
 // RolloutProgress is how what has come so far is looked at: after each wave, and in the end.
 type RolloutProgress struct {
+	// WavesID names the waves that are counted in waves. Empty: there are none.
+	WavesID string `json:"wavesID,omitempty"`
 	// Waves were looked at for as long as they are to be.
 	Waves int32 `json:"waves,omitempty"`
 	// WorkingSince is when the first node worked with the target: gates count from then on.

@@ -10894,6 +10894,13 @@ func schema_takodev_tako_api_v1alpha1_RolloutProgress(ref common.ReferenceCallba
 				Description: "RolloutProgress is how what has come so far is looked at: after each wave, and in the end.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
+					"wavesID": {
+						SchemaProps: spec.SchemaProps{
+							Description: "WavesID names the waves that are counted in waves. Empty: there are none.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
 					"waves": {
 						SchemaProps: spec.SchemaProps{
 							Description: "Waves were looked at for as long as they are to be.",

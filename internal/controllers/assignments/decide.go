@@ -41,6 +41,7 @@ func (a *Assignments) round(ctx context.Context, w *world) time.Time {
 		return w.wakeAt()
 	}
 	a.want(w)
+	write(ctx, a.failureJobs(w))
 	assigned := a.assignmentJobs(ctx, w, now)
 	jobs := slices.Concat(assigned, a.releaseJobs(w), a.statusJobs(w, now))
 	w.paced(now)
@@ -242,7 +243,7 @@ func (a *Assignments) roll(ctx context.Context, c *config, w *world, now time.Ti
 // gates are those of a rollout that is under way, of what has neither failed nor worked before.
 func (c *config) gates() []declare.Gate {
 	s := &c.was
-	if len(c.hosts) == 0 || c.newest == s.Proven || s.Failed.Of == c.newest && s.Failed.Generation == c.generation {
+	if len(c.hosts) == 0 || c.newest == s.Proven || s.Failed.Of == c.newest && s.Failed.Generation == c.as {
 		return nil
 	}
 	return c.rollout.Gates
@@ -271,6 +272,7 @@ func (a *Assignments) isGone(ctx context.Context, c *config, w *world, now time.
 	_, err := compiled(ctx, a.options.Layers, c.id, p.Revision, p.Root)
 	if err != nil && !lasting(err) {
 		w.retry(now)
+		return c.gone
 	}
 	return err != nil
 }
@@ -360,7 +362,7 @@ func (w *world) take(d *assign.Decision) (other bool) {
 
 // view is what package rollout decides about.
 func (c *config) view(began time.Time) rollout.View {
-	v := rollout.View{Config: c.id, Spec: c.rollout, Target: c.newest, PausedBy: c.pausedBy, Generation: c.generation, Quiet: began, Was: c.was, Nodes: make([]rollout.Node, 0, len(c.hosts))}
+	v := rollout.View{Config: c.id, Spec: c.rollout, Target: c.newest, PausedBy: c.pausedBy, Generation: c.as, Quiet: began, Was: c.was, Nodes: make([]rollout.Node, 0, len(c.hosts))}
 	for _, h := range c.hosts {
 		if !h.joined {
 			continue

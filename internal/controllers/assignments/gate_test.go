@@ -1,15 +1,18 @@
 package assignments
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"tako.dev/tako/api/v1alpha1"
 	"tako.dev/tako/declare"
+	"tako.dev/tako/internal/reason"
 )
 
 // gatedBy is a rollout that is measured, one node and then the others.
@@ -109,9 +112,70 @@ func TestRolledBack(t *testing.T) {
 		return ""
 	})
 	r.settles("qa", "motd", two, "RolledBack")
+
+	// Whoever declares something else has it before its revision is there. What has failed does not come again meanwhile.
+	r.retry(func() error {
+		c := r.config("qa", "motd")
+		c.Spec.Resources[0].File.Content = "three"
+		return local.Update(r.Context(), c)
+	})
+	for end := time.Now().Add(200 * time.Millisecond); time.Now().Before(end); <-time.After(5 * time.Millisecond) {
+		if r.work(); r.having(two) > 0 {
+			t.Fatal("what has failed comes again")
+		}
+	}
 	three := r.declare("qa", "motd", "three", back)
 	c = r.settles("qa", "motd", three, "Complete")
 	if r.having(three) != 5 || c.Status.Rollout.Failure != nil {
 		t.Errorf("%d have the next one, and it is %+v", r.having(three), c.Status.Rollout)
+	}
+}
+
+// TestRolledBackWhileTried: hosts do not try what they go back to: otherwise they would go back from it, to what has failed.
+func TestRolledBackWhileTried(t *testing.T) {
+	r := newRig(t)
+	for i := range 2 {
+		r.join(fmt.Sprint("n", i), "qa")
+	}
+	back := declare.Rollout{MaxUnavailable: "100%", OnFailure: declare.RollBack}
+	one := r.declare("qa", "motd", "one", back)
+	r.settles("qa", "motd", one, "Complete")
+	trying := back
+	trying.Try = "10m"
+	two := r.declare("qa", "motd", "two", trying)
+	r.bad[two] = "nginx: unknown directive"
+	r.settles("qa", "motd", two, "RolledBack")
+	for name := range r.agents {
+		if a := r.assignment(name); a.Spec.Try != nil || !slices.Contains(r.assigned(name), one) {
+			t.Errorf("%s is to have %v, and tries %+v", name, r.assigned(name), a.Spec.Try)
+		}
+	}
+}
+
+// TestFailureIsKept: what cannot be read now is not gone, and a leader that cannot compile what has failed does not forget that.
+func TestFailureIsKept(t *testing.T) {
+	r := newRig(t)
+	r.join("n0", "qa")
+	back := declare.Rollout{OnFailure: declare.RollBack}
+	one := r.declare("qa", "motd", "one", back)
+	r.settles("qa", "motd", one, "Complete")
+	two := r.declare("qa", "motd", "two", back)
+	r.bad[two] = "nginx: unknown directive"
+	failed := r.settles("qa", "motd", two, "RolledBack").Status.Rollout
+	r.stop()
+	r.layers.lack("NodeConfig/qa/motd", &reason.Error{Code: reason.StoreUnreachable, Doing: "read", Cause: errors.New("the store is away")})
+	r.begin()
+	for end := time.Now().Add(300 * time.Millisecond); time.Now().Before(end); <-time.After(5 * time.Millisecond) {
+		r.work()
+	}
+	r.layers.lack("NodeConfig/qa/motd", nil)
+	r.eventually("it is compiled again", func() string {
+		if s := r.config("qa", "motd").Status.Rollout; s.Phase != "RolledBack" || s.Message != failed.Message {
+			return fmt.Sprintf("%+v", s)
+		}
+		return ""
+	})
+	if s := r.config("qa", "motd").Status.Rollout; s.Failure == nil || *s.Failure != *failed.Failure || r.having(two) > 0 {
+		t.Errorf("the failure was %+v, and it is %+v", failed.Failure, s)
 	}
 }

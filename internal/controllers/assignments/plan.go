@@ -264,7 +264,7 @@ func (p *planner) planTry(next *plan, to catalog.Digest) error {
 
 // tried is for how many seconds a config is tried; 0: it is not.
 func tried(c *config) int32 {
-	if c == nil || c.rollout.Try == "" {
+	if c == nil || c.rollout.Try == "" || c.goal() != c.newest { // what a failed one goes back to is tried already
 		return 0
 	}
 	d, err := time.ParseDuration(c.rollout.Try)

@@ -515,6 +515,16 @@ type fakeLayers struct {
 	kept    map[catalog.Digest]*layers.Layer
 }
 
+// lack has a config compiled to nothing, for a reason; nil ends that.
+func (f *fakeLayers) lack(config string, why error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	delete(f.missing, config)
+	if why != nil {
+		f.missing[config] = why
+	}
+}
+
 func (f *fakeLayers) Of(_ context.Context, config, revision string) (*layers.Layer, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

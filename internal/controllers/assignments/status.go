@@ -37,7 +37,7 @@ func wasOf(s *v1alpha1.RolloutStatus) rollout.Status {
 	}
 	was.Goal = was.Target
 	if p := s.Progress; p != nil {
-		was.Passed, was.First, was.Held = int(p.Waves), timeOf(p.WorkingSince), timeOf(p.HeldSince)
+		was.Waves, was.Passed, was.First, was.Held = p.WavesID, int(p.Waves), timeOf(p.WorkingSince), timeOf(p.HeldSince)
 	}
 	if f := s.Failure; f != nil {
 		was.Failed = rollout.Failure{Of: rollout.Target{Revision: f.Revision, Priority: int(f.Priority), Root: f.Root}, Generation: f.Generation, At: f.At.Time, Why: f.Message}
@@ -61,7 +61,7 @@ func statusOf(s *rollout.Status) *v1alpha1.RolloutStatus {
 		to.ProvenAt = &at
 	}
 	if s.Passed > 0 || !s.First.IsZero() || !s.Held.IsZero() {
-		to.Progress = &v1alpha1.RolloutProgress{Waves: int32(s.Passed), WorkingSince: momentOf(s.First), HeldSince: momentOf(s.Held)}
+		to.Progress = &v1alpha1.RolloutProgress{WavesID: s.Waves, Waves: int32(s.Passed), WorkingSince: momentOf(s.First), HeldSince: momentOf(s.Held)}
 	}
 	if f := &s.Failed; f.Of != (rollout.Target{}) {
 		to.Failure = &v1alpha1.RolloutFailure{

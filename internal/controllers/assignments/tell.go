@@ -7,6 +7,7 @@ import (
 	"time"
 
 	core "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
@@ -53,6 +54,21 @@ func (a *Assignments) statusJobs(w *world, now time.Time) []job {
 			continue
 		}
 		if now.Before(c.mayWrite) && !urgent(&next, &c.status) {
+			continue
+		}
+		a.tell(c)
+		jobs = append(jobs, a.statusJob(w, c))
+	}
+	return jobs
+}
+
+// failureJobs are the statuses of configs that have failed just now. They are written before any node is given something else because of it: a server that
+// dies in between knows of it, and does not try again.
+func (a *Assignments) failureJobs(w *world) []job {
+	var jobs []job
+	for _, c := range slices.SortedFunc(maps.Keys(w.stale), compareConfigs) {
+		next := c.statusOn(c.status)
+		if r := next.Rollout; r == nil || r.Failure == nil || c.status.Rollout != nil && equality.Semantic.DeepEqual(r.Failure, c.status.Rollout.Failure) {
 			continue
 		}
 		a.tell(c)

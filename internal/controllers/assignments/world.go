@@ -169,6 +169,7 @@ type config struct {
 	configSpec
 	hosts   []*host                     // that it selects, by name
 	newest  rollout.Target              // what its nodes are to have in the end
+	as      int64                       // the generation that declares that
 	fault   error                       // why that cannot be compiled now
 	was     rollout.Status              // how its rollout stood at the last decision
 	release map[string]assign.Target    // what may go on now, by node
@@ -380,7 +381,7 @@ func (w *world) absorbConfigs(news map[string]*configSpec) {
 			if c != nil {
 				w.forget(c)
 			}
-			c = &config{configSpec: *spec, was: wasOf(spec.status.Rollout), refused: map[string][]rollout.Target{}}
+			c = &config{configSpec: *spec, was: wasOf(spec.status.Rollout), as: spec.status.ObservedGeneration, refused: map[string][]rollout.Target{}}
 			w.configs[id] = c
 			w.pick(c)
 		}
@@ -397,8 +398,14 @@ func (w *world) renew(c *config, spec *configSpec) {
 	}
 	w.stale[c] = true
 	newest, known := newestOf(spec)
-	if !known {
-		newest = c.was.Target // until the controller of revisions has looked
+	switch was := c.was.Target; {
+	case !known: // until the controller of revisions has looked
+		newest = was
+	case newest.Revision == was.Revision && newest.Priority == was.Priority:
+		newest.Root = was.Root // as far as is known before it is compiled
+	}
+	if known {
+		c.as = spec.generation
 	}
 	if newest.Revision != c.newest.Revision || newest.Priority != c.newest.Priority {
 		c.newest, c.fault = newest, nil

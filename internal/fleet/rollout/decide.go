@@ -109,7 +109,7 @@ func (r *rollout) order() {
 		switch {
 		case s.Assigned == r.goal:
 			members[i].Rank = 0
-		case s.Presence == Heard:
+		case s.Presence == Heard && !s.refuses(r.goal):
 			members[i].Rank = 1
 		}
 	}

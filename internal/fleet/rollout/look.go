@@ -1,15 +1,21 @@
 package rollout
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
+	"tako.dev/tako/declare"
 	"tako.dev/tako/internal/fleet/rollout/pace"
 )
 
 // look is how what has come so far is looked at. Of what has worked before, nothing is.
 type look struct {
+	plan    string    // names the waves that are counted
 	passed  int       // waves that were looked at for as long as they are to be
 	first   time.Time // when the first node worked
 	held    time.Time // since when all that has begun works
@@ -27,8 +33,12 @@ func (r *rollout) examine() {
 	if !r.looked() {
 		return
 	}
+	r.plan = wavesID(r.Spec.Waves)
 	if r.Was.Target == r.Target && r.Was.Failed == r.failed { // otherwise it begins anew
-		r.passed, r.first, r.held = min(r.Was.Passed, len(r.Spec.Waves)), r.Was.First, r.Was.Held
+		r.first = r.Was.First
+		if r.Was.Waves == r.plan { // what was looked at before were others
+			r.passed, r.held = min(r.Was.Passed, len(r.Spec.Waves)), r.Was.Held
+		}
 	}
 	if r.failed != (Failure{}) {
 		return
@@ -37,12 +47,21 @@ func (r *rollout) examine() {
 		r.first = r.now
 	}
 	r.measure()
+	switch {
+	case r.broken != "":
+		r.held = time.Time{}
+		return
+	case r.now.Before(r.Quiet), len(r.in(unheard)) > 0:
+		return // how they do is not known: what was known before counts
+	}
 	for waves := r.waves(); ; r.passed++ {
 		rest := r.passed == len(waves)
 		switch {
 		case !rest && waves[r.passed].Members == 0:
 			r.held = time.Time{}
 			continue
+		case rest && !r.held.IsZero() && r.onlyJoined():
+			return // nodes always join somewhere: that is not looked at again
 		case !r.finished() && (rest || !waves[r.passed].Over()):
 			r.held = time.Time{}
 			return
@@ -85,26 +104,53 @@ func (r *rollout) waits() string {
 	return ""
 }
 
-// judge says that the target has failed, where that is to be remembered: a gate is out of bounds, or nodes are in a bad way and others go back because
-// of it. What people pause is not judged.
+// judge says that the target has failed, where that is to be remembered: a gate is out of bounds, or it does not work on nodes, and all go back because
+// of it. A node that falls silent halts it and no more: most come back, and what nobody hears of is no failure. What people pause is not judged.
 func (r *rollout) judge() Failure {
 	because := ""
-	halting := r.halting()
+	bad := slices.DeleteFunc(r.halting(), func(s *stop) bool { return s.state != failed })
 	switch {
 	case r.failed != (Failure{}), !r.looked(), r.Spec.Pause, r.now.Before(r.Quiet):
 	case r.broken != "":
 		because = r.broken
-	case r.canGoBack() && pace.Reached(len(halting), r.Spec.HaltOnFailedOrDefault()):
+	case r.canGoBack() && (pace.Reached(len(bad), r.Spec.HaltOnFailedOrDefault()) || r.waveLost()):
 		var nodes []string
-		for _, s := range halting[:min(len(halting), CulpritsMax)] {
+		for _, s := range bad[:min(len(bad), CulpritsMax)] {
 			nodes = append(nodes, fmt.Sprintf("node %s: %s", s.Name, s.why(r.goal).Why))
 		}
-		because = r.tooMany(halting) + ": " + strings.Join(nodes, "; ")
+		because = r.tooMany(bad) + ": " + strings.Join(nodes, "; ")
 	}
 	if because == "" {
 		return Failure{}
 	}
 	return Failure{Of: r.Target, Generation: r.Generation, At: r.now, Why: because}
+}
+
+// onlyJoined: nodes have come since all worked, and nothing is wrong.
+func (r *rollout) onlyJoined() bool {
+	return !r.finished() && len(r.in(failed, broken)) == 0
+}
+
+// waveLost: nothing is to come any more of the last wave that has begun, and on the nodes that have it it does not work.
+func (r *rollout) waveLost() bool {
+	begun, waves := r.wave(), r.waves()
+	if begun == len(waves) || waves[begun].Coming > 0 || waves[begun].Converged > 0 {
+		return false
+	}
+	return slices.ContainsFunc(r.in(failed), func(s *stop) bool { return s.place.Wave == begun })
+}
+
+// wavesID names waves: what was counted of others says nothing.
+func wavesID(waves []declare.Wave) string {
+	if len(waves) == 0 {
+		return ""
+	}
+	text, err := json.Marshal(waves)
+	if err != nil {
+		return "" // there is nothing in a wave that JSON cannot say
+	}
+	digest := sha256.Sum256(text)
+	return hex.EncodeToString(digest[:8])
 }
 
 // tooMany says that nodes are in a bad way.

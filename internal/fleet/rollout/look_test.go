@@ -249,19 +249,99 @@ func TestAnotherLeader(t *testing.T) {
 	f := newFleet(t, 10, declare.Rollout{MaxUnavailable: "100%", Waves: []declare.Wave{{Nodes: "1", Pause: "10m"}, {Nodes: "2", Pause: "10m"}}})
 	f.pass(15 * time.Minute)
 	f.is(Waiting, 2, "wave 2 works")
+	held := f.d.Status.Held
 	f.v.Quiet = f.now.Add(90 * time.Second)
 	for i := range f.v.Nodes {
 		f.v.Nodes[i].Presence = Unheard
 	}
 	f.step()
 	f.is(Waiting, 2, "not had the time")
+	if s := f.d.Status; s.Passed != 1 || !s.Held.Equal(held) {
+		t.Errorf("nobody is heard, and %+v", s)
+	}
 	for i := range f.v.Nodes {
 		f.v.Nodes[i].Presence = Heard
 	}
 	f.pass(100 * time.Second)
 	f.is(Waiting, 2, "wave 2 works")
-	f.pass(10 * time.Minute)
+	f.pass(4 * time.Minute) // of the ten, five had passed before
 	f.is(Complete, 10, "")
+}
+
+// TestPausedOutOfBounds: while people pause, what a gate measures fails nothing, and lets nothing through.
+func TestPausedOutOfBounds(t *testing.T) {
+	f, value := gatedBy(10, declare.Rollout{MaxUnavailable: "100%", Waves: []declare.Wave{{Nodes: "1", Pause: "1m"}}, Monitor: "1m", OnFailure: declare.RollBack})(t)
+	f.pass(20 * time.Second)
+	f.v.Spec.Pause, *value = true, 0.5
+	f.pass(10 * time.Minute)
+	if f.is(Paused, 1, ""); f.d.Status.Passed != 0 {
+		t.Errorf("it has passed a wave: %+v", f.d.Status)
+	}
+	f.v.Spec.Pause, *value = false, 0.01
+	f.pass(100 * time.Second)
+	f.is(Monitoring, 10, "")
+	f.v.Spec.Pause, *value = true, 0.5
+	f.pass(10 * time.Minute)
+	if f.is(Paused, 10, ""); f.d.Status.Proven != r1 {
+		t.Errorf("it is proven: %+v", f.d.Status)
+	}
+	f.v.Spec.Pause = false
+	f.pass(time.Minute)
+	f.is(RolledBack, 0, "gate errors measures 0.5")
+}
+
+// TestSilenceIsNoFailure: a node that is away for a moment halts it, and nothing goes back because of that.
+func TestSilenceIsNoFailure(t *testing.T) {
+	f := newFleet(t, 4, declare.Rollout{MaxUnavailable: "100%", Monitor: "10m", OnFailure: declare.RollBack})
+	f.pass(time.Minute)
+	f.v.Nodes[2].Presence = Silent
+	f.pass(time.Minute)
+	f.is(Halted, 4, "in a bad way: 1")
+	f.v.Nodes[2].Presence = Heard
+	f.pass(time.Minute)
+	f.is(Monitoring, 4, "")
+	f.pass(8 * time.Minute)
+	f.is(Complete, 4, "")
+}
+
+// TestOtherWaves: what was passed of other waves says nothing.
+func TestOtherWaves(t *testing.T) {
+	f := newFleet(t, 10, declare.Rollout{MaxUnavailable: "100%", Waves: []declare.Wave{{Nodes: "1"}, {Nodes: "20%"}, {Nodes: "50%", Pause: "1h"}}})
+	f.pass(time.Minute)
+	f.is(Waiting, 5, "wave 3 works")
+	f.v.Spec.Waves = []declare.Wave{{Nodes: "60%", Pause: "1h"}, {Nodes: "70%", Pause: "1h"}}
+	f.pass(time.Minute)
+	f.is(Waiting, 6, "wave 1 works")
+	f.pass(time.Hour)
+	f.is(Waiting, 7, "wave 2 works")
+}
+
+// TestJoiningWhileMonitored: nodes that join all the time do not keep it from its end.
+func TestJoiningWhileMonitored(t *testing.T) {
+	f := newFleet(t, 4, declare.Rollout{MaxUnavailable: "100%", Monitor: "30m"})
+	for i := range 4 {
+		f.pass(10 * time.Minute)
+		f.v.Nodes = append(f.v.Nodes, Node{Name: fmt.Sprint("new", i), Presence: Heard})
+	}
+	f.pass(time.Minute)
+	f.is(Complete, 8, "")
+}
+
+// TestCanaryThatCannot: a wave of one node is not that of one where it is kept out; and where the only canary fails, it is over whatever haltOnFailed says.
+func TestCanaryThatCannot(t *testing.T) {
+	two := 2
+	f := newFleet(t, 5, declare.Rollout{MaxUnavailable: "100%", HaltOnFailed: &two, OnFailure: declare.RollBack, Waves: []declare.Wave{{Nodes: "1", Pause: "10m"}}})
+	first := Decide(f.v, f.now).Moves[0].Node
+	for i := range f.v.Nodes {
+		if f.v.Nodes[i].Name == first {
+			f.v.Nodes[i].Refused = []Target{r2}
+		}
+	}
+	f.pass(time.Minute)
+	f.is(Waiting, 1, "wave 1 works")
+	f.broken[r2] = true
+	f.pass(time.Minute)
+	f.is(RolledBack, 0, "it does not start")
 }
 
 // TestPassedIsPassed: a node that joins belongs to a wave that was looked at: it gets it, and nothing is looked at again.

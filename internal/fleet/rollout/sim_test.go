@@ -367,6 +367,9 @@ func (w *world) checkLook(d Decision) {
 			w.t.Fatalf("%s gets %v before a wave was looked at that it is not in: %+v", m.Node, m.Target, s)
 		}
 	}
+	if was := &w.view.Was; looked && w.value.Missing == "" && w.value.Value > 0.05 && s.First.Before(w.now) && (s.Proven == target || was.Target == target && was.Waves == s.Waves && s.Passed > was.Passed) {
+		w.t.Fatalf("it goes on, and the gate measures %+v: %+v", w.value, s)
+	}
 	if s.Goal != target && (s.Goal != w.view.Was.Proven || !failed || w.view.Spec.OnFailure != declare.RollBack) {
 		w.t.Fatalf("it goes back, and nobody wants that: %+v", s)
 	}

@@ -13,13 +13,13 @@ func (r *rollout) status() Status {
 		Target: r.Target, Goal: r.goal, Proven: r.proven.Of, ProvenAt: r.proven.At, Counts: r.counts(), Since: r.now, Failed: r.failed,
 	}
 	if r.looked() && !r.cleared {
-		s.Passed, s.First, s.Held = r.passed, r.first, r.held
+		s.Waves, s.Passed, s.First, s.Held = r.plan, r.passed, r.first, r.held
 	}
 	var because []*stop
 	s.Phase, s.Why, because = r.phase(s.Counts)
 	for _, stop := range because {
 		if len(s.Culprits) < CulpritsMax {
-			s.Culprits = append(s.Culprits, stop.why(r.Target))
+			s.Culprits = append(s.Culprits, stop.why(r.goal))
 		}
 	}
 	if r.Was.Phase == s.Phase && r.Was.Target == s.Target {

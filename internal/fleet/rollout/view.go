@@ -27,7 +27,7 @@ type View struct {
 	// Quiet is when all nodes had the time to be heard by this leader: nothing moves before.
 	Quiet time.Time
 	Was   Status // what the last decision said; zero: there was none
-	// Generation is that of all that is declared: what has failed is tried again when it is another one.
+	// Generation is that of all that is declared, as of the target: what has failed is tried again when it is another one.
 	Generation int64
 	Gates      map[string]pace.Reading // what was measured last, by the names of spec.rollout.gates
 	// Gone: what is proven cannot be given to anybody any more, because values that it took from elsewhere have changed.
@@ -117,6 +117,7 @@ type Status struct {
 	Since    time.Time // of the phase, with that target
 	Proven   Target    // zero: nothing yet. Its revision must be kept
 	ProvenAt time.Time
+	Waves    string    // names the waves that are counted in Passed
 	Passed   int       // waves that were looked at for as long as they are to be, of a target that is not proven
 	First    time.Time // when the first node worked with such a target; zero: none has
 	Held     time.Time // since when all that has begun works, and is looked at; zero: it does not yet
