@@ -140,10 +140,21 @@ func TestRolledBackWhileTried(t *testing.T) {
 	back := declare.Rollout{MaxUnavailable: "100%", OnFailure: declare.RollBack}
 	one := r.declare("qa", "motd", "one", back)
 	r.settles("qa", "motd", one, "Complete")
+	first := r.declare("qa", "web", "first", back)
+	r.settles("qa", "web", first, "Complete")
+	for _, g := range r.agents {
+		g.deaf = true
+	}
 	trying := back
 	trying.Try = "10m"
 	two := r.declare("qa", "motd", "two", trying)
+	r.eventually("it is tried", func() string { return unless(r.having(two) == 2, "not yet") })
+	second := r.declare("qa", "web", "second", back) // what comes meanwhile is in what they go back to, and not in what they would go back to from it
+	r.eventually("another one comes meanwhile", func() string { return unless(r.having(second) == 2, "not yet") })
 	r.bad[two] = "nginx: unknown directive"
+	for _, g := range r.agents {
+		g.deaf = false
+	}
 	r.settles("qa", "motd", two, "RolledBack")
 	for name := range r.agents {
 		if a := r.assignment(name); a.Spec.Try != nil || !slices.Contains(r.assigned(name), one) {
