@@ -27,7 +27,7 @@ type Rollout struct {
 	// Monitor is for how long after the last node failures and gates still count: "30m", up to 24h. Default 0s.
 	Monitor string `json:"monitor,omitempty"`
 	// OnFailure is Halt (the default) or RollBack: nothing goes on until people say so, or every node goes back to what was proven last. What a gate has
-	// stopped is not tried again before its resources, or something else in the spec, have changed; neither is what was rolled back.
+	// stopped is not tried again before something else is declared; neither is what was rolled back.
 	OnFailure OnFailure `json:"onFailure,omitempty"`
 	// Try makes every host that gets a new revision go back to the one before after that time, unless the field has gone by then:
 	// "20s", "10m", one second to a day. Left out, a new revision stays.

@@ -139,7 +139,7 @@ type RolloutProgress struct {
 	HeldSince *metav1.Time `json:"heldSince,omitempty"`
 }
 
-// RolloutFailure is that of a target. It is tried again when something else in the spec changes.
+// RolloutFailure is that of a target. It is tried again when something else in the spec changes, or a value that the target takes from elsewhere.
 type RolloutFailure struct {
 	// Revision is its name.
 	Revision string `json:"revision"`

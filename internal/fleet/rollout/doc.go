@@ -9,7 +9,8 @@
 //	  nodes where other configs can only go on together with this one come first
 //	looked at    = what has come, wave by wave and in the end: for as long as the wave's pause, or monitor, says, and until its gates were measured since
 //	               gates count from when the first node works; without a measure nothing goes on
-//	failed       = a gate is out of bounds; or, where what has failed is rolled back, it would halt. It is remembered until something else is declared
+//	failed       = a gate is out of bounds; or, where what has failed is rolled back, nodes on which it does not work would halt it, or lose a wave
+//	               it is remembered until something else is declared; silence is no failure
 //	goal         = the target; or what is proven, where the target has failed and is rolled back: a rollout like any other, without waves
 //	halted       = haltOnFailed nodes have the new revision, and failed, rejected, withheld or quarantined it, take too long, or are silent
 //	proven       = what all selected nodes that are heard had converged on at once: the way back
@@ -30,6 +31,6 @@
 //  3. While it is paused or halted, the goal goes to nobody. There are two exceptions, both about what is proven: while it is halted,
 //     nodes that are broken get it; while it is paused, nodes that have nothing get it, within maxUnavailable.
 //  4. In a quiet world in which everybody is heard and converges, and gates are within bounds, it ends, whatever happened before.
-//  5. What has failed goes to nobody before something else is declared, unless it is proven; and nothing goes on while a gate is not measured.
-//  6. Nobody gets the target who is in no wave up to the one that is looked at.
+//  5. What has failed goes to nobody before something else is declared, unless it is proven; and nothing goes on while a gate is not measured or out of bounds.
+//  6. Nobody gets the target who is in no wave up to the one that is looked at, unless other configs wait for it there.
 package rollout
