@@ -10825,7 +10825,7 @@ func schema_takodev_tako_api_v1alpha1_RolloutFailure(ref common.ReferenceCallbac
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "RolloutFailure is that of a target. It is tried again when something else in the spec changes.",
+				Description: "RolloutFailure is that of a target. It is tried again when something else in the spec changes, or a value that the target takes from elsewhere.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"revision": {
@@ -16035,7 +16035,7 @@ func schema_takodev_tako_declare_Rollout(ref common.ReferenceCallback) common.Op
 					},
 					"onFailure": {
 						SchemaProps: spec.SchemaProps{
-							Description: "OnFailure is Halt (the default) or RollBack: nothing goes on until people say so, or every node goes back to what was proven last. What a gate has stopped is not tried again before its resources, or something else in the spec, have changed; neither is what was rolled back.\n\nPossible enum values:\n - `\"Halt\"`\n - `\"RollBack\"`",
+							Description: "OnFailure is Halt (the default) or RollBack: nothing goes on until people say so, or every node goes back to what was proven last. What a gate has stopped is not tried again before something else is declared; neither is what was rolled back.\n\nPossible enum values:\n - `\"Halt\"`\n - `\"RollBack\"`",
 							Type:        []string{"string"},
 							Format:      "",
 							Enum:        []interface{}{"Halt", "RollBack"},
