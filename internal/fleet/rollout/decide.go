@@ -100,7 +100,7 @@ func (r *rollout) order() {
 		s.place = pace.PlaceOf(r.Config, s.Name, 0)
 	}
 	slices.SortFunc(r.stops, func(a, b *stop) int { return a.place.Compare(b.place) })
-	if r.back() {
+	if r.back() || len(r.Spec.Waves) == 0 {
 		return
 	}
 	members := make([]pace.Member, len(r.stops))

@@ -47,22 +47,20 @@ func (r *rollout) examine() {
 		r.first = r.now
 	}
 	r.measure()
-	switch {
-	case r.broken != "":
+	if r.broken != "" {
 		r.held = time.Time{}
 		return
-	case r.now.Before(r.Quiet), len(r.in(unheard)) > 0:
-		return // how they do is not known: what was known before counts
 	}
 	for waves := r.waves(); ; r.passed++ {
 		rest := r.passed == len(waves)
+		over := r.finished() || !rest && waves[r.passed].Over()
 		switch {
 		case !rest && waves[r.passed].Members == 0:
 			r.held = time.Time{}
 			continue
-		case rest && !r.held.IsZero() && r.onlyJoined():
-			return // nodes always join somewhere: that is not looked at again
-		case !r.finished() && (rest || !waves[r.passed].Over()):
+		case !over && !r.held.IsZero() && len(r.in(failed, broken)) == 0:
+			return // nodes have joined, or were not heard yet: nothing begins anew because of that
+		case !over:
 			r.held = time.Time{}
 			return
 		case r.held.IsZero():
@@ -124,11 +122,6 @@ func (r *rollout) judge() Failure {
 		return Failure{}
 	}
 	return Failure{Of: r.Target, Generation: r.Generation, At: r.now, Why: because}
-}
-
-// onlyJoined: nodes have come since all worked, and nothing is wrong.
-func (r *rollout) onlyJoined() bool {
-	return !r.finished() && len(r.in(failed, broken)) == 0
 }
 
 // waveLost: nothing is to come any more of the last wave that has begun, and on the nodes that have it it does not work.

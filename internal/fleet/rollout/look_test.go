@@ -327,6 +327,19 @@ func TestJoiningWhileMonitored(t *testing.T) {
 	f.is(Complete, 8, "")
 }
 
+// TestJoiningACanary: nodes that join a wave get what it has, and its pause goes on.
+func TestJoiningACanary(t *testing.T) {
+	f := newFleet(t, 4, declare.Rollout{MaxUnavailable: "100%", Waves: []declare.Wave{{Nodes: "50%", Pause: "30m"}}})
+	for i := range 6 {
+		f.pass(7 * time.Minute)
+		f.v.Nodes = append(f.v.Nodes, Node{Name: fmt.Sprint("new", i)}) // nobody has heard it yet
+		f.pass(10 * time.Second)
+		f.v.Nodes[len(f.v.Nodes)-1].Presence = Heard
+		f.pass(10 * time.Second)
+	}
+	f.is(Complete, 10, "")
+}
+
 // TestCanaryThatCannot: a wave of one node is not that of one where it is kept out; and where the only canary fails, it is over whatever haltOnFailed says.
 func TestCanaryThatCannot(t *testing.T) {
 	two := 2
