@@ -127,10 +127,11 @@ func declaredOnce(t *testing.T, f *fleet) {
 			t.Errorf("the secret is in clear on %s in %s", h.Name(), r.Stdout)
 		}
 	}
-	out, errs, exit := f.try(t, "status")
-	if exit != 0 || !strings.Contains(out, "nothing needs attention") {
-		t.Errorf("status: exit %d\n%s%s", exit, out, errs)
-	}
+	// Soon after hosts have joined they are told of their peers, and are on the way to that for a moment.
+	host.Eventually(t, slow, "nothing needs attention", func() (string, bool) {
+		out, errs, exit := f.try(t, "status")
+		return fmt.Sprintf("exit %d\n%s%s", exit, out, errs), exit == 0 && strings.Contains(out, "nothing needs attention")
+	})
 }
 
 func haltsAndGoesBack(t *testing.T, f *fleet) {

@@ -225,8 +225,11 @@ func ofFleet() []Mutant {
 			"d.Believed = cloned.Status != True", "d.Believed = true",
 			"./internal/fleet/node", "^TestCopyOfTheSameStart$"},
 		{"a report is taken that was overtaken", "internal/controllers/presence/presence.go",
-			"if old != nil && (conn < e.conn ||", "if old != nil && conn == 0 && (conn < e.conn ||",
+			"if old != nil && !news {", "if old != nil && !news && false {",
 			presences, "^TestOvertakenReport$"},
+		{"a connection that is over counts when it is told of late", "internal/fleet/node/life.go",
+			"r.Session == l.session && order < 0 && l.before.conn != 0:", "r.Session == l.session && order < 0 && l.before.conn != 0 && false:",
+			presences, "^TestOldWatchToldLate$"},
 	}
 }
 

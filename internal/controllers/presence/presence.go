@@ -114,15 +114,14 @@ var kindNode = v1alpha1.SchemeGroupVersion.WithKind(v1alpha1.KindNode)
 // entry is one node. It may be heard before its object is seen: then nothing is decided about it, and without one it is forgotten.
 type entry struct {
 	subject
-	speaker
-	known    bool // its object was seen
-	away     bool // it is one of the herd
+	key      string // of the host that speaks for it
+	known    bool   // its object was seen
+	away     bool   // it is one of the herd
 	created  time.Time
 	life     node.Life
 	said     node.Decision // the last one; before the first, what is stored
 	since    time.Time     // of its presence; zero: nothing was decided yet
 	heard    time.Time
-	conn     uint64       // that the report came over
 	report   *wire.Report // the last one; nil: none yet
 	enforced time.Time    // since when it is about that state; zero: that was so when it was heard first
 	host     *wire.Host   // what changes seldom, of the last report that had it
@@ -147,12 +146,6 @@ type subject struct {
 	name, environment string
 }
 
-// speaker is the host that speaks for a node.
-type speaker struct {
-	key     string
-	through string // name of the relay that it has connected through last; empty: through none
-}
-
 func newEntry(uid types.UID, name string) *entry {
 	return &entry{subject: subject{uid: uid, name: name}, place: -1, saving: saving{place: -1}}
 }
@@ -174,8 +167,7 @@ func (r *Register) Opened(who server.Identity, conn uint64) {
 			e.forgetHost()
 			e.key = who.Key
 		}
-		e.through = who.Through
-		e.life.Opened(conn, now)
+		e.life.Opened(conn, who.Through, now)
 	})
 }
 
@@ -288,14 +280,14 @@ func signal(c chan struct{}) {
 	}
 }
 
-// hear takes a report in. One that was overtaken by a newer one of its session, or comes over an older watch than that, tells of the past.
+// hear takes a report in.
 func (e *entry) hear(conn uint64, report *wire.Report, now time.Time) {
 	e.heard = now
-	e.life.Heard(node.Report{
+	news := e.life.Heard(node.Report{
 		Session: node.Session{ID: report.Session.ID, Start: report.Session.Start}, Number: report.Number, Conn: conn, Have: report.Have,
 	}, now)
 	old := e.report
-	if old != nil && (conn < e.conn || conn == e.conn && report.Session == old.Session && report.Number <= old.Number) {
+	if old != nil && !news {
 		return
 	}
 	if old != nil {
@@ -305,7 +297,7 @@ func (e *entry) hear(conn uint64, report *wire.Report, now time.Time) {
 		e.enforced = now
 	}
 	e.stirring.is = e.stirring.is || old == nil || stirs(old, report) || report.Host != nil && e.host != nil && !slices.Equal(report.Host.Images, e.host.Images)
-	e.report, e.conn, e.doubts.ahead = report, conn, time.UnixMilli(report.At).Sub(now)
+	e.report, e.doubts.ahead = report, time.UnixMilli(report.At).Sub(now)
 	if report.Host != nil {
 		e.others.is = e.others.is || e.host != nil && e.host.Peer != report.Host.Peer
 		e.host = report.Host

@@ -740,5 +740,37 @@ func TestOvertakenReport(t *testing.T) {
 	})
 }
 
+// TestOldWatchToldLate: a server that stood still tells of the watch that its host had there, and then that it has ended. The host has gone on through a
+// relay: that is what is known of it, and it is believed.
+func TestOldWatchToldLate(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		a := r.make("a", "1")
+		elsewhere := a
+		elsewhere.Through = "relay-1"
+		r.Opened(elsewhere, 1)
+		r.Heard(elsewhere, 1, report("x", 1, 5, 8))
+		after(time.Minute)
+		r.Opened(a, 2)
+		r.Heard(a, 2, report("x", 1, 3, 7))
+		knows := func(version uint64) {
+			t := r.T
+			t.Helper()
+			seen, _ := r.Of("1")
+			shown := r.store.node("a")
+			r.Decorate(shown)
+			if seen.Report.Enforced.Version != version || !seen.Believed || shown.Status.Through != "relay-1" {
+				t.Errorf("of version %d, believed %v, through %q; want version %d", seen.Report.Enforced.Version, seen.Believed, shown.Status.Through, version)
+			}
+		}
+		knows(8)
+		after(time.Minute)
+		r.Heard(elsewhere, 1, report("x", 1, 6, 9))
+		r.Closed(a, 2, true)
+		after(time.Minute)
+		knows(9)
+		r.wantReady("a", metav1.ConditionTrue, node.ReasonAnswering)
+	})
+}
+
 // TestManyAreAskedToBeSilent: few hosts answer each heartbeat; of many each is told for how long it need not, other times each time, and that it
 // says nothing meanwhile is no silence. A hang is found all the same.

@@ -39,7 +39,7 @@ func (r *Register) Decorate(n *v1alpha1.Node) {
 	s.Conditions = withConditions(s.Conditions, e)
 	if !e.heard.IsZero() {
 		heard := metav1.NewTime(e.heard)
-		s.LastHeard, s.Through = &heard, e.through
+		s.LastHeard, s.Through = &heard, e.life.Through()
 	}
 	if e.host != nil {
 		s.Facts = e.host.Facts

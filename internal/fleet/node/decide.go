@@ -169,9 +169,9 @@ func (l *Life) presence(v *View, alarm *alarms) Presence {
 			return Gone
 		}
 		return Unheard
-	case !l.closed.IsZero() && (l.dead || alarm.passed(l.expected(v))):
+	case !l.line.closed.IsZero() && (l.line.dead || alarm.passed(l.expected(v))):
 		return Gone
-	case l.closed.IsZero() && l.unanswered >= unansweredMax && alarm.passed(l.asked.Add(answerMax)):
+	case l.line.closed.IsZero() && l.line.unanswered >= unansweredMax && alarm.passed(l.line.asked.Add(answerMax)):
 		return Silent
 	}
 	return Here
@@ -179,7 +179,7 @@ func (l *Life) presence(v *View, alarm *alarms) Presence {
 
 // expected is until when a node is waited for whose connection was closed.
 func (l *Life) expected(v *View) time.Time {
-	until, most := l.closed.Add(closeGrace), l.closed.Add(UnheardMax)
+	until, most := l.line.closed.Add(closeGrace), l.line.closed.Add(UnheardMax)
 	switch {
 	case v.Herd.After(most):
 		return most
@@ -235,7 +235,7 @@ func (l *Life) lossText(p Presence) string {
 			l.shown.losses, l.shown.back.Add(l.shown.hold()).UTC().Format(time.RFC3339))
 	case p == Silent:
 		return fmt.Sprintf("; the host answers, and its agent left %d heartbeats unanswered", unansweredMax)
-	case l.dead:
+	case l.line.dead:
 		return "; host or link are lost"
 	}
 	return "; its agent has ended the connection and opened no other"

@@ -18,7 +18,7 @@ func mark(version uint64) catalog.Mark {
 func living(t *testing.T) (Life, View) {
 	t.Helper()
 	var l Life
-	l.Opened(1, at(0))
+	l.Opened(1, "", at(0))
 	l.Heard(Report{Session{"a", 5}, 1, 1, mark(7)}, at(0))
 	v := View{Began: at(-600), Created: at(-6000)}
 	l, d := Decide(l, v, at(0))
@@ -56,7 +56,7 @@ func TestConnectionClosed(t *testing.T) {
 	}
 	_, d = Decide(l, v, at(30))
 	want(t, d, Gone, Unknown, ReasonHostGone)
-	l.Opened(2, at(29))
+	l.Opened(2, "", at(29))
 	_, d = Decide(l, v, at(30))
 	want(t, d, Here, True, ReasonAnswering)
 	// The end of the old connection arrives after the new one has begun.
@@ -77,13 +77,13 @@ func TestLossInWords(t *testing.T) {
 	l.Closed(1, false, at(20))
 	l, d := Decide(l, v, at(30))
 	say(d, "its agent has ended the connection")
-	l.Opened(2, at(31))
+	l.Opened(2, "", at(31))
 	l, d = Decide(l, v, at(31))
 	want(t, d, Here, True, ReasonAnswering)
 	l.Closed(2, true, at(40))
 	l, d = Decide(l, v, at(40))
 	say(d, "host or link are lost")
-	l.Opened(3, at(50))
+	l.Opened(3, "", at(50))
 	l, d = Decide(l, v, at(50))
 	want(t, d, Gone, Unknown, ReasonHostGone)
 	say(d, "it is connected again, but was lost 2 times shortly after one another, and counts as there if it stays until 2030-01-01T00:01:05Z")
@@ -126,7 +126,7 @@ func TestSpared(t *testing.T) {
 	// Another connection begins with a report, and nothing was said over it.
 	l, v = living(t)
 	l.Spared(at(200))
-	l.Opened(2, at(50))
+	l.Opened(2, "", at(50))
 	l.Asked(2, at(80))
 	l.Asked(2, at(120))
 	_, d = Decide(l, v, at(130))
@@ -246,7 +246,7 @@ func TestStoreBehind(t *testing.T) {
 // An agent that was put back from an old disk is no copy once the other one is not heard any more.
 func TestSessionThatWentBack(t *testing.T) {
 	l, v := living(t)
-	l.Opened(2, at(100))
+	l.Opened(2, "", at(100))
 	l.Heard(Report{Session{"b", 3}, 1, 2, mark(7)}, at(100))
 	_, d := Decide(l, v, at(100))
 	want(t, d, Here, False, Cloned)
@@ -261,10 +261,52 @@ func TestSessionThatWentBack(t *testing.T) {
 	}
 }
 
+// TestOldConnectionToldLate: a relay or server that stood still, or was cut off, tells of the connection that its host had there, and then that it has ended.
+// The host has gone on elsewhere: it is there, is believed, and is heard.
+func TestOldConnectionToldLate(t *testing.T) {
+	for _, dead := range []bool{false, true} {
+		l, v := living(t)
+		l.Heard(Report{Session{"a", 5}, 2, 1, mark(7)}, at(1))
+		l.Opened(2, "relay", at(100))
+		if !l.Heard(Report{Session{"a", 5}, 3, 2, mark(8)}, at(100)) {
+			t.Error("the newest report is none")
+		}
+		l.Closed(1, true, at(101))
+		l.Opened(3, "old", at(130))
+		if l.Heard(Report{Session{"a", 5}, 2, 3, mark(7)}, at(130)) || l.Through() != "relay" {
+			t.Errorf("the past tells how it is now, through %q", l.Through())
+		}
+		l.Asked(3, at(131))
+		if !l.Heard(Report{Session{"a", 5}, 4, 2, mark(9)}, at(150)) {
+			t.Error("a report over the newest connection is none")
+		}
+		l.Closed(3, dead, at(160))
+		l, d := Decide(l, v, at(161))
+		want(t, d, Here, True, ReasonAnswering)
+		if d.High.Version != 9 || !d.Believed {
+			t.Errorf("%+v", d)
+		}
+		l.Closed(2, true, at(170))
+		_, d = Decide(l, v, at(170))
+		want(t, d, Gone, Unknown, ReasonHostGone)
+	}
+	// Who goes on over it is a copy of the memory.
+	l, v := living(t)
+	l.Heard(Report{Session{"a", 5}, 2, 1, mark(7)}, at(1))
+	l.Opened(2, "", at(100))
+	l.Heard(Report{Session{"a", 5}, 1, 2, mark(7)}, at(100))
+	if l, d := Decide(l, v, at(100)); !d.Believed || l.line.conn != 1 {
+		t.Errorf("%+v", d)
+	}
+	l.Heard(Report{Session{"a", 5}, 2, 2, mark(7)}, at(101))
+	_, d := Decide(l, v, at(101))
+	want(t, d, Here, False, Cloned)
+}
+
 // Two sessions that are the same start of one agent are of two agents, at first sight.
 func TestCopyOfTheSameStart(t *testing.T) {
 	l, v := living(t)
-	l.Opened(2, at(1))
+	l.Opened(2, "", at(1))
 	l.Heard(Report{Session{"b", 5}, 2, 2, mark(7)}, at(1))
 	_, d := Decide(l, v, at(1))
 	want(t, d, Here, False, Cloned)
@@ -283,7 +325,7 @@ func TestFlapping(t *testing.T) {
 		l, d = Decide(l, v, at(now))
 		want(t, d, Gone, Unknown, ReasonHostGone)
 		now, conn = now+1, conn+1
-		l.Opened(conn, at(now))
+		l.Opened(conn, "", at(now))
 		l.Heard(Report{Session{"a", 5}, conn, conn, mark(7)}, at(now))
 		l, d = Decide(l, v, at(now))
 		if hold > 0 {
@@ -300,7 +342,7 @@ func TestFlapping(t *testing.T) {
 	// After ten minutes without a loss it begins anew.
 	l.Closed(conn, true, at(now+700))
 	l, _ = Decide(l, v, at(now+700))
-	l.Opened(conn+1, at(now+701))
+	l.Opened(conn+1, "", at(now+701))
 	_, d = Decide(l, v, at(now+701))
 	want(t, d, Here, True, ReasonAnswering)
 }

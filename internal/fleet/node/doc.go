@@ -15,7 +15,9 @@
 //	head expired                       stale
 //
 // An agent numbers its starts durably, and its reports within a session. So a report that comes late, doubled or out of order, and an old
-// connection that is not closed yet, are known from a second agent: they are over within seconds, and a second agent goes on.
+// connection that is not closed yet, are known from a second agent: they are over within seconds, and a second agent goes on. A relay or server that
+// stood still may tell late of a connection that is over, as if it had just begun: the report with it is an older one than the last, and so nothing
+// of that connection counts.
 //
 // Invariants, tried in sim_test.go:
 //

@@ -23,23 +23,32 @@ type Report struct {
 
 // Life is what the leader remembers of one node. The zero Life is that of a node that this leader has not heard.
 type Life struct {
-	heard      time.Time // anything, of anybody with this identity
-	conn       uint64    // newest connection
-	opened     time.Time // when
-	closed     time.Time // when it ended; zero: it did not
-	dead       bool      // it was ended by TCP keepalive
-	unanswered int       // heartbeats
-	asked      time.Time // the last heartbeat
-	spared     time.Time // heartbeats before need no answer
+	heard  time.Time // anything, of anybody with this identity
+	line   line      // the newest connection
+	before line      // the one before that; zero: there was none
 
 	session  Session
 	number   uint64
+	over     uint64    // the highest number of the session that was heard over a connection that is over, and counts as newer
 	accepted time.Time // the last report that was in order
 	have     catalog.Mark
 	high     catalog.Mark
 	cloned   time.Time // when a second agent was seen last; zero: never
 
 	shown steadiness
+}
+
+// line is one connection of a node.
+type line struct {
+	conn       uint64
+	through    string    // name of the relay that it goes through; empty: none
+	opened     time.Time // when
+	closed     time.Time // when it ended; zero: it did not
+	dead       bool      // it was ended by TCP keepalive
+	told       bool      // a report came over it
+	unanswered int       // heartbeats
+	asked      time.Time // the last heartbeat
+	spared     time.Time // heartbeats before need no answer
 }
 
 // How long what is over may still be heard of, in transit or from a connection that is not closed yet: 15 s, as long as a dead
@@ -50,58 +59,87 @@ const lateMax = 15 * time.Second
 // reports at least twice: twice quietMax.
 const clonedQuiet = 10 * time.Minute
 
-// Opened is told of a new connection of the node. Connections are numbered as they are opened, from 1 on, whatever server has them.
-func (l *Life) Opened(conn uint64, now time.Time) {
-	if conn <= l.conn {
+// Opened is told of a new connection of the node, and of the relay that it goes through; empty: none. Connections are numbered as they are heard of, from
+// 1 on, whatever server has them.
+func (l *Life) Opened(conn uint64, through string, now time.Time) {
+	if conn <= l.line.conn {
 		return
 	}
-	l.conn, l.opened, l.closed, l.dead, l.unanswered, l.spared = conn, now, time.Time{}, false, 0, time.Time{}
+	l.before, l.line = l.line, line{conn: conn, through: through, opened: now}
 }
 
 // Closed is told that a connection has ended; dead says that TCP keepalive has ended it.
 func (l *Life) Closed(conn uint64, dead bool, now time.Time) {
-	if conn == l.conn && l.closed.IsZero() {
-		l.closed, l.dead = now, dead
+	for _, one := range []*line{&l.line, &l.before} {
+		if conn == one.conn && one.closed.IsZero() {
+			one.closed, one.dead = now, dead
+		}
 	}
 }
 
 // Away says whether the newest connection has ended, and not by the loss of host or link.
-func (l *Life) Away() bool { return !l.closed.IsZero() && !l.dead }
+func (l *Life) Away() bool { return !l.line.closed.IsZero() && !l.line.dead }
+
+// Through is the name of the relay that the newest connection goes through; empty: none.
+func (l *Life) Through() string { return l.line.through }
 
 // Spared is told that the agent was asked not to report before a moment, unless something changes. An earlier moment does not end a later
 // one: which of two answers came to the agent last is not known.
 func (l *Life) Spared(until time.Time) {
-	if until.After(l.spared) {
-		l.spared = until
+	if until.After(l.line.spared) {
+		l.line.spared = until
 	}
 }
 
 // Asked is told that a heartbeat was written to a connection.
 func (l *Life) Asked(conn uint64, now time.Time) {
-	if conn == l.conn && !now.Before(l.spared) {
-		l.unanswered++
-		l.asked = now
+	if conn == l.line.conn && !now.Before(l.line.spared) {
+		l.line.unanswered++
+		l.line.asked = now
 	}
 }
 
-// Heard is told of a report.
-func (l *Life) Heard(r Report, now time.Time) {
+// Heard is told of a report. It says whether that one tells how the node is now: one that was overtaken, or comes over a connection that is over, tells of
+// the past.
+func (l *Life) Heard(r Report, now time.Time) bool {
 	l.heard = now
-	switch l.judge(&r, now) {
-	case inOrder:
-		l.accepted = now
+	standing := l.judge(&r, now)
+	switch standing {
+	case inOrder, resumed:
+		if l.accepted = now; r.Conn > l.line.conn {
+			l.over = r.Number
+		} else if r.Session != l.session {
+			l.over = 0
+		}
 		l.session, l.number, l.have = r.Session, r.Number, r.Have
 		l.high = higher(l.high, r.Have)
+		if standing == resumed || r.Conn > l.line.conn {
+			l.backTo(r.Conn, now)
+		}
 	case second:
 		l.cloned = now
-		if r.Conn < l.conn && !l.closed.IsZero() {
-			// The agent that came last has gone, and this one is left.
-			l.conn, l.opened, l.closed, l.dead = r.Conn, now, time.Time{}, false
-		}
+		l.backTo(r.Conn, now) // the agent that came last has gone, and this one is left
+	case past:
+		l.line, l.over = l.before, max(l.over, r.Number)
+		return false
 	case repeated, late:
 	}
-	if r.Conn == l.conn {
-		l.unanswered = 0
+	news := standing == inOrder || standing == resumed
+	if r.Conn == l.line.conn {
+		news = news || !l.line.told || r.Session != l.session
+		l.line.told, l.line.unanswered = true, 0
+	}
+	return news
+}
+
+// backTo notes that an agent goes on over another connection than the newest one, where that has ended.
+func (l *Life) backTo(conn uint64, now time.Time) {
+	switch {
+	case conn == l.line.conn || l.line.closed.IsZero():
+	case conn == l.before.conn && l.before.closed.IsZero():
+		l.line = l.before
+	default:
+		l.line = line{conn: conn, opened: now}
 	}
 }
 
@@ -109,8 +147,10 @@ type standing uint8
 
 const (
 	inOrder standing = iota
+	resumed          // it is in order, and the newest connection is over, which was an old one
 	repeated
 	late   // it was overtaken
+	past   // it is what is left of a connection that was over before the newest report was made
 	second // it is of a second agent
 )
 
@@ -120,16 +160,24 @@ func (l *Life) judge(r *Report, now time.Time) standing {
 	switch {
 	case l.accepted.IsZero():
 		return inOrder
-	case r.Conn == l.conn && now.Sub(l.accepted) > clonedQuiet:
+	case r.Conn == l.line.conn && !l.line.told && r.Session == l.session && order < 0 && l.before.conn != 0:
+		// An agent begins a connection with a report that it makes for it, and here is one from before the last that was heard. So the connection is an
+		// old one, of which only now is told: by a relay or server that stood still, or was cut off, and does not know yet that its host has gone.
+		return past
+	case r.Conn == l.line.conn && now.Sub(l.accepted) > clonedQuiet:
 		return inOrder // there is one agent only; where it has started less often than the last one, its disk is an old one
-	case r.Conn < l.conn && now.Sub(l.opened) > lateMax:
+	case r.Conn < l.line.conn && !l.line.closed.IsZero() && r.Session == l.session && order > 0:
+		return resumed
+	case r.Conn < l.line.conn && now.Sub(l.line.opened) > lateMax:
 		return second
-	case r.Conn < l.conn:
+	case r.Conn < l.line.conn:
 		return late
 	case r.Session.Start == l.session.Start && r.Session.ID != l.session.ID:
 		return second
 	case order > 0:
 		return inOrder
+	case r.Conn > l.line.conn && r.Number > l.over:
+		return second // over a connection that was taken for what is left of one somebody goes on
 	case order == 0:
 		return repeated
 	case now.Sub(l.accepted) > lateMax:

@@ -50,6 +50,7 @@ type agent struct {
 	cut     time.Time // the link is down since; zero: it is up
 	unasked time.Time // when the next heartbeat is due
 	quiet   time.Time // heartbeats before are not answered
+	told    *Report   // the last one over a connection that is over, as a relay or server has kept it that stood still
 }
 
 // event is something that reaches the leader later.
@@ -128,11 +129,30 @@ func (w *world) spare(a *agent, conn uint64) {
 func (w *world) hangUp(a *agent, dead bool) {
 	conn := a.conn
 	a.conn = 0
+	a.told = &Report{Session: Session{a.id, a.starts}, Number: a.number, Have: catalog.Mark{Epoch: 1, Version: w.version}}
 	if dead {
 		w.after(12*time.Second, func() { w.life.Closed(conn, true, w.now) })
 	} else {
 		w.life.Closed(conn, false, w.now)
 	}
+}
+
+// retell has a relay or server that stood still tell of a connection, as if it were there, that was over before: under a new number, until it notices.
+func (w *world) retell(a *agent) {
+	if a.told == nil || a.told.Session != (Session{a.id, a.starts}) || a.number <= a.told.Number || a.conn == 0 || w.life.number <= a.told.Number {
+		return
+	}
+	w.conns++
+	old := *a.told
+	old.Conn = w.conns
+	w.life.Opened(old.Conn, "", w.now)
+	w.life.Heard(old, w.now)
+	began := w.view.Began
+	w.after(w.seconds(60), func() {
+		if began == w.view.Began {
+			w.life.Closed(old.Conn, w.oneIn(2), w.now)
+		}
+	})
 }
 
 // run lets an agent do what is due.
@@ -142,7 +162,7 @@ func (w *world) run(a *agent) {
 	case a.conn == 0 && !w.now.Before(a.next):
 		w.conns++
 		a.conn, a.unasked, a.quiet = w.conns, w.now.Add(45*time.Second), time.Time{}
-		w.life.Opened(a.conn, w.now)
+		w.life.Opened(a.conn, "", w.now)
 		w.missed = 0
 		w.report(a)
 	case a.conn != 0 && !w.now.Before(a.unasked):
@@ -161,7 +181,7 @@ func (w *world) run(a *agent) {
 // happen is what goes wrong, or is put right.
 func (w *world) happen() {
 	a := w.agents[w.rng.IntN(len(w.agents))]
-	switch w.rng.IntN(8) {
+	switch w.rng.IntN(9) {
 	case 0:
 		if a.cut.IsZero() && a.conn != 0 {
 			w.hangUp(a, true)
@@ -187,6 +207,8 @@ func (w *world) happen() {
 			w.hangUp(a, false)
 			a.next = w.now.Add(w.seconds(2))
 		}
+	case 8:
+		w.retell(a)
 	}
 }
 

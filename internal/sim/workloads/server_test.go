@@ -254,7 +254,7 @@ func (s *server) opened(h *host, key int, conn uint64) {
 		if n.key != key {
 			n.key, n.life, n.seen.Report = key, node.Life{}, nil
 		}
-		n.life.Opened(conn, s.now())
+		n.life.Opened(conn, "", s.now())
 		s.decide(h.uid)
 	}
 }

@@ -33,7 +33,7 @@ type desk struct {
 	metrics *metrics
 
 	mu        sync.Mutex        // guards all below, and the fields of watches and questions that say so
-	watches   map[string]*watch // by UID of the node, which another one by its name does not have; the newest
+	watches   map[string]*watch // by UID of the node, which another one by its name does not have; the newest that is open
 	questions map[uint64]*question
 	last      uint64 // number of a question
 }
@@ -46,6 +46,7 @@ type watch struct {
 	ended  chan struct{}
 
 	// guarded by desk.mu
+	older  *watch // of the same node, and open too
 	unsent []wire.Question
 	open   int // questions without an answer
 	rate   bucket.Bucket
@@ -69,13 +70,20 @@ func newDesk(m *metrics) *desk {
 	return &desk{metrics: m, watches: map[string]*watch{}, questions: map[uint64]*question{}}
 }
 
-// open notes a watch. An older one of the same node stays open as long as it likes, and is asked nothing any more.
+// open notes a watch. An older one of the same node stays open as long as it likes, and is asked nothing while the newer one is: which may end first, where
+// whoever had it was late to tell of it.
 func (d *desk) open(who Identity, number uint64) *watch {
 	w := &watch{who: who, number: number, asked: make(chan struct{}, 1), ended: make(chan struct{})}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if old := d.watches[who.UID]; old == nil || old.number < number {
+	newer, at := (*watch)(nil), d.watches[who.UID]
+	for at != nil && at.number > number {
+		newer, at = at, at.older
+	}
+	if w.older = at; newer == nil {
 		d.watches[who.UID] = w
+	} else {
+		newer.older = w
 	}
 	return w
 }
@@ -84,10 +92,19 @@ func (d *desk) open(who Identity, number uint64) *watch {
 func (d *desk) close(w *watch) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.watches[w.who.UID] == w {
+	defer close(w.ended)
+	newest := d.watches[w.who.UID]
+	if newest != w {
+		for at := newest; at != nil; at = at.older {
+			if at.older == w {
+				at.older = w.older
+			}
+		}
+		return
+	}
+	if d.watches[w.who.UID] = w.older; w.older == nil {
 		delete(d.watches, w.who.UID)
 	}
-	close(w.ended)
 }
 
 // hosts is how many nodes have a watch open, but those for which another server speaks.

@@ -223,3 +223,33 @@ func TestAskWatchEnds(t *testing.T) {
 		t.Errorf("%v", a.err)
 	}
 }
+
+// TestAskOlderWatch: where the newest watch of a node ends first, as one does of which its relay has told late, the older one is asked.
+func TestAskOlderWatch(t *testing.T) {
+	d := newDesk(newMetrics())
+	who := Identity{Name: "web-1", UID: "uid-of-web-1"}
+	asks := func(want *watch) {
+		t.Helper()
+		var number uint64
+		if want != nil {
+			number = want.number
+		}
+		if got := d.newest(who); got != number {
+			t.Errorf("watch %d is asked, want %d", got, number)
+		}
+	}
+	first, third, second := d.open(who, 1), d.open(who, 3), d.open(who, 2)
+	asks(third)
+	d.close(second)
+	asks(third)
+	d.close(third)
+	asks(first)
+	fourth := d.open(who, 4)
+	d.close(first)
+	asks(fourth)
+	d.close(fourth)
+	asks(nil)
+	if len(d.watches) > 0 {
+		t.Errorf("%d nodes are watched that have ended", len(d.watches))
+	}
+}
