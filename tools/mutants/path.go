@@ -225,10 +225,10 @@ func ofFleet() []Mutant {
 			"d.Believed = cloned.Status != True", "d.Believed = true",
 			"./internal/fleet/node", "^TestCopyOfTheSameStart$"},
 		{"a report is taken that was overtaken", "internal/controllers/presence/presence.go",
-			"if old != nil && !news {", "if old != nil && !news && false {",
+			"if old != nil && worth != node.News {", "if old != nil && worth == node.Past {",
 			presences, "^TestOvertakenReport$"},
 		{"a connection that is over counts when it is told of late", "internal/fleet/node/life.go",
-			"r.Session == l.session && order < 0 && l.before.conn != 0:", "r.Session == l.session && order < 0 && l.before.conn != 0 && false:",
+			"	case elsewhere && l.mayBePast(r.Conn, now):", "	case false:",
 			presences, "^TestOldWatchToldLate$"},
 	}
 }

@@ -192,14 +192,17 @@ func (r *Register) Asked(who server.Identity, conn uint64) {
 	r.note(who, func(e *entry, now time.Time) { e.life.Asked(conn, now) })
 }
 
-// Heard is told of a report, and keeps it. The answer says for how long the host may be silent, after how long it is to report in any case, and that it
+// Heard is told of a report, and keeps it where it is news: what was overtaken, or was left of a connection that is over, is none. The answer says for how long the host may be silent, after how long it is to report in any case, and that it
 // was heard: not while the node counts as gone, from when on its leases are taken to run out, however soon it is back.
 func (r *Register) Heard(who server.Identity, conn uint64, report *wire.Report) wire.StatusReply {
 	var reply wire.StatusReply
 	var every time.Duration
+	past := false
 	share(report)
 	r.note(who, func(e *entry, now time.Time) {
-		e.hear(conn, report, now)
+		if past = e.hear(conn, report, now) == node.Past; past {
+			return
+		}
 		if least, most := node.Quiet(len(r.names)); most > 0 {
 			quiet := (least + rand.N(most-least)).Truncate(time.Second)
 			reply.RetryAfter = uint32(quiet / time.Second)
@@ -211,7 +214,7 @@ func (r *Register) Heard(who server.Identity, conn uint64, report *wire.Report) 
 		every = node.ReportEvery(r.options.Lease(e.environment))
 		reply.Cloned = e.known && !e.said.Believed && len(e.said.Conditions) > 0
 	})
-	if m := r.options.Measures; m != nil {
+	if m := r.options.Measures; m != nil && !past {
 		if usage := m.Take(types.UID(who.UID), report, time.Now()); usage > 0 && (every == 0 || usage < every) {
 			every = usage
 		}
@@ -280,15 +283,18 @@ func signal(c chan struct{}) {
 	}
 }
 
-// hear takes a report in.
-func (e *entry) hear(conn uint64, report *wire.Report, now time.Time) {
-	e.heard = now
-	news := e.life.Heard(node.Report{
+// hear takes a report in, and says what it is worth.
+func (e *entry) hear(conn uint64, report *wire.Report, now time.Time) node.Worth {
+	worth := e.life.Heard(node.Report{
 		Session: node.Session{ID: report.Session.ID, Start: report.Session.Start}, Number: report.Number, Conn: conn, Have: report.Have,
 	}, now)
+	if worth == node.Past {
+		return worth
+	}
+	e.heard = now
 	old := e.report
-	if old != nil && !news {
-		return
+	if old != nil && worth != node.News {
+		return worth
 	}
 	if old != nil {
 		e.doubts.disbelieves = e.doubts.disbelieves || disbelieved(report.Refused) > disbelieved(old.Refused)
@@ -303,6 +309,7 @@ func (e *entry) hear(conn uint64, report *wire.Report, now time.Time) {
 		e.host = report.Host
 	}
 	e.others.is = e.others.is || old == nil || tellsOther(old, report)
+	return worth
 }
 
 // Seen is what is known of a node now.

@@ -385,7 +385,7 @@ func TestCloned(t *testing.T) {
 			t.Errorf("it is %+v, told %v", seen, told)
 		}
 		r.wantReady("a", metav1.ConditionFalse, node.Cloned)
-		if seen, _ := r.Of("1"); seen.Report.Session.ID != "y" {
+		if seen, _ := r.Of("1"); seen.Report.Session.ID != "x" { // its connection counts as long as it is open
 			t.Errorf("the report of %+v is shown", seen.Report.Session)
 		}
 	})

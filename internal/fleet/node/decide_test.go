@@ -1,6 +1,7 @@
 package node
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -127,6 +128,7 @@ func TestSpared(t *testing.T) {
 	l, v = living(t)
 	l.Spared(at(200))
 	l.Opened(2, "", at(50))
+	l.Heard(Report{Session{"a", 5}, 2, 2, mark(7)}, at(50))
 	l.Asked(2, at(80))
 	l.Asked(2, at(120))
 	_, d = Decide(l, v, at(130))
@@ -248,59 +250,134 @@ func TestSessionThatWentBack(t *testing.T) {
 	l, v := living(t)
 	l.Opened(2, "", at(100))
 	l.Heard(Report{Session{"b", 3}, 1, 2, mark(7)}, at(100))
-	_, d := Decide(l, v, at(100))
+	l.Heard(Report{Session{"b", 3}, 2, 2, mark(7)}, at(120)) // what a relay has kept would be over
+	_, d := Decide(l, v, at(120))
 	want(t, d, Here, False, Cloned)
-	l.Heard(Report{Session{"b", 3}, 20, 2, mark(7)}, at(601))
+	l.Heard(Report{Session{"b", 3}, 20, 2, mark(7)}, at(621))
 	v.Was = d.Conditions
-	if l, d = Decide(l, v, at(701)); !d.Believed {
+	if l, d = Decide(l, v, at(721)); !d.Believed {
 		t.Errorf("%+v", d)
 	}
-	l.Heard(Report{Session{"b", 3}, 21, 2, mark(7)}, at(702))
-	if _, d = Decide(l, v, at(702)); !d.Believed {
+	l.Heard(Report{Session{"b", 3}, 21, 2, mark(7)}, at(722))
+	if _, d = Decide(l, v, at(722)); !d.Believed {
 		t.Errorf("%+v", d)
 	}
 }
 
-// TestOldConnectionToldLate: a relay or server that stood still, or was cut off, tells of the connection that its host had there, and then that it has ended.
-// The host has gone on elsewhere: it is there, is believed, and is heard.
+// TestOldConnectionToldLate: a relay or server that stood still, or was cut off, tells of the connection that its host had there: with what it has kept of it,
+// of an earlier start of the agent too, under the old number or a new one, and then that it has ended. The host has gone on elsewhere: it is there, is
+// believed, and is heard.
 func TestOldConnectionToldLate(t *testing.T) {
-	for _, dead := range []bool{false, true} {
+	for name, late := range map[string]func(l *Life) (worths []Worth){
+		"told anew": func(l *Life) (w []Worth) {
+			l.Opened(3, "old", at(130))
+			return append(w, l.Heard(Report{Session{"a", 5}, 2, 3, mark(7)}, at(130)), l.Heard(Report{Session{"a", 5}, 3, 3, mark(7)}, at(135)))
+		},
+		"two told anew": func(l *Life) (w []Worth) {
+			l.Opened(3, "old", at(130))
+			l.Opened(4, "old", at(130))
+			return append(w, l.Heard(Report{Session{"a", 5}, 1, 4, mark(7)}, at(130)), l.Heard(Report{Session{"a", 5}, 2, 3, mark(7)}, at(130)))
+		},
+		"of an earlier start": func(l *Life) (w []Worth) {
+			l.Opened(3, "old", at(130))
+			return append(w, l.Heard(Report{Session{"z", 4}, 900, 3, mark(7)}, at(130)))
+		},
+		"under the old number": func(l *Life) (w []Worth) {
+			return append(w, l.Heard(Report{Session{"a", 5}, 2, 1, mark(7)}, at(130)), l.Heard(Report{Session{"a", 5}, 3, 1, mark(7)}, at(131)))
+		},
+	} {
+		for _, dead := range []bool{false, true} {
+			t.Run(fmt.Sprint(name, dead), func(t *testing.T) {
+				l, v := living(t)
+				l.Opened(2, "relay", at(100))
+				if l.Heard(Report{Session{"a", 5}, 4, 2, mark(8)}, at(100)) != News {
+					t.Error("the newest report is none")
+				}
+				for i, w := range late(&l) {
+					if w != Past {
+						t.Errorf("report %d of the past is worth %d", i, w)
+					}
+				}
+				l.Asked(3, at(131))
+				if l.Through() != "relay" {
+					t.Errorf("the connection that counts goes through %q", l.Through())
+				}
+				if l.Heard(Report{Session{"a", 5}, 5, 2, mark(9)}, at(150)) != News {
+					t.Error("a report over the newest connection is none")
+				}
+				for conn := uint64(1); conn <= 4; conn++ {
+					if conn != 2 {
+						l.Closed(conn, dead, at(160))
+					}
+				}
+				l, d := Decide(l, v, at(161))
+				want(t, d, Here, True, ReasonAnswering)
+				if d.High.Version != 9 || !d.Believed {
+					t.Errorf("%+v", d)
+				}
+				l.Closed(2, true, at(170))
+				_, d = Decide(l, v, at(170))
+				want(t, d, Gone, Unknown, ReasonHostGone)
+			})
+		}
+	}
+}
+
+// TestCopyOfTheMemory: who goes on with older numbers over a connection of its own is no past.
+func TestCopyOfTheMemory(t *testing.T) {
+	l, v := living(t)
+	l.Heard(Report{Session{"a", 5}, 9, 1, mark(7)}, at(1))
+	l.Opened(2, "", at(100))
+	for number, second := range []float64{100, 110, 116} {
+		l.Heard(Report{Session{"a", 5}, 2 + uint64(number), 2, mark(7)}, at(second))
+		if _, d := Decide(l, v, at(second)); d.Believed != (second <= 115) {
+			t.Errorf("at second %v %+v", second, d)
+		}
+	}
+}
+
+// TestMemoryPutBack: a machine that was put back with its memory is heard at once where it was silent for long. Otherwise its first report may be what a relay
+// has kept; what it says then is taken, though it may be a copy.
+func TestMemoryPutBack(t *testing.T) {
+	for _, away := range []float64{3600, 100} {
 		l, v := living(t)
-		l.Heard(Report{Session{"a", 5}, 2, 1, mark(7)}, at(1))
-		l.Opened(2, "relay", at(100))
-		if !l.Heard(Report{Session{"a", 5}, 3, 2, mark(8)}, at(100)) {
-			t.Error("the newest report is none")
+		l.Heard(Report{Session{"a", 5}, 500, 1, mark(7)}, at(1))
+		l.Closed(1, true, at(10))
+		l.Opened(2, "", at(away))
+		for i, second := range []float64{0, 30, 60} {
+			if worth := l.Heard(Report{Session{"a", 5}, 40 + uint64(i), 2, mark(7)}, at(away+second)); (worth == News) != (away > 600 || i > 0) {
+				t.Errorf("report %d after %v s is worth %d", i, away, worth)
+			}
 		}
-		l.Closed(1, true, at(101))
-		l.Opened(3, "old", at(130))
-		if l.Heard(Report{Session{"a", 5}, 2, 3, mark(7)}, at(130)) || l.Through() != "relay" {
-			t.Errorf("the past tells how it is now, through %q", l.Through())
+		_, d := Decide(l, v, at(away+60))
+		if d.Presence != Here || d.Believed != (away > 600) {
+			t.Errorf("after %v s %+v", away, d)
 		}
-		l.Asked(3, at(131))
-		if !l.Heard(Report{Session{"a", 5}, 4, 2, mark(9)}, at(150)) {
-			t.Error("a report over the newest connection is none")
+	}
+}
+
+// TestReportsCross: a report that was made for the old connection after the first of the new one, which is no older one then.
+func TestReportsCross(t *testing.T) {
+	for _, closedFirst := range []bool{false, true} {
+		l, v := living(t)
+		l.Heard(Report{Session{"a", 5}, 11, 1, mark(7)}, at(20))
+		if closedFirst {
+			l.Closed(1, false, at(20))
 		}
-		l.Closed(3, dead, at(160))
-		l, d := Decide(l, v, at(161))
+		l.Opened(2, "", at(21))
+		l.Heard(Report{Session{"a", 5}, 10, 2, mark(7)}, at(21))
+		if !closedFirst {
+			l.Closed(1, false, at(22))
+		}
+		l, d := Decide(l, v, at(60))
 		want(t, d, Here, True, ReasonAnswering)
-		if d.High.Version != 9 || !d.Believed {
+		if l.Heard(Report{Session{"a", 5}, 12, 2, mark(8)}, at(300)) != News {
+			t.Error("the next report is none")
+		}
+		if _, d = Decide(l, v, at(300)); !d.Believed || d.Presence != Here {
 			t.Errorf("%+v", d)
 		}
-		l.Closed(2, true, at(170))
-		_, d = Decide(l, v, at(170))
-		want(t, d, Gone, Unknown, ReasonHostGone)
 	}
-	// Who goes on over it is a copy of the memory.
-	l, v := living(t)
-	l.Heard(Report{Session{"a", 5}, 2, 1, mark(7)}, at(1))
-	l.Opened(2, "", at(100))
-	l.Heard(Report{Session{"a", 5}, 1, 2, mark(7)}, at(100))
-	if l, d := Decide(l, v, at(100)); !d.Believed || l.line.conn != 1 {
-		t.Errorf("%+v", d)
-	}
-	l.Heard(Report{Session{"a", 5}, 2, 2, mark(7)}, at(101))
-	_, d := Decide(l, v, at(101))
-	want(t, d, Here, False, Cloned)
 }
 
 // Two sessions that are the same start of one agent are of two agents, at first sight.

@@ -15,9 +15,11 @@
 //	head expired                       stale
 //
 // An agent numbers its starts durably, and its reports within a session. So a report that comes late, doubled or out of order, and an old
-// connection that is not closed yet, are known from a second agent: they are over within seconds, and a second agent goes on. A relay or server that
-// stood still may tell late of a connection that is over, as if it had just begun: the report with it is an older one than the last, and so nothing
-// of that connection counts.
+// connection that is not closed yet, are known from a second agent: they are over within seconds, and a second agent goes on.
+//
+// One connection counts: the first; another once a report has come over it that was made after all that were heard; the newest that is left when the one
+// that counts has ended. A relay or server that stood still, or was cut off, tells afterwards of connections that its hosts have left, as they were or as
+// if they had just begun, with reports that are older than what was heard since. Those are past: nothing follows from them.
 //
 // Invariants, tried in sim_test.go:
 //

@@ -23,16 +23,16 @@ type Report struct {
 
 // Life is what the leader remembers of one node. The zero Life is that of a node that this leader has not heard.
 type Life struct {
-	heard  time.Time // anything, of anybody with this identity
-	line   line      // the newest connection
-	before line      // the one before that; zero: there was none
+	heard   time.Time // anything but what is past, of anybody with this identity
+	line    line      // the connection that counts
+	waiting line      // the newest that was opened since, and has not shown yet that it counts; zero: none
 
 	session  Session
 	number   uint64
-	over     uint64    // the highest number of the session that was heard over a connection that is over, and counts as newer
 	accepted time.Time // the last report that was in order
 	have     catalog.Mark
 	high     catalog.Mark
+	news     Report    // the last one that was news
 	cloned   time.Time // when a second agent was seen last; zero: never
 
 	shown steadiness
@@ -43,9 +43,9 @@ type line struct {
 	conn       uint64
 	through    string    // name of the relay that it goes through; empty: none
 	opened     time.Time // when
+	counts     time.Time // since when it is the one that counts
 	closed     time.Time // when it ended; zero: it did not
 	dead       bool      // it was ended by TCP keepalive
-	told       bool      // a report came over it
 	unanswered int       // heartbeats
 	asked      time.Time // the last heartbeat
 	spared     time.Time // heartbeats before need no answer
@@ -55,32 +55,53 @@ type line struct {
 // connection may take to end (TCP keepalive after 12 s, and some).
 const lateMax = 15 * time.Second
 
+// stillMax is how long a relay or server may stand still that goes on afterwards as if nothing had been: 150 s after it has said something the leader
+// ends its stream.
+const stillMax = 150*time.Second + lateMax
+
 // clonedQuiet is how long no second agent must have been seen until it counts as gone: 10 minutes, in which either of the two
 // reports at least twice: twice quietMax.
 const clonedQuiet = 10 * time.Minute
 
-// Opened is told of a new connection of the node, and of the relay that it goes through; empty: none. Connections are numbered as they are heard of, from
-// 1 on, whatever server has them.
+// Opened is told of a new connection of the node, and of the relay that it goes through; empty: none. Connections are numbered as the leader hears of
+// them, from 1 on, whatever server has them. While the one that counts is open, another counts from its first report on.
 func (l *Life) Opened(conn uint64, through string, now time.Time) {
-	if conn <= l.line.conn {
+	if conn <= max(l.line.conn, l.waiting.conn) {
 		return
 	}
-	l.before, l.line = l.line, line{conn: conn, through: through, opened: now}
+	l.waiting = line{conn: conn, through: through, opened: now}
+	if l.line.conn == 0 || !l.line.closed.IsZero() {
+		l.moveTo(conn, now)
+	}
 }
 
 // Closed is told that a connection has ended; dead says that TCP keepalive has ended it.
 func (l *Life) Closed(conn uint64, dead bool, now time.Time) {
-	for _, one := range []*line{&l.line, &l.before} {
-		if conn == one.conn && one.closed.IsZero() {
-			one.closed, one.dead = now, dead
-		}
+	if conn == l.waiting.conn {
+		l.waiting = line{}
+	}
+	if conn != l.line.conn || !l.line.closed.IsZero() {
+		return
+	}
+	if l.line.closed, l.line.dead = now, dead; l.waiting.conn != 0 {
+		l.moveTo(l.waiting.conn, now)
 	}
 }
 
-// Away says whether the newest connection has ended, and not by the loss of host or link.
+// moveTo has another connection count.
+func (l *Life) moveTo(conn uint64, now time.Time) {
+	if l.line = (line{conn: conn, opened: now}); conn == l.waiting.conn {
+		l.line = l.waiting
+	}
+	if l.line.counts = now; l.waiting.conn <= conn {
+		l.waiting = line{}
+	}
+}
+
+// Away says whether the connection that counts has ended, and not by the loss of host or link.
 func (l *Life) Away() bool { return !l.line.closed.IsZero() && !l.line.dead }
 
-// Through is the name of the relay that the newest connection goes through; empty: none.
+// Through is the name of the relay that the connection goes through that counts; empty: none.
 func (l *Life) Through() string { return l.line.through }
 
 // Spared is told that the agent was asked not to report before a moment, unless something changes. An earlier moment does not end a later
@@ -99,88 +120,98 @@ func (l *Life) Asked(conn uint64, now time.Time) {
 	}
 }
 
-// Heard is told of a report. It says whether that one tells how the node is now: one that was overtaken, or comes over a connection that is over, tells of
-// the past.
-func (l *Life) Heard(r Report, now time.Time) bool {
-	l.heard = now
+// Worth is what a report tells.
+type Worth uint8
+
+// The worths.
+const (
+	// Past is a report that was made before the connection that counts, and comes over another one: a relay or server that stood still has kept it.
+	// Nobody has said anything now.
+	Past Worth = iota
+	// Old is one that was overtaken by another, or repeated.
+	Old
+	// News tells how the node is now.
+	News
+)
+
+// Heard is told of a report, and says what it is worth.
+func (l *Life) Heard(r Report, now time.Time) Worth {
 	standing := l.judge(&r, now)
 	switch standing {
-	case inOrder, resumed:
-		if l.accepted = now; r.Conn > l.line.conn {
-			l.over = r.Number
-		} else if r.Session != l.session {
-			l.over = 0
-		}
+	case past:
+		return Past
+	case inOrder:
+		l.accepted = now
 		l.session, l.number, l.have = r.Session, r.Number, r.Have
 		l.high = higher(l.high, r.Have)
-		if standing == resumed || r.Conn > l.line.conn {
-			l.backTo(r.Conn, now)
-		}
 	case second:
 		l.cloned = now
-		l.backTo(r.Conn, now) // the agent that came last has gone, and this one is left
-	case past:
-		l.line, l.over = l.before, max(l.over, r.Number)
-		return false
 	case repeated, late:
 	}
-	news := standing == inOrder || standing == resumed
-	if r.Conn == l.line.conn {
-		news = news || !l.line.told || r.Session != l.session
-		l.line.told, l.line.unanswered = true, 0
+	l.heard = now
+	newer, left := r.Conn > l.line.conn, r.Conn != l.line.conn && !l.line.closed.IsZero()
+	if newer && (standing == inOrder || standing == repeated) || left && (standing == inOrder || standing == second) {
+		l.moveTo(r.Conn, now)
 	}
-	return news
+	if r.Conn == l.line.conn {
+		l.line.unanswered = 0
+	}
+	if standing == inOrder || standing == second && r.Conn == l.line.conn && l.tells(&r) {
+		l.news = r
+		return News
+	}
+	return Old
 }
 
-// backTo notes that an agent goes on over another connection than the newest one, where that has ended.
-func (l *Life) backTo(conn uint64, now time.Time) {
+// tells says whether a report is newer than the last that was news, of which agent ever.
+func (l *Life) tells(r *Report) bool {
+	return r.Conn > l.news.Conn || r.Session != l.news.Session || r.Number > l.news.Number
+}
+
+// mayBePast says whether an old report over another connection than the one that counts is what a relay or server has kept that stood still, or was cut off:
+// that comes within moments of when it tells of the connection anew, or else before the leader takes the whole of it for gone. A second agent goes on.
+func (l *Life) mayBePast(conn uint64, now time.Time) bool {
 	switch {
-	case conn == l.line.conn || l.line.closed.IsZero():
-	case conn == l.before.conn && l.before.closed.IsZero():
-		l.line = l.before
-	default:
-		l.line = line{conn: conn, opened: now}
+	case conn < l.line.conn:
+		return now.Sub(l.line.counts) <= stillMax
+	case conn == l.waiting.conn:
+		return now.Sub(l.waiting.opened) <= lateMax
 	}
+	return true
 }
 
 type standing uint8
 
 const (
 	inOrder standing = iota
-	resumed          // it is in order, and the newest connection is over, which was an old one
 	repeated
 	late   // it was overtaken
-	past   // it is what is left of a connection that was over before the newest report was made
+	past   // as Past
 	second // it is of a second agent
 )
 
 // judge says what a report is to the session that is known.
 func (l *Life) judge(r *Report, now time.Time) standing {
 	order := cmp.Or(cmp.Compare(r.Session.Start, l.session.Start), cmp.Compare(r.Number, l.number))
+	elsewhere := r.Conn != l.line.conn
 	switch {
 	case l.accepted.IsZero():
 		return inOrder
-	case r.Conn == l.line.conn && !l.line.told && r.Session == l.session && order < 0 && l.before.conn != 0:
-		// An agent begins a connection with a report that it makes for it, and here is one from before the last that was heard. So the connection is an
-		// old one, of which only now is told: by a relay or server that stood still, or was cut off, and does not know yet that its host has gone.
-		return past
-	case r.Conn == l.line.conn && now.Sub(l.accepted) > clonedQuiet:
+	case r.Conn >= l.line.conn && now.Sub(l.accepted) > clonedQuiet:
 		return inOrder // there is one agent only; where it has started less often than the last one, its disk is an old one
-	case r.Conn < l.line.conn && !l.line.closed.IsZero() && r.Session == l.session && order > 0:
-		return resumed
-	case r.Conn < l.line.conn && now.Sub(l.line.opened) > lateMax:
-		return second
-	case r.Conn < l.line.conn:
+	case r.Conn < l.line.conn && now.Sub(l.line.counts) <= lateMax:
 		return late
 	case r.Session.Start == l.session.Start && r.Session.ID != l.session.ID:
 		return second
+	case r.Conn < l.line.conn && l.line.closed.IsZero() && order >= 0:
+		return second // an agent has one connection, and makes no report for one before
 	case order > 0:
 		return inOrder
-	case r.Conn > l.line.conn && r.Number > l.over:
-		return second // over a connection that was taken for what is left of one somebody goes on
 	case order == 0:
 		return repeated
-	case now.Sub(l.accepted) > lateMax:
+	case elsewhere && l.mayBePast(r.Conn, now):
+		return past
+	case elsewhere, now.Sub(l.accepted) > lateMax && now.Sub(l.line.opened) > lateMax:
 		return second
 	}
 	return late

@@ -70,8 +70,8 @@ func newDesk(m *metrics) *desk {
 	return &desk{metrics: m, watches: map[string]*watch{}, questions: map[uint64]*question{}}
 }
 
-// open notes a watch. An older one of the same node stays open as long as it likes, and is asked nothing while the newer one is: which may end first, where
-// whoever had it was late to tell of it.
+// open notes a watch. An older one of the same host stays open as long as it likes, and is asked nothing while a newer one is open. The newer one may end
+// first: where a relay or server has told late of one that was over.
 func (d *desk) open(who Identity, number uint64) *watch {
 	w := &watch{who: who, number: number, asked: make(chan struct{}, 1), ended: make(chan struct{})}
 	d.mu.Lock()
@@ -80,9 +80,13 @@ func (d *desk) open(who Identity, number uint64) *watch {
 	for at != nil && at.number > number {
 		newer, at = at, at.older
 	}
-	if w.older = at; newer == nil {
+	if at != nil && at.who.Key == who.Key { // what another host is asked is not for this one
+		w.older = at
+	}
+	switch {
+	case newer == nil:
 		d.watches[who.UID] = w
-	} else {
+	case newer.who.Key == who.Key:
 		newer.older = w
 	}
 	return w

@@ -35,6 +35,7 @@ func (s *Server) watch(q *request) error {
 	s.opts.Presence.Opened(q.who, number)
 	who, conn, goesOn := q.who, q.conn, false
 	closed := func() {
+		conn.watch.CompareAndSwap(number, 0) // a report over it is of another watch from now on
 		s.opts.Presence.Closed(who, number, conn.dead.Load())
 		s.metrics.watches.Dec()
 	}

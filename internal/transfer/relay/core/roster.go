@@ -120,6 +120,9 @@ func (r *Roster) Heard(number uint64, report *wire.Report) wire.StatusReply {
 	if report.Host != nil {
 		a.host, a.seldom = report.Host, true
 	}
+	if a.report != nil && a.report.Session == report.Session && report.Number <= a.report.Number {
+		return a.node.Status // it was overtaken
+	}
 	a.report, a.ready, a.fresh, a.asked = report, readyOf(report), true, false
 	return a.node.Status
 }
