@@ -10,7 +10,8 @@ import (
 )
 
 func TestChoose(t *testing.T) {
-	for only, want := range map[string]string{"repair, torn": "repair torn", "path": "path-up path-act path-idle path-crowd", "path-act": "path-act", "pat": "", "": strings.ReplaceAll(names(), ",", "")} {
+	for only, want := range map[string]string{"repair, torn": "repair torn", "path": "path-up path-act path-idle path-crowd", "path-act": "path-act", "pat": "",
+		"million": "million", "": strings.ReplaceAll(strings.ReplaceAll(names(), ",", ""), " million", "")} {
 		var got []string
 		wanted, err := choose(only)
 		for _, r := range wanted {

@@ -18,6 +18,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -73,26 +74,28 @@ func quick() size {
 type row struct {
 	name    string
 	measure func(context.Context, *bench) error
+	asked   bool // it takes an hour or more, and is measured only where it is asked for
 }
 
 // rows lists all rows, in the order of the table.
 func rows() []row {
 	return []row{
-		{"size", measureSize}, {"idle", measureIdle}, {"repair", measureRepair}, {"first", measureFirst}, {"check", measureCheck},
-		{"torn", measureTorn}, {"growth", measureGrowth}, {"peers", measurePeers}, {"api", measureAPI},
-		{"path-up", measureUp}, {"path-act", measureAct}, {"path-idle", measureHosts}, {"path-crowd", measureCrowd},
-		{"source-push", measurePush}, {"source-same", measureNothing}, {"source-many", measureMany},
-		{"transfer-idle", measureStanding}, {"transfer-again", measureAgain}, {"transfer-lost", measureLost}, {"transfer-change", measureChange},
-		{"transfer-burst", measureBurst}, {"transfer-bytes", measureBytes}, {"transfer-data", measureData}, {"transfer-growth", measureFleets}, {"transfer-peers", measureRelist},
-		{"workloads-placed", workloads((*running.Bench).Placed)}, {"workloads-running", workloads((*running.Bench).Running)}, {"workloads-start", workloads((*running.Bench).Start)},
-		{"names", func(ctx context.Context, b *bench) error {
+		{name: "size", measure: measureSize}, {name: "idle", measure: measureIdle}, {name: "repair", measure: measureRepair}, {name: "first", measure: measureFirst}, {name: "check", measure: measureCheck},
+		{name: "torn", measure: measureTorn}, {name: "growth", measure: measureGrowth}, {name: "peers", measure: measurePeers}, {name: "api", measure: measureAPI},
+		{name: "path-up", measure: measureUp}, {name: "path-act", measure: measureAct}, {name: "path-idle", measure: measureHosts}, {name: "path-crowd", measure: measureCrowd},
+		{name: "source-push", measure: measurePush}, {name: "source-same", measure: measureNothing}, {name: "source-many", measure: measureMany},
+		{name: "transfer-idle", measure: measureStanding}, {name: "transfer-again", measure: measureAgain}, {name: "transfer-lost", measure: measureLost}, {name: "transfer-change", measure: measureChange},
+		{name: "transfer-burst", measure: measureBurst}, {name: "transfer-bytes", measure: measureBytes}, {name: "transfer-data", measure: measureData}, {name: "transfer-growth", measure: measureFleets}, {name: "transfer-peers", measure: measureRelist},
+		{name: "workloads-placed", measure: workloads((*running.Bench).Placed)}, {name: "workloads-running", measure: workloads((*running.Bench).Running)}, {name: "workloads-start", measure: workloads((*running.Bench).Start)},
+		{name: "million", measure: workloads((*running.Bench).Million), asked: true},
+		{name: "names", measure: func(ctx context.Context, b *bench) error {
 			dir, err := b.newDir()
 			if err := errors.Join(err, b.pathPrograms(ctx)); err != nil {
 				return err
 			}
 			return naming.Measure(ctx, b.tako, b.agent, dir, 10*b.rounds, func(what, measured, bar string, met bool) { b.table.add(what, measured, bar, judge(met)) })
 		}},
-		{"scheduler", func(ctx context.Context, b *bench) error {
+		{name: "scheduler", measure: func(ctx context.Context, b *bench) error {
 			return placing.Measure(ctx, func(what, measured, bar string, met bool) { b.table.add(what, measured, bar, judge(met)) }, b.grows)
 		}},
 	}
@@ -183,7 +186,7 @@ func names() string {
 
 func choose(only string) ([]row, error) {
 	if only == "" {
-		return rows(), nil
+		return slices.DeleteFunc(rows(), func(r row) bool { return r.asked }), nil
 	}
 	var wanted []row
 	for name := range strings.SplitSeq(only, ",") {

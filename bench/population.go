@@ -95,12 +95,12 @@ func (p *population) serve(ctx context.Context, program string, flags ...string)
 const calm = 5 * time.Second
 
 // crowd starts the server of a population and its hosts, connects them, hands both to do when all is quiet, and ends them.
-func (b *bench) crowd(ctx context.Context, count int, do func(*load.Server, *swarm.Process) error) (err error) {
+func (b *bench) crowd(ctx context.Context, count int, do func(*load.Server, *swarm.Process) error, flags ...string) (err error) {
 	p, err := b.populate(ctx, count)
 	if err != nil {
 		return err
 	}
-	s, err := p.serve(ctx, b.tako)
+	s, err := p.serve(ctx, b.tako, flags...)
 	if err != nil {
 		return err
 	}

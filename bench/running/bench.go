@@ -19,8 +19,8 @@ type Bench struct {
 	// Judge adds a line that has a bar, and State one that has none.
 	Judge func(what, measured, bar string, met bool)
 	State func(what, measured string)
-	// Crowd starts a server and so many simulated hosts of it, hands both over when all is quiet, and ends them.
-	Crowd func(ctx context.Context, hosts int, do func(*load.Server, *swarm.Process) error) error
+	// Crowd starts a server, with further flags, and so many simulated hosts of it, hands both over when all is quiet, and ends them.
+	Crowd func(ctx context.Context, hosts int, do func(*load.Server, *swarm.Process) error, flags ...string) error
 	// Fleet starts a server with one real agent; the caller stops it. Dir is a directory on a disk for what the agent's instances write.
 	Fleet func(ctx context.Context) (f *load.Fleet, dir string, err error)
 	// Quick measures less.

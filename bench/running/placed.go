@@ -8,6 +8,7 @@ import (
 
 	"tako.dev/tako/bench/load"
 	"tako.dev/tako/bench/swarm"
+	"tako.dev/tako/declare/workload"
 )
 
 // Bars of many instances.
@@ -18,14 +19,20 @@ const (
 	lastMin      = 0.8     // of the rate of the first tenth
 )
 
+const (
+	// millionMax is how long a million may take, and millionQuota the room of the store for them: three or four revisions of each are kept for some minutes.
+	millionMax   = 3 * time.Hour
+	millionQuota = "17179869184"
+)
+
 // sizes are how many hosts and instances a row has.
-type sizes struct{ hosts, placed, runs int }
+type sizes struct{ hosts, placed, runs, million int }
 
 func (b *Bench) sizes() sizes {
 	if b.Quick {
-		return sizes{hosts: 1000, placed: 2000, runs: 10_000}
+		return sizes{hosts: 1000, placed: 2000, runs: 10_000, million: 50_000}
 	}
-	return sizes{hosts: 5000, placed: 10_000, runs: 200_000}
+	return sizes{hosts: 5000, placed: 10_000, runs: 200_000, million: 1_000_000}
 }
 
 // each is how many replicas one of the workloads has that are all to run: a workload may have ten times as many.
@@ -39,7 +46,7 @@ func (b *Bench) Placed(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		r, err := b.watch(ctx, s, hosts, n.placed, func(c *load.Client) error { return c.Declare(ctx, body) })
+		r, err := b.watch(ctx, s, hosts, n.placed, placedMax, func(c *load.Client) error { return c.Declare(ctx, body) })
 		if err != nil {
 			return err
 		}
@@ -49,23 +56,72 @@ func (b *Bench) Placed(ctx context.Context) error {
 		b.State(what+"average of samples of a second", fmt.Sprintf("%.0f a second", r.stored.average(time.Second)))
 		b.State(what+"until the server was told that the last runs", load.Milliseconds(r.running.took()))
 		b.State(what+"CPU of the server, of all hosts together", fmt.Sprintf("%s, %s", load.Milliseconds(r.server), load.Milliseconds(r.hosts)))
-		return b.clear(ctx, s, hosts, "placed")
+		return b.clear(ctx, s, hosts, placedMax, "placed")
 	})
 }
 
 // Running measures how long it takes until very many instances run, and what the server needs for them.
 func (b *Bench) Running(ctx context.Context) error {
 	n := b.sizes()
-	return b.with(ctx, n.hosts, func(s *load.Server, hosts *swarm.Process) error {
-		workloads := max(n.runs/each, 1)
+	return b.run(ctx, many{hosts: n.hosts, instances: n.runs, task: asking("50m", "256Mi"), within: placedMax}, func(what string, c cost) {
+		took, share := c.running.took(), c.running.last()/c.running.first()
+		b.Judge(what+untilRuns, load.Milliseconds(took), "<= 90 s", took <= runningMax)
+		b.Judge(what+anonymousOf, c.memory(), "<= "+load.Megabytes(anonymousMax), c.most <= anonymousMax)
+		b.Judge(what+tenthOf, c.tenths(), ">= 80 %", share >= lastMin)
+	})
+}
+
+// Million measures the same of a million, which nobody promises anything of. The store needs more room for them than it takes by itself.
+func (b *Bench) Million(ctx context.Context) error {
+	n := b.sizes()
+	return b.run(ctx, many{hosts: n.hosts, instances: n.million, task: asking("10m", "64Mi"), within: millionMax, flags: []string{"--quota-bytes", millionQuota}}, func(what string, c cost) {
+		b.State(what+untilRuns, load.Milliseconds(c.running.took()))
+		b.State(what+anonymousOf, c.memory())
+		b.State(what+tenthOf, c.tenths())
+	})
+}
+
+// What rows of very many instances say.
+const (
+	untilRuns   = "until the server was told that the last runs"
+	anonymousOf = "RssAnon of the server, at most"
+	tenthOf     = "rate of the last tenth, of that of the first"
+)
+
+// many is what a row of very many instances runs.
+type many struct {
+	hosts, instances int
+	task             workload.Task
+	within           time.Duration // until all run
+	flags            []string      // of the server, beside the usual ones
+}
+
+// cost is what they took. Memory is in kB.
+type cost struct {
+	result
+	most, end int64
+}
+
+func (c *cost) memory() string {
+	return fmt.Sprintf("%s (%s at the end)", load.Megabytes(c.most), load.Megabytes(c.end))
+}
+
+func (c *cost) tenths() string {
+	return fmt.Sprintf("%.0f %% (%.0f and %.0f a second)", 100*c.running.last()/c.running.first(), c.running.last(), c.running.first())
+}
+
+// run has very many instances run, tells what that took, and deletes them. A run that does not come to its end tells how far it came.
+func (b *Bench) run(ctx context.Context, m many, tell func(what string, c cost)) error {
+	return b.with(ctx, m.hosts, func(s *load.Server, hosts *swarm.Process) error {
+		workloads := max(m.instances/each, 1)
 		var names []string
 		for i := range workloads {
 			names = append(names, fmt.Sprintf("running-%02d", i))
 		}
 		peak := load.Process(s.PID).WatchPeak(ctx)
-		r, err := b.watch(ctx, s, hosts, n.runs, func(c *load.Client) error {
+		r, err := b.watch(ctx, s, hosts, m.instances, m.within, func(c *load.Client) error {
 			for _, name := range names {
-				body, err := declaration(name, n.runs/workloads, asking("50m", "256Mi"))
+				body, err := declaration(name, m.instances/workloads, m.task)
 				if err != nil {
 					return err
 				}
@@ -75,31 +131,27 @@ func (b *Bench) Running(ctx context.Context) error {
 			}
 			return nil
 		})
-		most := peak.End()
+		c := cost{result: r, most: peak.End()}
+		what := fmt.Sprintf("workloads: %d instances of %d workloads on %d simulated nodes: ", m.instances, workloads, m.hosts)
 		if err != nil {
+			b.State(what+"came to", fmt.Sprintf("%s, with %s of RssAnon at most", r.running, load.Megabytes(c.most)))
 			return err
 		}
-		anonymous, _, err := load.Process(s.PID).Memory()
-		if err != nil {
+		if c.end, _, err = load.Process(s.PID).Memory(); err != nil {
 			return err
 		}
-		what := fmt.Sprintf("workloads: %d instances of %d workloads on %d simulated nodes: ", n.runs, workloads, n.hosts)
-		took := r.running.took()
-		b.Judge(what+"until the server was told that the last runs", load.Milliseconds(took), "<= 90 s", took <= runningMax)
-		b.Judge(what+"RssAnon of the server, at most", fmt.Sprintf("%s (%s at the end)", load.Megabytes(most), load.Megabytes(anonymous)), "<= "+load.Megabytes(anonymousMax), most <= anonymousMax)
-		share := r.running.last() / r.running.first()
-		b.Judge(what+"rate of the last tenth, of that of the first", fmt.Sprintf("%.0f %% (%.0f and %.0f a second)", 100*share, r.running.last(), r.running.first()), ">= 80 %", share >= lastMin)
+		tell(what, c)
 		b.State(what+"CPU of the server, of all hosts together", fmt.Sprintf("%s, %s", load.Milliseconds(r.server), load.Milliseconds(r.hosts)))
-		return b.clear(ctx, s, hosts, names...)
-	})
+		return b.clear(ctx, s, hosts, m.within, names...)
+	}, m.flags...)
 }
 
 // with is Crowd, where as many connections may be open.
-func (b *Bench) with(ctx context.Context, hosts int, do func(*load.Server, *swarm.Process) error) error {
+func (b *Bench) with(ctx context.Context, hosts int, do func(*load.Server, *swarm.Process) error, flags ...string) error {
 	if err := swarm.OpenFiles(hosts); err != nil {
 		return err
 	}
-	return b.Crowd(ctx, hosts, do)
+	return b.Crowd(ctx, hosts, do, flags...)
 }
 
 // result is how instances came.
@@ -109,7 +161,7 @@ type result struct {
 }
 
 // watch does what declares instances, and looks at how they come until all run.
-func (b *Bench) watch(ctx context.Context, s *load.Server, hosts *swarm.Process, count int, declare func(*load.Client) error) (r result, err error) {
+func (b *Bench) watch(ctx context.Context, s *load.Server, hosts *swarm.Process, count int, within time.Duration, declare func(*load.Client) error) (r result, err error) {
 	c := s.Client()
 	defer c.Leave()
 	counter, err := s.Counter()
@@ -128,7 +180,7 @@ func (b *Bench) watch(ctx context.Context, s *load.Server, hosts *swarm.Process,
 	if err := declare(c); err != nil {
 		return r, err
 	}
-	err = until(ctx, fmt.Sprintf("%d instances run", count), func() (bool, error) {
+	err = until(ctx, within, fmt.Sprintf("%d instances run", count), func() (bool, error) {
 		if !r.stored.reached(count) {
 			n, err := counter.Instances(ctx)
 			if err != nil {
@@ -149,13 +201,13 @@ func (b *Bench) watch(ctx context.Context, s *load.Server, hosts *swarm.Process,
 }
 
 // clear deletes workloads, and waits until nothing of them is left.
-func (b *Bench) clear(ctx context.Context, s *load.Server, hosts *swarm.Process, names ...string) error {
+func (b *Bench) clear(ctx context.Context, s *load.Server, hosts *swarm.Process, within time.Duration, names ...string) error {
 	start := time.Now()
-	before, err := drop(ctx, s, names...)
+	before, err := drop(ctx, s, within, names...)
 	if err != nil {
 		return err
 	}
-	err = until(ctx, "no instance runs", func() (bool, error) {
+	err = until(ctx, within, "no instance runs", func() (bool, error) {
 		stands, err := hosts.Do(swarm.Command{Do: swarm.Tell})
 		return stands.Running == 0, err
 	})
@@ -164,7 +216,7 @@ func (b *Bench) clear(ctx context.Context, s *load.Server, hosts *swarm.Process,
 }
 
 // drop deletes workloads, and waits until no instance is stored: their hosts have ended them. before is how many there were.
-func drop(ctx context.Context, s *load.Server, names ...string) (before int, err error) {
+func drop(ctx context.Context, s *load.Server, within time.Duration, names ...string) (before int, err error) {
 	c := s.Client()
 	defer c.Leave()
 	counter, err := s.Counter()
@@ -180,7 +232,7 @@ func drop(ctx context.Context, s *load.Server, names ...string) (before int, err
 			return 0, err
 		}
 	}
-	return before, until(ctx, "no instance is left", func() (bool, error) {
+	return before, until(ctx, within, "no instance is left", func() (bool, error) {
 		left, err := counter.Instances(ctx)
 		return left == 0, err
 	})
@@ -196,8 +248,8 @@ func pair(one, other int) (first, second time.Duration, err error) {
 }
 
 // until looks again and again until something is so.
-func until(ctx context.Context, what string, so func() (bool, error)) error {
-	ctx, cancel := context.WithTimeout(ctx, placedMax)
+func until(ctx context.Context, within time.Duration, what string, so func() (bool, error)) error {
+	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
 	for {
 		began := time.Now()
@@ -205,7 +257,7 @@ func until(ctx context.Context, what string, so func() (bool, error)) error {
 			return err
 		}
 		if err := load.Pause(ctx, max(lookPause, lookShare*time.Since(began))); err != nil {
-			return fmt.Errorf("%s: not so after %v: %w", what, placedMax, err)
+			return fmt.Errorf("%s: not so after %v: %w", what, within, err)
 		}
 	}
 }

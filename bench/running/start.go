@@ -44,7 +44,7 @@ func (b *Bench) Start(ctx context.Context) (err error) {
 	declared := false
 	defer func() {
 		if declared { // what an agent has started goes on without it
-			_, left := drop(context.WithoutCancel(ctx), &f.Server, "start")
+			_, left := drop(context.WithoutCancel(ctx), &f.Server, placedMax, "start")
 			err = errors.Join(err, left)
 		}
 	}()
