@@ -190,3 +190,30 @@ func TestFailureIsKept(t *testing.T) {
 		t.Errorf("the failure was %+v, and it is %+v", failed.Failure, s)
 	}
 }
+
+// TestDeclaredAnewIsDecided: what is declared again is decided about when its revision is known, which may be the one of before: not only when it comes.
+func TestDeclaredAnewIsDecided(t *testing.T) {
+	at := func(generation, revised int64) *configSpec {
+		_, c := shapeConfig(&v1alpha1.ClusterNodeConfig{
+			ObjectMeta: metav1.ObjectMeta{Name: "motd", Generation: generation},
+			Status: v1alpha1.NodeConfigStatus{Revision: "motd-1", Conditions: []metav1.Condition{
+				{Type: v1alpha1.ConditionRevised, Status: metav1.ConditionTrue, ObservedGeneration: revised},
+			}},
+		})
+		return c
+	}
+	w := newWorld(time.Now())
+	id := at(1, 1).id
+	for _, next := range []struct {
+		spec    *configSpec
+		touched bool
+	}{{at(1, 1), true}, {at(1, 1), false}, {at(2, 1), true}, {at(2, 2), true}, {at(2, 2), false}} {
+		w.absorbConfigs(map[string]*configSpec{id: next.spec})
+		c := w.configs[id]
+		if w.dirty[c] != next.touched {
+			t.Errorf("generation %d, revised of %d: it is to be decided about: %v", next.spec.generation, c.as, w.dirty[c])
+		}
+		c.was.Target = c.newest
+		w.clean(c)
+	}
+}

@@ -404,6 +404,7 @@ func (w *world) renew(c *config, spec *configSpec) {
 	case newest.Revision == was.Revision && newest.Priority == was.Priority:
 		newest.Root = was.Root // as far as is known before it is compiled
 	}
+	as := c.as
 	if known {
 		c.as = spec.generation
 	}
@@ -411,7 +412,7 @@ func (w *world) renew(c *config, spec *configSpec) {
 		c.newest, c.fault = newest, nil
 		w.again = w.again || len(c.hosts) > 0
 	}
-	if old.generation != spec.generation || c.newest != c.was.Target || !reflect.DeepEqual(old.rollout, spec.rollout) {
+	if old.generation != spec.generation || c.as != as || c.newest != c.was.Target || !reflect.DeepEqual(old.rollout, spec.rollout) {
 		w.touch(c)
 	}
 	if (old.rollout.Try == "") != (spec.rollout.Try == "") {
