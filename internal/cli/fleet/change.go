@@ -48,7 +48,7 @@ func Resume(n *v1alpha1.Node, x v1alpha1.NodeHold) string {
 	return "resumed"
 }
 
-// attemptsMax is how often a node that others change too is read again.
+// attemptsMax is how often an object that others change too is read again.
 const attemptsMax = 5
 
 // errBusy is an object that others change all the time.

@@ -6,10 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"strings"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
@@ -156,10 +158,32 @@ func Undo(ctx context.Context, server *remote.Server, c *Config, to string) (str
 }
 
 // Declare applies what was made of an object that was read before, under the name of whoever applied that last, so that the next apply of
-// a file that has the change too is no conflict. What somebody has changed since it was read is not lost: then it is a conflict.
+// a file that has the change too is no conflict. What somebody has declared since it was read is not lost: then it is a conflict. That its status is another
+// one is none.
 func Declare(ctx context.Context, server *remote.Server, ref remote.Ref, read, declared *unstructured.Unstructured, dryRun bool) (*unstructured.Unstructured, error) {
-	declared.SetResourceVersion(read.GetResourceVersion())
-	return server.Apply(ctx, ref, declared, remote.ApplyOptions{Force: true, Manager: applier(read), DryRun: dryRun})
+	options := remote.ApplyOptions{Force: true, Manager: applier(read), DryRun: dryRun}
+	for range attemptsMax {
+		declared.SetResourceVersion(read.GetResourceVersion())
+		applied, err := server.Apply(ctx, ref, declared, options)
+		if !apierrors.IsConflict(err) {
+			return applied, err
+		}
+		now, unread := server.Get(ctx, ref)
+		if unread != nil {
+			return nil, unread
+		}
+		if !declareTheSame(read, now) {
+			return nil, err
+		}
+		read = now
+	}
+	return nil, cmp.Or(ctx.Err(), errBusy)
+}
+
+// declareTheSame says whether all that people say is the same in two versions of an object.
+func declareTheSame(one, other *unstructured.Unstructured) bool {
+	return one.GetUID() == other.GetUID() && one.GetGeneration() == other.GetGeneration() &&
+		maps.Equal(one.GetLabels(), other.GetLabels()) && maps.Equal(one.GetAnnotations(), other.GetAnnotations())
 }
 
 // applier is who applied an object last; empty where nobody did.
