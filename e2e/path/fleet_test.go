@@ -24,8 +24,8 @@ import (
 const (
 	// soon bounds the wait for what takes milliseconds, or a second for a service, on a busy machine.
 	soon = time.Minute
-	// slow bounds the wait for what installs packages, or boots.
-	slow = 2 * time.Minute
+	// slow bounds the wait for what installs packages, or boots, or what shows in two answers to heartbeats.
+	slow = 3 * time.Minute
 
 	takoPath   = "/usr/bin/tako"
 	agentPath  = "/usr/bin/tako-agent"

@@ -55,6 +55,7 @@ type running struct {
 	watch   watching
 	asking  bool // for trust documents
 	telling bool // a report is due
+	reports uint64
 }
 
 // watching is the watch of an agent.
@@ -411,7 +412,7 @@ func (a *agent) open() {
 	s := &session{agent: a, run: a.run, id: id}
 	a.watch = watching{id: id, session: s, source: from, began: a.w.now, heard: a.w.now}
 	a.proven.opens(a)
-	report := wire.Report{Have: a.machine.Status().Have}
+	report := a.says()
 	call(a.w, &a.end, from.machine(), func(answer answers[struct{}]) { from.watch(s, report, answer) }, func(_ struct{}, err error) {
 		switch {
 		case a.watch.id != id:
@@ -472,6 +473,15 @@ func (a *agent) frame(id uint64, f wire.Frame) {
 	a.tells()
 }
 
+// says is the report of this moment.
+func (a *agent) says() wire.Report {
+	a.reports++
+	return wire.Report{
+		Session: wire.Session{ID: fmt.Sprint(a.run), Start: uint64(a.run)}, Number: a.reports,
+		Have: a.machine.Status().Have, Enforced: a.held.record.Life.Enforced,
+	}
+}
+
 // tells sends a report in a moment.
 func (a *agent) tells() {
 	if a.telling {
@@ -484,7 +494,7 @@ func (a *agent) tells() {
 		if !x.open {
 			return
 		}
-		report := wire.Report{Have: a.machine.Status().Have, Enforced: a.held.record.Life.Enforced}
+		report := a.says()
 		a.w.send(&a.end, x.source.machine(), func() { x.source.report(x.session, report) })
 	})
 }

@@ -228,8 +228,11 @@ func ofFleet() []Mutant {
 			"if old != nil && worth != node.News {", "if old != nil && worth == node.Past {",
 			presences, "^TestOvertakenReport$"},
 		{"a connection that is over counts when it is told of late", "internal/fleet/node/life.go",
-			"	case elsewhere && l.mayBePast(r.Conn, now):", "	case false:",
+			"	case elsewhere && l.mayBePast(r, now):", "	case false:",
 			presences, "^TestOldWatchToldLate$"},
+		{"who goes on over an older connection is taken for what is left of it", "internal/fleet/node/life.go",
+			"	case r.Conn == l.left.conn && r.Number", "	case false && r.Number",
+			"./internal/fleet/node", "^TestCopyOfTheDisk$"},
 	}
 }
 

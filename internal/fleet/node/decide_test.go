@@ -336,6 +336,20 @@ func TestCopyOfTheMemory(t *testing.T) {
 	}
 }
 
+// TestCopyOfTheDisk: the host that was copied goes on over its connection, after the copy has started once more often and counts. What a relay has kept comes
+// at once, however much it is.
+func TestCopyOfTheDisk(t *testing.T) {
+	l, v := living(t)
+	l.Opened(2, "", at(100))
+	l.Heard(Report{Session{"b", 6}, 1, 2, mark(7)}, at(100))
+	for number, second := range []float64{110, 120, 121, 135, 136} {
+		l.Heard(Report{Session{"a", 5}, 2 + uint64(number), 1, mark(7)}, at(second))
+		if _, d := Decide(l, v, at(second)); d.Believed != (second <= 135) {
+			t.Errorf("at second %v %+v", second, d)
+		}
+	}
+}
+
 // TestMemoryPutBack: a machine that was put back with its memory is heard at once where it was silent for long. Otherwise its first report may be what a relay
 // has kept; what it says then is taken, though it may be a copy.
 func TestMemoryPutBack(t *testing.T) {

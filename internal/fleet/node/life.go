@@ -33,6 +33,7 @@ type Life struct {
 	have     catalog.Mark
 	high     catalog.Mark
 	news     Report    // the last one that was news
+	left     remnant   // what was heard last of a connection that may be over
 	cloned   time.Time // when a second agent was seen last; zero: never
 
 	shown steadiness
@@ -49,6 +50,13 @@ type line struct {
 	unanswered int       // heartbeats
 	asked      time.Time // the last heartbeat
 	spared     time.Time // heartbeats before need no answer
+}
+
+// remnant is what was past of a connection.
+type remnant struct {
+	conn   uint64
+	number uint64    // of the first report that was
+	since  time.Time // when that came
 }
 
 // How long what is over may still be heard of, in transit or from a connection that is not closed yet: 15 s, as long as a dead
@@ -139,6 +147,9 @@ func (l *Life) Heard(r Report, now time.Time) Worth {
 	standing := l.judge(&r, now)
 	switch standing {
 	case past:
+		if l.left.conn != r.Conn {
+			l.left = remnant{conn: r.Conn, number: r.Number, since: now}
+		}
 		return Past
 	case inOrder:
 		l.accepted = now
@@ -169,12 +180,15 @@ func (l *Life) tells(r *Report) bool {
 }
 
 // mayBePast says whether an old report over another connection than the one that counts is what a relay or server has kept that stood still, or was cut off:
-// that comes within moments of when it tells of the connection anew, or else before the leader takes the whole of it for gone. A second agent goes on.
-func (l *Life) mayBePast(conn uint64, now time.Time) bool {
+// that comes within moments of when it tells of the connection anew, or else before the leader takes the whole of it for gone, and all of it at once. A
+// second agent goes on.
+func (l *Life) mayBePast(r *Report, now time.Time) bool {
 	switch {
-	case conn < l.line.conn:
+	case r.Conn == l.left.conn && r.Number > l.left.number && now.Sub(l.left.since) > lateMax:
+		return false
+	case r.Conn < l.line.conn:
 		return now.Sub(l.line.counts) <= stillMax
-	case conn == l.waiting.conn:
+	case r.Conn == l.waiting.conn:
 		return now.Sub(l.waiting.opened) <= lateMax
 	}
 	return true
@@ -209,7 +223,7 @@ func (l *Life) judge(r *Report, now time.Time) standing {
 		return inOrder
 	case order == 0:
 		return repeated
-	case elsewhere && l.mayBePast(r.Conn, now):
+	case elsewhere && l.mayBePast(r, now):
 		return past
 	case elsewhere, now.Sub(l.accepted) > lateMax && now.Sub(l.line.opened) > lateMax:
 		return second

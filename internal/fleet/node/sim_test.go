@@ -350,7 +350,7 @@ func TestSimulationOfACopy(t *testing.T) {
 		for w.agents[1].conn == 0 {
 			w.step()
 		}
-		both, most := w.now, stillMax+2*time.Minute
+		both, most := w.now, 3*time.Minute
 		if w.many {
 			most += 2 * quietMax
 		}
