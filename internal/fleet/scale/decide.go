@@ -78,8 +78,10 @@ func (d *decider) begin() {
 	}
 }
 
-// off reports whether the 0 that is the number comes from a person, and not from bounds that were 0.
-func (d *decider) off() bool { return d.s.Declared == 0 && len(d.s.Shrunk) == 0 }
+// off reports whether the 0 that is the number comes from a person, and not from bounds that were 0 or are 0 but for some hours.
+func (d *decider) off() bool {
+	return d.s.Declared == 0 && len(d.s.Shrunk) == 0 && d.Spec.MinOrDefault() > 0
+}
 
 // restart forgets what was asked for.
 func (d *decider) restart() { d.s.Up, d.s.Down = Phase{}, Phase{} }

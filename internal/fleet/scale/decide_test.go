@@ -357,6 +357,11 @@ func boundsAndEdits(c *casetest.Case) {
 	v.Was = Decide(v, at(3600)).Status
 	v.Spec.Min = ptr(int32(2))
 	c.Equal([]int{v.Was.Replicas, Decide(v, at(7200)).Replicas}, []int{0, 2}, "0 at night is not off")
+
+	v = View{Declared: 0, Workload: "web", Zone: time.LoadLocation, Spec: &workload.Scale{Min: ptr(int32(0)), Max: 4, Scheduled: []workload.ScheduledBounds{
+		{Name: "rush", Window: declare.Window{Opens: "01:00", Duration: "1h"}, Min: ptr(int32(2))}}}}
+	v.Was = Decide(v, at(3000)).Status
+	c.Equal([]int{v.Was.Replicas, Decide(v, at(3600)).Replicas}, []int{0, 2}, "0 within the bounds is not off when a window asks for more")
 }
 
 // noFlip: a number that has just grown does not shrink, however the load turns.
