@@ -63,6 +63,16 @@ type NodeSpec struct {
 	AllowDeletions string `json:"allowDeletions,omitempty"`
 }
 
+// NodeTaint is a taint of a node, with since when it is there.
+type NodeTaint struct {
+	// Key is that of the taint.
+	Key string `json:"key"`
+	// Value is that of the taint.
+	Value string `json:"value,omitempty"`
+	// Since is when the server was told of it.
+	Since metav1.Time `json:"since"`
+}
+
 // NodeDrain says how the instances of workloads leave a node.
 type NodeDrain struct {
 	// Deadline is when what is still there is ended whatever the disruption budgets say. Left out, they hold for ever.
@@ -103,6 +113,9 @@ type NodeStatus struct {
 	Capacity map[CapacityName]resource.Quantity `json:"capacity,omitempty"`
 	// Offers is what the host has for instances of workloads. Left out of hosts that run none.
 	Offers *NodeOffers `json:"offers,omitempty"`
+	// Taints are those of the spec that instances leave (effect NoExecute), with since when: tolerationSeconds count from there.
+	// +listType=atomic
+	Taints []NodeTaint `json:"taints,omitempty"`
 	// AppliedHead is the signed state that the host enforces. Left out until it has reported one.
 	AppliedHead *AppliedHead `json:"appliedHead,omitempty"`
 	// AssignedHead is the newest signed state for the host. While it differs from appliedHead, the host is behind, and since says for how

@@ -236,6 +236,11 @@ func (in NodeStatus) OpenAPIModelName() string {
 }
 
 // OpenAPIModelName returns the OpenAPI model name for this type.
+func (in NodeTaint) OpenAPIModelName() string {
+	return "dev.tako.v1alpha1.NodeTaint"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
 func (in OwnLayer) OpenAPIModelName() string {
 	return "dev.tako.v1alpha1.OwnLayer"
 }

@@ -206,6 +206,7 @@ func GetOpenAPIDefinitions(ref common.ReferenceCallback) map[string]common.OpenA
 		v1alpha1.NodePeer{}.OpenAPIModelName():                                 schema_takodev_tako_api_v1alpha1_NodePeer(ref),
 		v1alpha1.NodeSpec{}.OpenAPIModelName():                                 schema_takodev_tako_api_v1alpha1_NodeSpec(ref),
 		v1alpha1.NodeStatus{}.OpenAPIModelName():                               schema_takodev_tako_api_v1alpha1_NodeStatus(ref),
+		v1alpha1.NodeTaint{}.OpenAPIModelName():                                schema_takodev_tako_api_v1alpha1_NodeTaint(ref),
 		v1alpha1.OwnLayer{}.OpenAPIModelName():                                 schema_takodev_tako_api_v1alpha1_OwnLayer(ref),
 		v1alpha1.PendingExplanation{}.OpenAPIModelName():                       schema_takodev_tako_api_v1alpha1_PendingExplanation(ref),
 		v1alpha1.PendingReason{}.OpenAPIModelName():                            schema_takodev_tako_api_v1alpha1_PendingReason(ref),
@@ -9712,6 +9713,24 @@ func schema_takodev_tako_api_v1alpha1_NodeStatus(ref common.ReferenceCallback) c
 							Ref:         ref(v1alpha1.NodeOffers{}.OpenAPIModelName()),
 						},
 					},
+					"taints": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "Taints are those of the spec that instances leave (effect NoExecute), with since when: tolerationSeconds count from there.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(v1alpha1.NodeTaint{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
 					"appliedHead": {
 						SchemaProps: spec.SchemaProps{
 							Description: "AppliedHead is the signed state that the host enforces. Left out until it has reported one.",
@@ -9864,7 +9883,44 @@ func schema_takodev_tako_api_v1alpha1_NodeStatus(ref common.ReferenceCallback) c
 			},
 		},
 		Dependencies: []string{
-			resource.Quantity{}.OpenAPIModelName(), metav1.Condition{}.OpenAPIModelName(), metav1.Time{}.OpenAPIModelName(), v1alpha1.AppliedHead{}.OpenAPIModelName(), v1alpha1.Disbelieved{}.OpenAPIModelName(), v1alpha1.JoinRequest{}.OpenAPIModelName(), v1alpha1.LayerStatement{}.OpenAPIModelName(), v1alpha1.NodeAgent{}.OpenAPIModelName(), v1alpha1.NodeDisk{}.OpenAPIModelName(), v1alpha1.NodeIdentity{}.OpenAPIModelName(), v1alpha1.NodeInterface{}.OpenAPIModelName(), v1alpha1.NodeNews{}.OpenAPIModelName(), v1alpha1.NodeOffers{}.OpenAPIModelName(), v1alpha1.PromiseCounts{}.OpenAPIModelName(), v1alpha1.ResourceProblem{}.OpenAPIModelName(), v1alpha1.Verdict{}.OpenAPIModelName()},
+			resource.Quantity{}.OpenAPIModelName(), metav1.Condition{}.OpenAPIModelName(), metav1.Time{}.OpenAPIModelName(), v1alpha1.AppliedHead{}.OpenAPIModelName(), v1alpha1.Disbelieved{}.OpenAPIModelName(), v1alpha1.JoinRequest{}.OpenAPIModelName(), v1alpha1.LayerStatement{}.OpenAPIModelName(), v1alpha1.NodeAgent{}.OpenAPIModelName(), v1alpha1.NodeDisk{}.OpenAPIModelName(), v1alpha1.NodeIdentity{}.OpenAPIModelName(), v1alpha1.NodeInterface{}.OpenAPIModelName(), v1alpha1.NodeNews{}.OpenAPIModelName(), v1alpha1.NodeOffers{}.OpenAPIModelName(), v1alpha1.NodeTaint{}.OpenAPIModelName(), v1alpha1.PromiseCounts{}.OpenAPIModelName(), v1alpha1.ResourceProblem{}.OpenAPIModelName(), v1alpha1.Verdict{}.OpenAPIModelName()},
+	}
+}
+
+func schema_takodev_tako_api_v1alpha1_NodeTaint(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "NodeTaint is a taint of a node, with since when it is there.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"key": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Key is that of the taint.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"value": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Value is that of the taint.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"since": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Since is when the server was told of it.",
+							Ref:         ref(metav1.Time{}.OpenAPIModelName()),
+						},
+					},
+				},
+				Required: []string{"key", "since"},
+			},
+		},
+		Dependencies: []string{
+			metav1.Time{}.OpenAPIModelName()},
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"tako.dev/tako/api/v1alpha1"
+	"tako.dev/tako/declare"
 	"tako.dev/tako/internal/present"
 )
 
@@ -20,7 +21,11 @@ func nodes() *Kind {
 		Names{Plural: v1alpha1.ResourceNodes, Short: []string{"no"}, Categories: []string{category}})
 	// Who could write the sealing key of a host could have its secrets sealed to a key of his own.
 	k.HasStatus, k.SealedStatus = true, true
-	k.Prepare = func(_ context.Context, obj, _ runtime.Object) { dismissRejected(obj.(*v1alpha1.Node)) }
+	k.Prepare = func(_ context.Context, obj, _ runtime.Object) {
+		n := obj.(*v1alpha1.Node)
+		dismissRejected(n)
+		n.Status.Taints = taintedSince(n, metav1.Now())
+	}
 	k.Columns = nodeColumns(func(o runtime.Object) *v1alpha1.Node { return o.(*v1alpha1.Node) })
 	k.Validate = func(_ context.Context, obj, old runtime.Object) field.ErrorList {
 		before, _ := old.(*v1alpha1.Node)
@@ -37,6 +42,25 @@ func dismissRejected(n *v1alpha1.Node) {
 	if r := n.Status.JoinRequest; r != nil && r.Key == n.Spec.RejectedKey {
 		n.Status.JoinRequest = nil
 	}
+}
+
+// taintedSince is since when a node has the taints that instances leave. It is stored with the taint: a controller that noted it would begin anew with each
+// change of leaders, and what tolerates a taint for an hour would stay for ever.
+func taintedSince(n *v1alpha1.Node, now metav1.Time) []v1alpha1.NodeTaint {
+	var all []v1alpha1.NodeTaint
+	for _, t := range n.Spec.Taints {
+		if t.Effect != declare.TaintNoExecute {
+			continue
+		}
+		is := v1alpha1.NodeTaint{Key: t.Key, Value: t.Value, Since: now}
+		for _, was := range n.Status.Taints {
+			if was.Key == t.Key && was.Value == t.Value {
+				is.Since = was.Since
+			}
+		}
+		all = append(all, is)
+	}
+	return all
 }
 
 func nodeColumns(node func(runtime.Object) *v1alpha1.Node) []Column {

@@ -30,6 +30,7 @@ type hostSpec struct {
 	environment   string
 	labels        map[string]string
 	taints        []declare.Taint
+	tainted       []v1alpha1.NodeTaint // since when, as it is stored
 	unschedulable bool
 	drain         *v1alpha1.NodeDrain
 	joined        bool
@@ -40,7 +41,7 @@ type hostSpec struct {
 func shapeNode(obj any) (string, *hostSpec) {
 	n := obj.(*v1alpha1.Node)
 	h := &hostSpec{
-		name: n.Name, uid: n.UID, generation: n.Generation, environment: n.Spec.Environment, labels: n.Labels, taints: n.Spec.Taints, unschedulable: n.Spec.Unschedulable, drain: n.Spec.Drain,
+		name: n.Name, uid: n.UID, generation: n.Generation, environment: n.Spec.Environment, labels: n.Labels, taints: n.Spec.Taints, tainted: n.Status.Taints, unschedulable: n.Spec.Unschedulable, drain: n.Spec.Drain,
 		joined: n.Status.Identity != nil, drained: meta.FindStatusCondition(n.Status.Conditions, v1alpha1.ConditionDrained),
 	}
 	if ready := meta.FindStatusCondition(n.Status.Conditions, node.Ready); ready != nil && ready.Reason == node.ReasonHostGone {
@@ -56,7 +57,7 @@ type host struct {
 	known     bool                        // the presence knows it
 	goneAt    time.Time                   // since when it is gone
 	missedAt  time.Time                   // since when this server has seen that
-	taintedAt map[declare.Taint]time.Time // since when this server has seen them
+	taintedAt map[declare.Taint]time.Time // since when it has them
 	drainAt   time.Time                   // since when it has seen the drain
 	offers    *wire.Offers                // as they were told last
 	images    []string                    // that it has, in order
@@ -94,7 +95,7 @@ func (h *host) since(now time.Time) {
 	maps.DeleteFunc(h.taintedAt, func(t declare.Taint, _ time.Time) bool { return !slices.Contains(h.taints, t) })
 	for _, t := range h.taints {
 		if _, known := h.taintedAt[t]; !known {
-			h.taintedAt[t] = now
+			h.taintedAt[t] = h.taintedSince(t, now)
 		}
 	}
 	switch {
@@ -106,6 +107,16 @@ func (h *host) since(now time.Time) {
 			h.drainAt = c.LastTransitionTime.Time
 		}
 	}
+}
+
+// taintedSince is since when a host has a taint: what is stored, and now where that says nothing, or the clock of who has stored it is ahead.
+func (h *host) taintedSince(t declare.Taint, now time.Time) time.Time {
+	for _, is := range h.tainted {
+		if t.Effect == declare.TaintNoExecute && is.Key == t.Key && is.Value == t.Value && is.Since.Time.Before(now) {
+			return is.Since.Time
+		}
+	}
+	return now
 }
 
 // settleHost has everything decided about that a host matters to. anew: it is another one, or has come or gone.

@@ -330,6 +330,31 @@ func TestNoExecute(t *testing.T) {
 	}
 }
 
+// TestNoExecuteOfAnotherLeader: how long a taint has been there is stored with it, and does not begin anew with who leads.
+func TestNoExecuteOfAnotherLeader(t *testing.T) {
+	r := newRig(t)
+	r.join("n0", "n1")
+	seconds := int64(60)
+	patient := web(1)
+	patient.Placement.Tolerations = []declared.Toleration{{Operator: declared.TolerationExists, TolerationSeconds: &seconds}}
+	patient.Selector = declare.Selector{}
+	r.declare("patient", patient)
+	r.is("patient", "Complete")
+	on := r.instances("patient")[0].Spec.Node
+	is := taint(declare.TaintNoExecute)
+	r.change(on, func(n *v1alpha1.Node) { n.Spec.Taints = []declare.Taint{is} })
+	n := &v1alpha1.Node{}
+	r.must(r.store.Get(r.Context(), types.NamespacedName{Name: on}, n))
+	n.Status.Taints = []v1alpha1.NodeTaint{{Key: is.Key, Value: is.Value, Since: metav1.NewTime(r.now)}} // as the server does it
+	r.must(r.store.UpdateStatus(r.Context(), n))
+	r.pass(40 * time.Second)
+	r.lead()
+	r.pass(25 * time.Second)
+	if got := r.instances("patient"); len(got) != 1 || got[0].Spec.Node == on {
+		t.Errorf("it stays: %s", r.dump())
+	}
+}
+
 // TestPerNode: each node has one, a new one gets one, and one that is cordoned keeps it.
 func TestPerNode(t *testing.T) {
 	r := newRig(t)
