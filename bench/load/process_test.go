@@ -1,6 +1,7 @@
 package load
 
 import (
+	"net"
 	"os"
 	"testing"
 	"time"
@@ -44,6 +45,25 @@ func TestInotify(t *testing.T) {
 	}
 	if i, w := count(); i != instances+1 || w != watches+2 {
 		t.Errorf("%d instances and %d watches, want %d and %d", i, w, instances+1, watches+2)
+	}
+}
+
+// TestConnectionsTo counts the connections of this process to a listener of its own.
+func TestConnectionsTo(t *testing.T) {
+	l, err := net.Listen("tcp4", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	for want := range 3 {
+		if got, err := Process(os.Getpid()).ConnectionsTo(l.Addr().String()); err != nil || got != want {
+			t.Errorf("%d connections, want %d: %v", got, want, err)
+		}
+		c, err := net.Dial("tcp4", l.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
 	}
 }
 
