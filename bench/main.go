@@ -113,8 +113,10 @@ type bench struct {
 	packaged string
 	// populations are simulated hosts that have joined a server, by how many they are.
 	populations map[int]*population
-	table       table
-	peers       peers
+	// wholeAgent is how long a fresh agent took to have all entries, once the row transfer-data has measured it.
+	wholeAgent time.Duration
+	table      table
+	peers      peers
 }
 
 func main() {
