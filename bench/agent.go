@@ -52,7 +52,9 @@ func compile(ctx context.Context, binary, tags, program string) error {
 // site is one scratch root with its declaration. The declaration has a directory of its own: an agent watches it, and is
 // to be woken by nothing else.
 type site struct {
-	root  string
+	dir   string // with all of it
+	root  string // what stands for /
+	base  string // what the paths of the files begin with: where the root is that of the machine, they are in dir all the same
 	decl  string
 	files int
 }
@@ -65,10 +67,12 @@ func content(i int) string {
 func dirOf(i int) string { return fmt.Sprintf("%s/d%03d", managedDir, i/perDir) }
 
 // declared is the path of file i as it is declared.
-func declared(i int) string { return fmt.Sprintf("%s/f%05d.conf", dirOf(i), i%perDir) }
+func (s *site) declared(i int) string {
+	return fmt.Sprintf("%s%s/f%05d.conf", s.base, dirOf(i), i%perDir)
+}
 
 // path is where file i is.
-func (s *site) path(i int) string { return filepath.Join(s.root, declared(i)) }
+func (s *site) path(i int) string { return filepath.Join(s.root, s.declared(i)) }
 
 // newDir makes a directory in the scratch directory.
 func (b *bench) newDir() (string, error) {
@@ -83,11 +87,31 @@ func (b *bench) newSite(n int) (*site, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &site{root: filepath.Join(dir, "root"), decl: filepath.Join(dir, "declared", "site.yaml"), files: n}
+	return (&site{dir: dir, root: filepath.Join(dir, "root"), decl: filepath.Join(dir, "declared", "site.yaml"), files: n}).create()
+}
+
+// newOwnSite makes a declaration of n files that has the root of the machine, as the agent of a host has it, and lies among the files.
+func (b *bench) newOwnSite(n int) (*site, error) {
+	dir, err := b.newDir()
+	if err != nil {
+		return nil, err
+	}
+	return (&site{dir: dir, root: "/", base: dir, decl: filepath.Join(dir, dirOf(0), "site.yaml"), files: n}).create()
+}
+
+// flags tell the agent and its commands where it works.
+func (s *site) flags() []string {
+	return []string{"--root", s.root, "--state", filepath.Join(s.dir, "state")}
+}
+
+// log is where an agent that keeps the site says what it does.
+func (s *site) log() string { return filepath.Join(s.dir, "log") }
+
+func (s *site) create() (*site, error) {
 	// The directories of the files are there, as they are for the peers: 100,000 resources, all of them files, are the most
 	// that a node acts on.
 	dirs := []string{s.root, filepath.Dir(s.decl)}
-	for i := 0; i < n; i += perDir {
+	for i := 0; i < s.files; i += perDir {
 		dirs = append(dirs, filepath.Dir(s.path(i)))
 	}
 	for _, d := range dirs {
@@ -107,7 +131,7 @@ func (s *site) declare() (err error) {
 	w := bufio.NewWriter(f)
 	fmt.Fprintf(w, "apiVersion: tako.dev/v1alpha1\nkind: NodeConfig\nmetadata: {name: bench}\nspec:\n  resources:\n")
 	for i := range s.files {
-		fmt.Fprintf(w, "    - {name: f%05d, file: {path: %s, mode: \"%04o\", content: %q}}\n", i, declared(i), fileMode, content(i))
+		fmt.Fprintf(w, "    - {name: f%05d, file: {path: %s, mode: \"%04o\", content: %q}}\n", i, s.declared(i), fileMode, content(i))
 	}
 	return w.Flush()
 }
@@ -116,7 +140,7 @@ func (s *site) declare() (err error) {
 func (b *bench) once(ctx context.Context, binary string, s *site) (time.Duration, error) {
 	ctx, cancel := context.WithTimeout(ctx, commandMax)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, binary, "converge", "-f", s.decl, "--root", s.root)
+	cmd := exec.CommandContext(ctx, binary, append([]string{"converge", "-f", s.decl}, s.flags()...)...)
 	var said bytes.Buffer
 	cmd.Stderr = &said
 	start := time.Now()
@@ -138,13 +162,13 @@ type resident struct {
 
 // keep starts an agent on a site, waits until everything is converged, and hands it to do; then it ends the agent.
 func (b *bench) keep(ctx context.Context, s *site, do func(*resident) error) (err error) {
-	log, err := os.Create(s.root + ".log")
+	log, err := os.Create(s.log())
 	if err != nil {
 		return err
 	}
 	defer log.Close()
 	// It is ended below, and waited for; the context only sees to it that it ends.
-	cmd := exec.CommandContext(ctx, b.agent, "converge", "-f", s.decl, "--root", s.root, "--watch")
+	cmd := exec.CommandContext(ctx, b.agent, append([]string{"converge", "-f", s.decl, "--watch"}, s.flags()...)...)
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
 	if os.Getuid() == 0 {
@@ -169,7 +193,7 @@ func (r *resident) stop() error {
 		return fmt.Errorf("stop the agent: %w", err)
 	}
 	if err := r.cmd.Wait(); err != nil {
-		said, _ := os.ReadFile(r.root + ".log")
+		said, _ := os.ReadFile(r.log())
 		return fmt.Errorf("the agent ended with %w: %s", err, tail(said))
 	}
 	return nil
@@ -194,7 +218,7 @@ func (r *resident) ask(ctx context.Context, args ...string) (status, error) {
 	ctx, cancel := context.WithTimeout(ctx, commandMax)
 	defer cancel()
 	var s status
-	cmd := exec.CommandContext(ctx, r.binary, append([]string{"status", "--json", "--root", r.root}, args...)...)
+	cmd := exec.CommandContext(ctx, r.binary, append(append([]string{"status", "--json"}, r.flags()...), args...)...)
 	var said bytes.Buffer
 	cmd.Stderr = &said
 	out, err := cmd.Output()

@@ -10,7 +10,7 @@ import (
 )
 
 func TestChoose(t *testing.T) {
-	for only, want := range map[string]string{"repair, torn": "repair torn", "path": "path-up path-act path-idle path-crowd", "path-act": "path-act", "pat": "",
+	for only, want := range map[string]string{"repair, torn": "repair torn", "path": "path-up path-act path-idle path-crowd", "path-act": "path-act", "transfer-relay": "transfer-relay", "pat": "",
 		"million": "million", "": strings.ReplaceAll(strings.ReplaceAll(names(), ",", ""), " million", "")} {
 		var got []string
 		wanted, err := choose(only)

@@ -87,6 +87,7 @@ func (b *bench) fresh(ctx context.Context, f *load.Fleet, entries int, size, bar
 	}
 	what := fmt.Sprintf("transfer: a fresh agent with %d entries of %d B: ", entries, size/int64(entries))
 	if entries == b.entries {
+		b.wholeAgent = took
 		dir, err := b.newDir()
 		if err != nil {
 			return err

@@ -21,6 +21,9 @@ const (
 	durableMax    = time.Second
 	bareMax       = 300 * time.Millisecond
 	shallowMax    = 5 * time.Millisecond
+	shallowCalls  = 2.0    // for each file
+	instancesMax  = 1      // of inotify, with all files in one directory
+	watchesMax    = 2      // the same
 	deepShareMax  = 0.25   // of what cf-agent needs for a run that changes nothing
 	managed       = 1000   // files, where nothing else is said
 	many          = 10_000 // files
@@ -57,7 +60,8 @@ func (b *bench) idle(ctx context.Context, files int, bar int64) error {
 	if err != nil {
 		return err
 	}
-	return b.keep(ctx, s, func(r *resident) error {
+	var instances, watches int
+	err = b.keep(ctx, s, func(r *resident) error {
 		// Some drift first: an agent that has only just started is not what stands around on a host.
 		if err := b.stir(ctx, r); err != nil {
 			return err
@@ -83,7 +87,32 @@ func (b *bench) idle(ctx context.Context, files int, bar int64) error {
 		if err := b.idleCost(ctx, r); err != nil {
 			return err
 		}
+		if instances, watches, err = r.Inotify(); err != nil {
+			return err
+		}
 		return b.idleCalls(ctx, r)
+	})
+	if err != nil || files > managed {
+		return err
+	}
+	return b.watches(ctx, instances, watches)
+}
+
+// watches measures what an agent takes of inotify whose files and declaration are in one directory, as on a host: what stands for / is
+// watched by itself, and the declarations beside it. Instances and watches are those of an agent with a root of its own.
+func (b *bench) watches(ctx context.Context, instances, watches int) error {
+	s, err := b.newOwnSite(managed)
+	if err != nil {
+		return err
+	}
+	return b.keep(ctx, s, func(r *resident) error {
+		i, w, err := r.Inotify()
+		if err != nil {
+			return err
+		}
+		b.table.add("inotify instances and watches, 1,000 files in one directory", fmt.Sprintf("%d and %d (with --root, and the declaration elsewhere, %d and %d)", i, w, instances, watches),
+			"1 and <= 2", judge(i == instancesMax && w <= watchesMax))
+		return nil
 	})
 }
 
@@ -134,11 +163,11 @@ func (b *bench) idleCalls(ctx context.Context, r *resident) error {
 		b.table.skip(what, bar, why)
 		return nil
 	}
-	stats, all, err := r.StatCalls(ctx, b.window)
+	calls, err := r.Calls(ctx, func(ctx context.Context) error { return load.Pause(ctx, b.window) })
 	if err != nil {
 		return err
 	}
-	b.table.add(what, fmt.Sprintf("%d, of %d calls of any kind", stats, all), bar, judge(stats == 0))
+	b.table.add(what, fmt.Sprintf("%d, of %d calls of any kind", calls.Stats, calls.All), bar, judge(calls.Stats == 0))
 	return nil
 }
 
@@ -194,6 +223,9 @@ func measureCheck(ctx context.Context, b *bench) error {
 			return err
 		}
 		b.table.add("forced check, 1,000 files, shallow: CPU", shallow.Spread(), "<= 5 ms", judge(shallow.Median() <= shallowMax))
+		if err := b.checkCalls(ctx, r); err != nil {
+			return err
+		}
 		deep, err := b.forced(ctx, r, "deep")
 		if err != nil {
 			return err
@@ -209,6 +241,29 @@ func measureCheck(ctx context.Context, b *bench) error {
 		b.table.add(what, fmt.Sprintf("%s: %.3f x cf-agent (%v)", deep.Spread(), share, peer.noop.cpu), bar, judge(share <= deepShareMax))
 		return nil
 	})
+}
+
+// checkCalls counts the system calls of one forced shallow check.
+func (b *bench) checkCalls(ctx context.Context, r *resident) error {
+	what, bar := "forced check, 1,000 files, shallow: system calls for each file", "<= 2"
+	if why := needs("strace"); why != nil {
+		b.table.skip(what, bar, why)
+		return nil
+	}
+	calls, err := r.Calls(ctx, func(ctx context.Context) error {
+		s, err := r.ask(ctx, "--check", "shallow")
+		if err == nil && !s.Converged {
+			err = fmt.Errorf("a shallow check found something: %+v", s)
+		}
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	each := func(n int64) float64 { return float64(n) / float64(r.files) }
+	b.table.add(what, fmt.Sprintf("%.2f, %.2f of them look at files; and %.2f with which threads wait", each(calls.All-calls.Waits), each(calls.Stats), each(calls.Waits)),
+		bar, judge(each(calls.All-calls.Waits) <= shallowCalls))
+	return nil
 }
 
 // forced returns the CPU time that the agent spent on each of several forced checks.
@@ -239,7 +294,8 @@ func (b *bench) forced(ctx context.Context, r *resident, depth string) (load.Sam
 type grown struct {
 	files       int
 	first, noop time.Duration
-	anonymous   int64 // kB
+	// Of an agent that has nothing to do, in kB.
+	anonymous, resident int64
 }
 
 // measureGrowth measures ever more files.
@@ -252,7 +308,7 @@ func measureGrowth(ctx context.Context, b *bench) error {
 		}
 		all = append(all, g)
 		b.table.add(fmt.Sprintf("growth: %d files", n),
-			fmt.Sprintf("first %.2f s, no-op %.2f s, idle RssAnon %s", g.first.Seconds(), g.noop.Seconds(), load.Megabytes(g.anonymous)), "stated", noVerdict)
+			fmt.Sprintf("first %.2f s, no-op %.2f s, idle RssAnon %s, RSS %s", g.first.Seconds(), g.noop.Seconds(), load.Megabytes(g.anonymous), load.Megabytes(g.resident)), "stated", noVerdict)
 	}
 	for _, c := range []struct {
 		what string
@@ -287,7 +343,7 @@ func (b *bench) grow(ctx context.Context, n int) (grown, error) {
 		if err := load.Pause(ctx, growthPause); err != nil {
 			return err
 		}
-		g.anonymous, _, err = r.Memory()
+		g.anonymous, g.resident, err = r.Memory()
 		return err
 	})
 }

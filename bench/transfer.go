@@ -83,7 +83,7 @@ func (b *bench) standing(ctx context.Context, s *load.Server, p *population, wha
 	if err := errors.Join(hosts.ConnectAll(ctx, p.address, p.count, allMax), rested(ctx, s), load.Pause(ctx, b.rest)); err != nil {
 		return err
 	}
-	took, asked, err := b.idleShare(ctx, s, hosts)
+	took, asked, err := b.idleShare(ctx, s.PID, hosts)
 	if err != nil {
 		return err
 	}
@@ -102,19 +102,19 @@ func (b *bench) standing(ctx context.Context, s *load.Server, p *population, wha
 	return nil
 }
 
-// idleShare is the CPU time of a server in a window in which nothing happens, and how many heads it sent.
-func (b *bench) idleShare(ctx context.Context, s *load.Server, hosts *swarm.Process) (took time.Duration, heads int, err error) {
+// idleShare is the CPU time of a server, or a relay, in a window in which nothing happens, and how many heads came to the hosts.
+func (b *bench) idleShare(ctx context.Context, pid int, hosts *swarm.Process) (took time.Duration, heads int, err error) {
 	if _, err := hosts.Do(swarm.Command{Do: swarm.Mark}); err != nil {
 		return 0, 0, err
 	}
-	before, err := load.Process(s.PID).CPU()
+	before, err := load.Process(pid).CPU()
 	if err != nil {
 		return 0, 0, err
 	}
 	if err := load.Pause(ctx, b.window); err != nil {
 		return 0, 0, err
 	}
-	after, err := load.Process(s.PID).CPU()
+	after, err := load.Process(pid).CPU()
 	if err != nil {
 		return 0, 0, err
 	}

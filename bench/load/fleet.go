@@ -140,6 +140,9 @@ func (c *Client) Delete(ctx context.Context, path string) error {
 // errNoMetric is the error of a metric without a sample.
 var errNoMetric = errors.New("the server has no metric")
 
+// NoMetric reports whether an error is that of a metric without a sample.
+func NoMetric(err error) bool { return errors.Is(err, errNoMetric) }
+
 // Sum adds up the samples of a metric of the server, whatever their labels.
 func (c *Client) Sum(ctx context.Context, metric string) (float64, error) {
 	text, err := c.Get(ctx, "/metrics")

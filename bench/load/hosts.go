@@ -84,27 +84,34 @@ func (h *Hosts) Leave() {
 
 // Token makes a token for so many hosts, once for a server.
 func (s *Server) Token(ctx context.Context, count int) (trust.JoinLine, error) {
-	c := s.Client()
-	defer c.Leave()
 	uses := int32(count)
-	body, err := json.Marshal(&v1alpha1.Token{
-		TypeMeta:   metav1.TypeMeta{APIVersion: v1alpha1.SchemeGroupVersion.String(), Kind: v1alpha1.KindToken},
-		ObjectMeta: metav1.ObjectMeta{Name: "bench"},
-		Spec:       v1alpha1.TokenSpec{Type: v1alpha1.TokenJoin, Join: &v1alpha1.JoinToken{Environment: "default", Count: &uses}},
-	})
+	line, err := s.token(ctx, "bench", v1alpha1.JoinToken{Environment: "default", Count: &uses})
 	if err != nil {
 		return trust.JoinLine{}, err
+	}
+	return trust.ParseJoinLine(line)
+}
+
+// token makes a token, and returns the line with which somebody joins.
+func (s *Server) token(ctx context.Context, name string, join v1alpha1.JoinToken) (line string, err error) {
+	c := s.Client()
+	defer c.Leave()
+	body, err := json.Marshal(&v1alpha1.Token{
+		TypeMeta:   metav1.TypeMeta{APIVersion: v1alpha1.SchemeGroupVersion.String(), Kind: v1alpha1.KindToken},
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec:       v1alpha1.TokenSpec{Type: v1alpha1.TokenJoin, Join: &join},
+	})
+	if err != nil {
+		return "", err
 	}
 	resp, err := c.send(ctx, http.MethodPost, tokensPath, body)
 	if err != nil {
-		return trust.JoinLine{}, err
+		return "", err
 	}
 	defer resp.Body.Close()
 	var made v1alpha1.Token
-	if err := json.NewDecoder(resp.Body).Decode(&made); err != nil {
-		return trust.JoinLine{}, err
-	}
-	return trust.ParseJoinLine(made.Status.JoinLine)
+	err = json.NewDecoder(resp.Body).Decode(&made)
+	return made.Status.JoinLine, err
 }
 
 // host is one simulated host. It is a client.Host and a client.Identity.

@@ -114,25 +114,72 @@ func field(path, name string) (int64, error) {
 	return 0, fmt.Errorf("%s: no %s", path, name)
 }
 
-// StatCalls counts the calls that look at files, and all calls, in a window; it needs strace and the right to trace.
-func (p Process) StatCalls(ctx context.Context, window time.Duration) (stats, all int64, err error) {
-	ctx, cancel := context.WithTimeout(ctx, window)
+// Inotify returns how many inotify instances the process has, and how many watches they have together; proc_pid_fdinfo(5).
+func (p Process) Inotify() (instances, watches int, err error) {
+	list, err := os.ReadDir(p.proc("fd"))
+	if err != nil {
+		return 0, 0, err
+	}
+	for _, fd := range list {
+		if to, _ := os.Readlink(p.proc("fd/" + fd.Name())); to != "anon_inode:inotify" {
+			continue // or it was closed meanwhile
+		}
+		info, err := os.ReadFile(p.proc("fdinfo/" + fd.Name()))
+		if err != nil {
+			return 0, 0, err
+		}
+		instances++
+		watches += strings.Count(string(info), "inotify wd:")
+	}
+	return instances, watches, nil
+}
+
+// Calls are how many system calls were made.
+type Calls struct {
+	All   int64
+	Stats int64 // that look at files
+	// Waits are those with which threads of a Go program wait, or wake one another. Tracing makes more of them, because everything takes longer.
+	Waits int64
+}
+
+// attachMax is how long strace may take to attach to all threads of a process.
+const attachMax = 10 * time.Second
+
+// Calls counts the calls of the process while something is done; it needs strace and the right to trace.
+func (p Process) Calls(ctx context.Context, do func(context.Context) error) (Calls, error) {
+	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	var out bytes.Buffer
+	said := &awaited{prefix: " attached", at: make(chan time.Time, 1)}
 	cmd := exec.CommandContext(ctx, "strace", "-f", "-c", "-p", strconv.Itoa(int(p)))
-	cmd.Stderr = &out
+	cmd.Stderr = said
 	// It prints its counts when it is interrupted.
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
 	cmd.WaitDelay = 10 * time.Second
-	if err := cmd.Run(); !errors.Is(ctx.Err(), context.DeadlineExceeded) {
-		return 0, 0, fmt.Errorf("strace: %w: %s", err, strings.TrimSpace(out.String()))
+	if err := cmd.Start(); err != nil {
+		return Calls{}, err
 	}
-	stats, all = countCalls(out.String())
-	return stats, all, nil
+	late := time.NewTimer(attachMax)
+	defer late.Stop()
+	var err error
+	select {
+	case <-said.at:
+		err = do(ctx)
+	case <-late.C:
+		err = fmt.Errorf("it has not attached after %v", attachMax)
+	}
+	if err == nil {
+		err = cmd.Process.Signal(os.Interrupt) // it has ended by itself when this fails
+	}
+	cancel()
+	_ = cmd.Wait() // its error is that it was interrupted
+	if err != nil {
+		return Calls{}, fmt.Errorf("strace: %w: %s", err, strings.TrimSpace(said.String()))
+	}
+	return countCalls(said.String()), nil
 }
 
 // countCalls adds up the table that strace -c prints: share, seconds, microseconds a call, calls, perhaps errors, name.
-func countCalls(table string) (stats, all int64) {
+func countCalls(table string) (c Calls) {
 	for l := range strings.Lines(table) {
 		f := strings.Fields(l)
 		if len(f) < 5 {
@@ -143,13 +190,15 @@ func countCalls(table string) (stats, all int64) {
 		if err != nil || name == "total" {
 			continue
 		}
-		all += calls
+		c.All += calls
 		switch name {
 		case "stat", "lstat", "fstat", "newfstatat", "statx", "access", "faccessat", "faccessat2", "readlink", "readlinkat":
-			stats += calls
+			c.Stats += calls
+		case "futex", "nanosleep", "clock_nanosleep", "epoll_wait", "epoll_pwait", "sched_yield", "restart_syscall", "rt_sigreturn", "getpid", "tgkill":
+			c.Waits += calls
 		}
 	}
-	return stats, all
+	return c
 }
 
 // Peak looks for the highest RssAnon of a process.
