@@ -54,6 +54,27 @@ func (s *Store) Keep(ctx context.Context, v Version, r io.Reader) (Digest, int64
 	return d, n, err
 }
 
+// keptAlways is the size up to which what replaces a file of many, such as a line of it, always keeps its old content: far above what people
+// have. Of a larger one the old contents would soon fill the store, so they are kept while there is room to spare.
+const keptAlways = 1 << 20
+
+// Keeper returns what keeps the content of a file at a path before it is replaced or removed, for durable.WriteSpec. Without a store it is nil.
+func (s *Store) Keeper(ctx context.Context, path string) func(old *os.File, st disk.Stat) error {
+	if s == nil {
+		return nil
+	}
+	return func(old *os.File, st disk.Stat) error {
+		if st.Size == 0 || !s.Takes(st) || st.Size > keptAlways && !s.Spares(st.Size) {
+			return nil
+		}
+		_, _, err := s.Keep(ctx, Version{Path: []byte(path), Mode: st.Perm(), UID: st.UID, GID: st.GID}, old)
+		if err != nil {
+			return &reason.Error{Code: reason.BackupFailed, Doing: "back up " + disk.Shown(path), Cause: err}
+		}
+		return nil
+	}
+}
+
 // note appends a version, with one write, so that lines of two processes never mix. It begins with a line's end: the line before may be torn.
 func (s *Store) note(v Version) error {
 	f, err := os.OpenFile(filepath.Join(s.dir, versionsFile), os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o600)

@@ -30,7 +30,8 @@ const (
 type Keys struct {
 	root      *disk.Root
 	databases databases
-	uid       uint32 // the agent's own
+	uid       uint32         // the agent's own
+	store     *content.Store // or nil
 	sweeper   *durable.Sweeper
 }
 
@@ -38,7 +39,7 @@ var _ host.Type = (*Keys)(nil)
 
 // NewKeys makes the Type, for an agent that runs as this process does.
 func NewKeys(o Options) *Keys {
-	return &Keys{root: o.Root, databases: databases{root: o.Root}, uid: uint32(os.Geteuid()), sweeper: durable.NewSweeper(o.Root)}
+	return &Keys{root: o.Root, databases: databases{root: o.Root}, uid: uint32(os.Geteuid()), store: o.Content, sweeper: durable.NewSweeper(o.Root)}
 }
 
 // Lane returns the lane of keys.

@@ -78,7 +78,7 @@ func (k *Keys) Remove(ctx context.Context, res host.Resource, how declare.OnRemo
 	case gone && !v.have.Exists():
 		return nil
 	case gone:
-		return durable.Remove(ctx, k.root, durable.RemoveSpec{Path: at.path, Expect: &v.have})
+		return durable.Remove(ctx, k.root, durable.RemoveSpec{Path: at.path, Expect: &v.have, OnBackup: k.store.Keeper(ctx, at.path)})
 	}
 	back := &keyFile{user: f.user, path: f.path, restore: &text, mode: keysMode, at: at}
 	if how == declare.OnRemoveRestore {

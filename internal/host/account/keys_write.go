@@ -50,7 +50,7 @@ func (k *Keys) write(ctx context.Context, f *keyFile, was found) (changed bool, 
 	}
 	res, err := durable.Write(ctx, k.root, durable.WriteSpec{
 		Path: was.at.path, Content: strings.NewReader(text), Size: int64(len(text)), Mode: int(f.mode),
-		UID: int(was.at.uid), GID: int(was.at.gid), Expect: &was.have,
+		UID: int(was.at.uid), GID: int(was.at.gid), Expect: &was.have, OnBackup: k.store.Keeper(ctx, was.at.path),
 	})
 	if res.Changed {
 		changed = true

@@ -6,6 +6,7 @@ import (
 	"os"
 	"slices"
 
+	"tako.dev/tako/internal/content"
 	"tako.dev/tako/internal/converge"
 	"tako.dev/tako/internal/disk"
 	"tako.dev/tako/internal/host"
@@ -24,6 +25,8 @@ const (
 type Options struct {
 	// Root is the host's own root; or a sandbox, where there are keys, and neither users nor groups.
 	Root *disk.Root
+	// Content takes the old content of files of keys. Nil keeps nothing.
+	Content *content.Store
 }
 
 // Type is the resource types user and group: one Type serves both.

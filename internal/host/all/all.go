@@ -101,7 +101,7 @@ func Open(o Options) (*Host, error) {
 	h.Types = map[declare.ResourceType]host.Type{
 		declare.TypeUser:           accounts,
 		declare.TypeGroup:          accounts,
-		declare.TypeAuthorizedKeys: account.NewKeys(account.Options{Root: root}),
+		declare.TypeAuthorizedKeys: account.NewKeys(account.Options{Root: root, Content: store}),
 		declare.TypeFile:           paths,
 		declare.TypeDirectory:      paths,
 		declare.TypeSymlink:        paths,
@@ -123,8 +123,8 @@ func Open(o Options) (*Host, error) {
 	}
 	h.Upgrade = upgrade.New(upgrades)
 	h.Types[declare.TypeAgent] = h.Upgrade
-	maps.Copy(h.Types, setting.Types(setting.Options{Root: root}))
-	maps.Copy(h.Types, mount.Types(mount.Options{Root: root, Bus: h.Bus}))
+	maps.Copy(h.Types, setting.Types(setting.Options{Root: root, Content: store}))
+	maps.Copy(h.Types, mount.Types(mount.Options{Root: root, Bus: h.Bus, Content: store}))
 	return h, nil
 }
 

@@ -12,6 +12,8 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+	"sync"
+	"time"
 
 	"tako.dev/tako/declare"
 )
@@ -21,6 +23,9 @@ const (
 	headersMax = 64 << 10 // what is read of an answer's headers
 	targetsMax = 16       // of an SRV record: what stands behind them is one service
 	interimMax = 8        // of answers of the class 1xx: servers send one or two
+
+	// headStartMax is how long a target is asked alone, before the next one is asked, too: longer than one that is well takes to answer.
+	headStartMax = time.Second
 )
 
 // refusal is an answer that is not the one that is needed.
@@ -42,16 +47,44 @@ func (t *Type) ask(ctx context.Context, r *resource) error {
 	case len(targets) == 0 || len(targets) == 1 && targets[0].Target == ".":
 		return errors.New("the SRV record says that the service is nowhere")
 	}
-	var errs []error
-	for _, target := range targets[:min(len(targets), targetsMax)] {
-		name := strings.TrimSuffix(target.Target, ".")
-		err := t.askAt(ctx, r, name, int(target.Port))
-		if err == nil {
-			return nil
+	return t.askAny(ctx, r, targets[:min(len(targets), targetsMax)])
+}
+
+// askAny asks targets in their order until one answers. One that is silent holds up the next for no longer than its head start, which is
+// such that half the time is left when the last one is asked; and it may still answer while later ones are asked.
+func (t *Type) askAny(ctx context.Context, r *resource, targets []*net.SRV) error {
+	headStart := headStartMax
+	if deadline, ok := ctx.Deadline(); ok {
+		headStart = min(headStart, time.Until(deadline)/time.Duration(2*len(targets)))
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	var asking sync.WaitGroup
+	defer asking.Wait()
+	defer cancel() // once one has answered, the others are asked no more
+
+	errs := make([]error, len(targets))
+	heard := make(chan error, len(targets))
+	ask := func(i int) {
+		name, port := strings.TrimSuffix(targets[i].Target, "."), int(targets[i].Port)
+		err := t.askAt(ctx, r, name, port)
+		if err != nil {
+			errs[i] = fmt.Errorf("%s: %w", net.JoinHostPort(name, strconv.Itoa(port)), err)
 		}
-		errs = append(errs, fmt.Errorf("%s: %w", net.JoinHostPort(name, strconv.Itoa(int(target.Port))), err))
-		if ctx.Err() != nil {
-			break
+		heard <- err
+	}
+	for begun, ended := 0, 0; ended < len(targets); {
+		var over <-chan time.Time
+		if i := begun; i < len(targets) {
+			asking.Go(func() { ask(i) })
+			begun, over = begun+1, time.After(headStart)
+		}
+		select {
+		case err := <-heard:
+			if err == nil {
+				return nil
+			}
+			ended++
+		case <-over:
 		}
 	}
 	return errors.Join(errs...)

@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"tako.dev/tako/internal/content"
 	"tako.dev/tako/internal/disk"
 	"tako.dev/tako/internal/disk/durable"
 	"tako.dev/tako/internal/reason"
@@ -23,8 +24,9 @@ const (
 
 // fstab is the file that both types edit, and who reads it.
 type fstab struct {
-	root *disk.Root
-	bus  bus // nil where there is no systemd
+	root  *disk.Root
+	store *content.Store // or nil
+	bus   bus            // nil where there is no systemd
 	// sweeper is for what a killed run has left beside fstab, and beside files that are swapped to.
 	sweeper *durable.Sweeper
 
@@ -77,7 +79,7 @@ func (f *fstab) editLines(ctx context.Context, done *work, change func([]fstabLi
 		}
 		var res durable.WriteResult
 		res, err = durable.Write(ctx, f.root, durable.WriteSpec{Path: fstabFile, Content: strings.NewReader(body), Size: int64(len(body)),
-			Mode: durable.Keep, UID: durable.Keep, GID: durable.Keep, Expect: &old.sig, InPlace: old.mount})
+			Mode: durable.Keep, UID: durable.Keep, GID: durable.Keep, Expect: &old.sig, InPlace: old.mount, OnBackup: f.store.Keeper(ctx, fstabFile)})
 		done.changed, done.stale = done.changed || res.Changed, done.stale || res.Changed
 		if !reason.Is(err, reason.ConcurrentEdit) {
 			return err

@@ -6,6 +6,7 @@ import (
 	"hash/maphash"
 
 	"tako.dev/tako/declare"
+	"tako.dev/tako/internal/content"
 	"tako.dev/tako/internal/converge"
 	"tako.dev/tako/internal/disk"
 	"tako.dev/tako/internal/disk/durable"
@@ -26,6 +27,8 @@ const (
 type Options struct {
 	Root *disk.Root
 	Bus  *systemd.Bus // nil in a sandbox only
+	// Content takes the old content of fstab. Nil keeps nothing.
+	Content *content.Store
 }
 
 // bus is what mounts need of systemd; see systemd.Bus.
@@ -48,7 +51,7 @@ var _ host.Type = (*Type)(nil)
 
 // Types makes both types, which share fstab.
 func Types(o Options) map[declare.ResourceType]host.Type {
-	f := &fstab{root: o.Root, sweeper: durable.NewSweeper(o.Root)}
+	f := &fstab{root: o.Root, store: o.Content, sweeper: durable.NewSweeper(o.Root)}
 	if o.Bus != nil {
 		f.bus = o.Bus
 	}

@@ -253,7 +253,7 @@ func (j *job) keeper(ctx context.Context, p string) durable.Backup {
 		if st.Size == 0 {
 			return nil
 		}
-		digest, _, err := j.store.Put(ctx, old)
+		digest, _, err := j.store.Keep(ctx, content.Version{Path: []byte(p), Mode: st.Perm(), UID: st.UID, GID: st.GID}, old)
 		if err != nil {
 			return &reason.Error{Code: reason.BackupFailed, Doing: "back up " + disk.Shown(p), Cause: err}
 		}

@@ -68,7 +68,7 @@ func (t *Type) write(ctx context.Context, f *text, body string) (changed bool, e
 	}
 	res, err := durable.Write(ctx, t.root, durable.WriteSpec{
 		Path: f.path, Content: strings.NewReader(body), Size: int64(len(body)), Mode: durable.Keep, UID: durable.Keep, GID: durable.Keep,
-		Expect: &f.sig, InPlace: f.mount,
+		Expect: &f.sig, InPlace: f.mount, OnBackup: t.store.Keeper(ctx, f.path),
 	})
 	return res.Changed, err
 }
@@ -81,7 +81,7 @@ func (t *Type) remove(ctx context.Context, f *text) (changed bool, err error) {
 	case f.mount:
 		return t.write(ctx, f, "")
 	}
-	err = durable.Remove(ctx, t.root, durable.RemoveSpec{Path: f.path, Expect: &f.sig})
+	err = durable.Remove(ctx, t.root, durable.RemoveSpec{Path: f.path, Expect: &f.sig, OnBackup: t.store.Keeper(ctx, f.path)})
 	return err == nil, err
 }
 

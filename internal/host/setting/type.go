@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"tako.dev/tako/declare"
+	"tako.dev/tako/internal/content"
 	"tako.dev/tako/internal/converge"
 	"tako.dev/tako/internal/disk"
 	"tako.dev/tako/internal/disk/durable"
@@ -21,14 +22,17 @@ const laneBatch = 64
 type Options struct {
 	// Root is the host's own root; or a sandbox, where there are files, and no kernel.
 	Root *disk.Root
+	// Content takes the old content of files. Nil keeps nothing.
+	Content *content.Store
 }
 
 // Type is one of the resource types of settings.
 type Type struct {
-	kind declare.ResourceType
-	root *disk.Root
-	bind func(*Type, *declare.Resource) (thing, error)
-	seed maphash.Seed
+	kind  declare.ResourceType
+	root  *disk.Root
+	store *content.Store // or nil
+	bind  func(*Type, *declare.Resource) (thing, error)
+	seed  maphash.Seed
 	// sweeper is for what a killed run has left beside the files.
 	sweeper *durable.Sweeper
 
@@ -45,7 +49,7 @@ func Types(o Options) map[declare.ResourceType]host.Type {
 		declare.TypeSysctl: bindSysctl, declare.TypeKernelModule: bindModule, declare.TypeHostname: bindHostname,
 		declare.TypeHostEntry: bindHostEntry, declare.TypeTimezone: bindTimezone, declare.TypeLocale: bindLocale,
 	} {
-		types[kind] = &Type{kind: kind, root: o.Root, bind: bind, seed: maphash.MakeSeed(), sweeper: sweeper}
+		types[kind] = &Type{kind: kind, root: o.Root, store: o.Content, bind: bind, seed: maphash.MakeSeed(), sweeper: sweeper}
 	}
 	return types
 }

@@ -70,20 +70,34 @@ func (d *Dnf) held() ([]string, error) {
 	return slices.Compact(names), nil
 }
 
-// lockedName is the package of a line, NAME-EPOCH:VERSION-RELEASE.ARCH; empty for a comment, and for what is excluded.
+// lockedName is the package of a line: what is before the version in NAME-[EPOCH:]VERSION-RELEASE[.ARCH], or else all of it, which is how
+// people write lines by hand. It is empty for a comment, and for what is excluded.
 func lockedName(line string) string {
 	line = strings.TrimSpace(line)
 	if line == "" || line[0] == '#' || line[0] == '!' {
 		return ""
 	}
-	for range 2 {
-		at := strings.LastIndexByte(line, '-')
-		if at <= 0 {
-			return line // a name alone
-		}
-		line = line[:at]
+	release := strings.LastIndexByte(line, '-')
+	if release <= 0 {
+		return line
 	}
-	return line
+	version := strings.LastIndexByte(line[:release], '-')
+	if version <= 0 || !isVersion(line[version+1:release], line[release+1:]) {
+		return line
+	}
+	return line[:version]
+}
+
+// isVersion tells a version and its release from parts of a name, which may have dashes, too: there is an epoch, as the plugin writes it, or
+// both begin with a digit.
+func isVersion(version, release string) bool {
+	if version == "" || release == "" {
+		return false
+	}
+	if epoch, rest, ok := strings.Cut(version, ":"); ok {
+		return epoch != "" && rest != "" && strings.Trim(epoch, "0123456789") == ""
+	}
+	return isDigit(version[0]) && isDigit(release[0])
 }
 
 // Hold writes lines of versionlock, or takes them away.
