@@ -35,7 +35,7 @@ func (c *Client) fallBack(ctx context.Context, random *rand.Rand) {
 		}
 		silent := c.opts.Links.State().silent(time.Now())
 		if silent < fallbackAfter {
-			c.hand.drop() // there is a server, or was a moment ago
+			c.hand.keepFound(nil) // there is a server, or was a moment ago
 			pause = fallbackMin
 			timer.Reset(fallbackAfter - silent)
 			continue
@@ -48,19 +48,39 @@ func (c *Client) fallBack(ctx context.Context, random *rand.Rand) {
 	}
 }
 
-// askLocations takes what the first location has that answers, and reports whether there was anything new.
-func (c *Client) askLocations(ctx context.Context) bool {
-	for _, address := range c.opts.Identity.Trust().Current().Fallback {
-		news, err := c.askLocation(ctx, address)
+// askLocations asks every location, and reports whether there was anything new. One that answers may be behind, or have a head without all that it
+// names, so that none keeps the host from the others; what a head names is looked for in all of them.
+func (c *Client) askLocations(ctx context.Context) (news bool) {
+	all := c.opts.Identity.Trust().Current().Fallback
+	c.hand.keepFound(all)
+	if err := place.KeepRepositories(c.opts.Spool, repositories(all)); err != nil {
+		c.opts.Log.Warn("remove what fallback locations had that are not asked any more", "err", err)
+	}
+	for _, address := range all {
+		if c.opts.Links.State().Connected {
+			return news
+		}
+		had, err := c.askLocation(ctx, address)
 		if ctx.Err() != nil {
 			return false
 		}
-		if err == nil {
-			return news
+		if err != nil {
+			c.opts.Log.Warn("ask a fallback location", "location", address, "err", err, "hint", reason.Of(err).Hint)
 		}
-		c.opts.Log.Warn("ask a fallback location", "location", address, "err", err, "hint", reason.Of(err).Hint)
+		news = news || had
 	}
-	return false
+	return news
+}
+
+// repositories are those of the locations that are repositories of Git, as git knows them.
+func repositories(locations []string) []string {
+	var all []string
+	for _, address := range locations {
+		if repository, git := strings.CutPrefix(address, gitPrefix); git {
+			all = append(all, repository)
+		}
+	}
+	return all
 }
 
 func (c *Client) askLocation(ctx context.Context, address string) (news bool, err error) {
@@ -73,9 +93,10 @@ func (c *Client) askLocation(ctx context.Context, address string) (news bool, er
 		p, err = place.Location(address, c.opts.Spool, place.Dial(c.opts.Dial))
 	}
 	if err != nil {
+		c.hand.forget(address)
 		return false, err
 	}
-	b, err := c.takePlace(ctx, p, true)
+	b, err := c.takePlace(ctx, p, address)
 	if err != nil {
 		return false, err
 	}

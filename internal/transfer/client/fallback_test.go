@@ -24,9 +24,10 @@ type mirror struct {
 	dials chan net.Conn
 	done  chan struct{}
 	dir   string
+	other string // served at another address
 
-	mu    sync.Mutex // guards what follows
-	asked []time.Time
+	mu    sync.Mutex  // guards what follows
+	asked []time.Time // for what is in dir
 }
 
 func (m *mirror) Accept() (net.Conn, error) {
@@ -46,7 +47,11 @@ func (m *mirror) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		m.asked = append(m.asked, time.Now())
 		m.mu.Unlock()
 	}
-	content, err := os.ReadFile(filepath.Join(m.dir, filepath.FromSlash(strings.TrimPrefix(r.URL.Path, "/tako/"))))
+	dir, name := m.dir, strings.TrimPrefix(r.URL.Path, "/tako/")
+	if other, found := strings.CutPrefix(r.URL.Path, "/other/"); found {
+		dir, name = m.other, other
+	}
+	content, err := os.ReadFile(filepath.Join(dir, filepath.FromSlash(name)))
 	if err != nil {
 		w.WriteHeader(http.StatusNotFound)
 		return
@@ -105,12 +110,12 @@ func (s *scene) fill(dir string) {
 	}
 }
 
-// withMirror runs a test with a server that may be gone, and a mirror that the trust documents name.
+// withMirror runs a test with a server that may be gone, and a mirror that the trust documents name, after one that is away and before another one.
 func withMirror(t *testing.T, test func(t *testing.T, s *scene, m *mirror, gone func(bool))) {
 	t.Helper()
 	play(t, func(t *testing.T, s *scene) {
-		m := &mirror{dials: make(chan net.Conn), done: make(chan struct{}), dir: t.TempDir()}
-		s.cluster.extend(t, trust.SetFallback("http://nobody.test/tako", "http://mirror.test/tako"))
+		m := &mirror{dials: make(chan net.Conn), done: make(chan struct{}), dir: t.TempDir(), other: t.TempDir()}
+		s.cluster.extend(t, trust.SetFallback("http://nobody.test/tako", "http://mirror.test/tako", "http://mirror.test/other"))
 		s.identity.chain = s.cluster.chain
 		served := &http.Server{Handler: m}
 		var all sync.WaitGroup
@@ -198,6 +203,69 @@ func TestFallback(t *testing.T) {
 		if n := m.rounds() - before; n > 0 {
 			t.Errorf("the location is asked %d times when there is a server again", n)
 		}
+	})
+}
+
+// TestFallbackBehind: a location that answers, and has nothing newer or not all of it, keeps the host from none that has.
+func TestFallbackBehind(t *testing.T) {
+	for name, first := range map[string]func(t *testing.T, s *scene, dir string){
+		"the version of the host":                           func(*testing.T, *scene, string) {},
+		"the version of the host, and its head has expired": func(*testing.T, *scene, string) { pass(72 * time.Hour) },
+		"the head and the list alone": func(t *testing.T, s *scene, dir string) {
+			s.publish(8, "one", "changed")
+			s.fill(dir)
+			if err := os.RemoveAll(filepath.Join(dir, "layers")); err != nil {
+				t.Fatal(err)
+			}
+		},
+		"the head alone": func(t *testing.T, s *scene, dir string) {
+			s.publish(8, "one", "changed")
+			s.fill(dir)
+			if err := errors.Join(os.RemoveAll(filepath.Join(dir, "layers")), os.RemoveAll(filepath.Join(dir, "lists"))); err != nil {
+				t.Fatal(err)
+			}
+		},
+		"the layers alone": func(t *testing.T, s *scene, dir string) {
+			s.publish(8, "one", "changed")
+			s.fill(dir)
+			if err := os.RemoveAll(filepath.Join(dir, "heads")); err != nil {
+				t.Fatal(err)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			withMirror(t, func(t *testing.T, s *scene, m *mirror, gone func(bool)) {
+				s.publish(7, "one", "two")
+				s.fill(m.dir)
+				s.start()
+				pass(10 * time.Second)
+				s.wantVersions(7)
+				gone(true)
+				first(t, s, m.dir)
+				s.publish(8, "one", "changed")
+				s.fill(m.other)
+				pass(32 * time.Minute)
+				s.wantVersions(7, 8)
+			})
+		})
+	}
+}
+
+// TestFallbackParts: of what is signed each location may have another part.
+func TestFallbackParts(t *testing.T) {
+	withMirror(t, func(t *testing.T, s *scene, m *mirror, gone func(bool)) {
+		s.publish(7, "one", "two")
+		s.start()
+		pass(10 * time.Second)
+		gone(true)
+		s.publish(8, "one", "changed")
+		s.fill(m.dir)
+		s.fill(m.other)
+		if err := errors.Join(os.RemoveAll(filepath.Join(m.dir, "layers")), os.RemoveAll(filepath.Join(m.other, "lists"))); err != nil {
+			t.Fatal(err)
+		}
+		pass(10 * time.Minute)
+		s.wantVersions(7, 8)
 	})
 }
 

@@ -19,11 +19,12 @@ import (
 // sizeSlack is what a layer of a place may have above what the head says of all of them: as the machine has it.
 const sizeSlack = 4 << 20
 
-// hand is what is at hand besides servers, and is looked into before one of them is asked: the order and the place that were brought last.
+// hand is what is at hand besides servers, and is looked into before one of them is asked: the order and the place that were brought last, and
+// the locations that have answered last.
 type hand struct {
 	mu      sync.Mutex // guards what follows
 	order   *place.Order
-	places  []placed // at most one of each kind
+	places  []placed // at most one that was brought, and one of each location that the trust documents name
 	brought []byte   // the list that a peer has brought last; nil: none
 }
 
@@ -31,7 +32,7 @@ type hand struct {
 type placed struct {
 	*place.Place
 	extra uint64 // bytes of layers that statements there are about
-	found bool   // by the host itself; otherwise a person has brought it
+	found string // the address of the location, as the trust documents name it; empty where a person has brought it
 }
 
 // keep has an order at hand, in place of another one.
@@ -46,18 +47,25 @@ func (h *hand) keep(o *place.Order) error {
 	return old.Close()
 }
 
-// put has a place at hand, in place of another one of its kind.
+// put has a place at hand, in place of the one that was there or was brought before.
 func (h *hand) put(p placed) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.places = append(slices.DeleteFunc(h.places, func(q placed) bool { return q.found == p.found }), p)
 }
 
-// drop forgets the place that the host has found itself.
-func (h *hand) drop() {
+// forget drops a location that does not answer: to wait for it would cost the others their time.
+func (h *hand) forget(address string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.places = slices.DeleteFunc(h.places, func(q placed) bool { return q.found })
+	h.places = slices.DeleteFunc(h.places, func(q placed) bool { return q.found == address })
+}
+
+// keepFound drops what the host has found itself, but for some locations.
+func (h *hand) keepFound(addresses []string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.places = slices.DeleteFunc(h.places, func(q placed) bool { return q.found != "" && !slices.Contains(addresses, q.found) })
 }
 
 // close gives everything back, when nothing is read from it any more.
@@ -184,28 +192,14 @@ type Brought struct {
 // TakePlace takes what a place has for this host, from any goroutine while Run runs: trust documents, its head and statements. What they name
 // is looked for there too from then on. The errors are PlaceUnusable where there is nothing for this host, and why its head is not believed.
 func (c *Client) TakePlace(ctx context.Context, p *place.Place) (Brought, error) {
-	return c.takePlace(ctx, p, false)
+	return c.takePlace(ctx, p, "")
 }
 
-func (c *Client) takePlace(ctx context.Context, p *place.Place, found bool) (b Brought, err error) {
-	documents, err := p.Trust(ctx)
-	if err == nil {
-		err = c.believe(ctx, documents)
-	}
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+func (c *Client) takePlace(ctx context.Context, p *place.Place, found string) (b Brought, err error) {
+	statements, err := c.openPlace(ctx, p, found)
+	if err != nil {
 		return b, err
 	}
-	statements, err := p.Statements(ctx)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return b, err
-	}
-	at := placed{Place: p, found: found}
-	for _, signed := range statements {
-		if _, st, err := catalog.DecodeStatement(signed); err == nil {
-			at.extra += min(st.Bytes, ^at.extra)
-		}
-	}
-	c.hand.put(at)
 	node := c.opts.Identity.Node()
 	head, err := p.Head(ctx, node.UID)
 	switch {
@@ -232,6 +226,31 @@ func (c *Client) takePlace(ctx context.Context, p *place.Place, found bool) (b B
 		b.Statements = append(b.Statements, st)
 	}
 	return b, nil
+}
+
+// openPlace has a place at hand whose trust documents are believed, where it has any, and returns its statements.
+func (c *Client) openPlace(ctx context.Context, p *place.Place, found string) (statements [][]byte, err error) {
+	documents, err := p.Trust(ctx)
+	if err == nil {
+		err = c.believe(ctx, documents)
+	}
+	if err == nil || errors.Is(err, fs.ErrNotExist) {
+		statements, err = p.Statements(ctx)
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		if found != "" {
+			c.hand.forget(found)
+		}
+		return nil, err
+	}
+	at := placed{Place: p, found: found}
+	for _, signed := range statements {
+		if _, st, err := catalog.DecodeStatement(signed); err == nil {
+			at.extra += min(st.Bytes, ^at.extra)
+		}
+	}
+	c.hand.put(at)
+	return statements, nil
 }
 
 // headBrought feeds the machine with a head that it will believe, and says why it would not.

@@ -2,8 +2,11 @@ package place
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -20,12 +23,13 @@ const (
 	// gitFileMax is the largest file that git may write: a pack with all that a host has.
 	gitFileMax = 2 << 30
 	gitSaysMax = 2 << 10
-	// gitName is the directory of the state directory that it is brought into.
+	// gitName is the directory of the state directory that they are brought into.
 	gitName = "fallback"
 )
 
 // Repository brings the newest commit of a repository's default branch over into a directory of the state directory, and returns the
-// place in it. address is a URL that git knows. There is one at a time. The errors are GitUnusable, where the host has no git program, and PlaceUnusable.
+// place in it. address is a URL that git knows. Each repository has a directory of its own there, and one call at a time is made for it; KeepRepositories
+// removes those that are not wanted any more. The errors are GitUnusable, where the host has no git program, and PlaceUnusable.
 //
 // What comes is a tree of files and nothing more: no hook, no filter, no submodule and no configuration of this host has a part in it.
 func Repository(ctx context.Context, address, state string) (*Place, error) {
@@ -33,7 +37,7 @@ func Repository(ctx context.Context, address, state string) (*Place, error) {
 	if _, err := command.Find("git"); err != nil {
 		return nil, &reason.Error{Code: reason.GitUnusable, Doing: doing, Cause: err, Hint: "install git on this host (apt-get install git), or name a location of HTTP(S), too: tako trust set-fallback"}
 	}
-	dir := filepath.Join(state, gitName)
+	dir := filepath.Join(state, gitName, repositoryName(address))
 	tree, bare := filepath.Join(dir, "tree"), filepath.Join(dir, "repository")
 	for _, d := range []string{dir, tree} {
 		if err := os.MkdirAll(d, 0o700); err != nil {
@@ -54,6 +58,34 @@ func Repository(ctx context.Context, address, state string) (*Place, error) {
 	p := Directory(tree)
 	p.name = address
 	return p, nil
+}
+
+// repositoryName is the directory of a repository: no URL can be the name of a file.
+func repositoryName(address string) string {
+	sum := sha256.Sum256([]byte(address))
+	return hex.EncodeToString(sum[:16])
+}
+
+// KeepRepositories removes what Repository has brought into a state directory, but for some repositories. The error is StateUnwritable.
+func KeepRepositories(state string, addresses []string) error {
+	dir := filepath.Join(state, gitName)
+	entries, err := os.ReadDir(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	keep := map[string]bool{}
+	for _, address := range addresses {
+		keep[repositoryName(address)] = true
+	}
+	for _, e := range entries {
+		if !keep[e.Name()] {
+			err = errors.Join(err, os.RemoveAll(filepath.Join(dir, e.Name())))
+		}
+	}
+	if err != nil {
+		return &reason.Error{Code: reason.StateUnwritable, Doing: "remove repositories of fallback locations", Cause: err}
+	}
+	return nil
 }
 
 // git runs git without what this host has configured for it, and within bounds.

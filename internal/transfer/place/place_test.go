@@ -380,6 +380,25 @@ func TestRepository(t *testing.T) {
 	if head, err := p.Head(t.Context(), uid); err != nil || string(head) != "another" {
 		t.Errorf("after another commit: %q, %v", head, err)
 	}
+	// Another repository has a place of its own, and what is not asked any more goes.
+	run(served, "clone", "--quiet", "--bare", work, "second.git")
+	must(t, os.WriteFile(filepath.Join(work, "heads", uid), []byte("a third"), 0o644))
+	run(work, "commit", "--quiet", "--all", "--message", "a third")
+	run(work, "push", "--quiet", filepath.Join(served, "second.git"), "HEAD")
+	second, err := Repository(t.Context(), server.URL+"/second.git", state)
+	must(t, err)
+	wantHeads := func(what, first, other string) {
+		t.Helper()
+		for q, want := range map[*Place]string{p: first, second: other} {
+			if head, err := q.Head(t.Context(), uid); string(head) != want || (err == nil) != (want != "") {
+				t.Errorf("%s: %s has %q, %v", what, q, head, err)
+			}
+		}
+	}
+	wantHeads("both", "another", "a third")
+	must(t, KeepRepositories(state, []string{server.URL + "/second.git"}))
+	wantHeads("one is kept", "", "a third")
+	must(t, KeepRepositories(t.TempDir(), nil))
 	for _, bad := range []string{server.URL + "/none.git", "file://" + filepath.Join(served, "heads.git"), "--upload-pack=touch /tmp/x", "ext::sh -c true"} {
 		if _, err := Repository(t.Context(), bad, state); !reason.Is(err, reason.PlaceUnusable) {
 			t.Errorf("%s: %v", bad, err)

@@ -182,6 +182,14 @@ func (h heads) Head(who server.Identity) ([]byte, <-chan struct{}, error) {
 	return n.Head, a.waitLocked(who.UID), nil
 }
 
+// Carried takes what the server leaves with a host for others: it is looked for whenever something else is said of the host.
+func (h heads) Carried(_ server.Identity, conn uint64) []wire.Deposit {
+	a := h.relay.agents
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.roster.Carried(conn)
+}
+
 // Shown is part of server.Heads: it waits until the server has taken the host, which it has been told of with the mark.
 func (h heads) Shown(ctx context.Context, who server.Identity, _ catalog.Mark) error {
 	timer := time.NewTimer(takenMax)

@@ -299,6 +299,38 @@ func TestTransferCase48_WithoutControlPlane(t *testing.T) {
 	})
 }
 
+// TestPeersBehindRelay: at a site that reaches the server through a relay alone, a host that was cut off while a version came gets it from a neighbour when
+// server and relay are dead.
+func TestPeersBehindRelay(t *testing.T) {
+	playStreet(t, func(x *street) {
+		x.publish(t, "one", "two")
+		edge := x.relay("edge-1:6444", "", nil, "server:6444")
+		pass(time.Second)
+		x.names = []string{"web-0", "web-1", "web-2"}
+		for _, name := range x.names {
+			x.host(name, "edge-1:6444")
+		}
+		x.all(time.Minute, 1)
+		lost := x.homes["web-2"]
+		lost.line.cut()
+		x.eventually(5*time.Minute, "the server has noticed", func() bool { return x.watches("edge-1") == 2 })
+		x.publish(t, "one", "changed")
+		x.eventually(time.Minute, "the others are at version 2", func() bool { return x.hosts[0].isAt(2) && x.hosts[1].isAt(2) })
+		x.eventually(3*time.Minute, "its head is left with them", func() bool { return x.homes["web-0"].deposits.Len() == 1 && x.homes["web-1"].deposits.Len() == 1 })
+		x.control(false)
+		edge.stop()
+		pass(5 * time.Minute)
+		if !lost.isAt(1) {
+			t.Errorf("it has %v while it is cut off", lost.versions())
+		}
+		lost.line.mend()
+		x.eventually(5*time.Minute, "the host that was cut off is at version 2", func() bool { return lost.isAt(2) })
+		if state := lost.links.State(); state.Connected || state.Peers == nil || state.Peers.From == "" {
+			t.Errorf("it says of its peers: %+v", state.Peers)
+		}
+	})
+}
+
 // answered is how many calls hosts have answered.
 func (x *street) answered() (n uint64) {
 	for _, h := range x.homes {

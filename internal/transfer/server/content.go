@@ -14,6 +14,7 @@ import (
 	"tako.dev/tako/internal/catalog"
 	"tako.dev/tako/internal/content"
 	"tako.dev/tako/internal/reason"
+	"tako.dev/tako/internal/transfer/server/index"
 	"tako.dev/tako/internal/transfer/snapshots"
 	"tako.dev/tako/internal/transfer/wire"
 )
@@ -68,7 +69,7 @@ type Object interface {
 type memory struct {
 	catalogs Catalogs
 	objects  Objects // nil: there are none
-	index    *index
+	index    *index.Index
 	packer   wire.Packer
 	// snapshots are what was sent to hosts that had nothing; nil: nothing is kept.
 	snapshots *snapshots.Store
@@ -218,13 +219,13 @@ func (m *memory) Nodes(_ context.Context, of Showing, at catalog.Layer, _ []cata
 	if err != nil {
 		return nil, err
 	}
-	made, err := m.index.of(at.Root, layer.Trie)
+	made, err := m.index.Of(at.Root, layer.Trie)
 	if err != nil {
 		return nil, err
 	}
 	return func(hash catalog.Digest) ([]byte, bool, error) {
-		data, found, err := made.nodes.Encoded(hash)
-		if _, has := made.bodies[hash]; has && !found && err == nil {
+		data, found, err := made.Nodes.Encoded(hash)
+		if _, has := made.Bodies[hash]; has && !found && err == nil {
 			data, found = layer.Body(hash)
 		}
 		return data, found, err

@@ -481,34 +481,6 @@ func TestTransferCase41_SnapshotsStarveNobody(t *testing.T) {
 	c.Check(whole, "with a place a snapshot does not come through")
 }
 
-// TestIndex: it keeps to its bound, and what it has dropped is made again.
-func TestIndex(t *testing.T) {
-	r := &rig{world: newWorld(), t: t}
-	x := newIndex(250)
-	for i := range 20 {
-		trie := r.layer(fmt.Sprint("layer ", i%4), 100, i%4, 0)
-		of, err := x.of(trie.Root(), trie)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, found, err := of.nodes.Encoded(trie.Root()); !found || err != nil || len(of.bodies) != 100 {
-			t.Fatal("it does not know what it is made of")
-		}
-		if x.rows > 250 || len(x.roots) != x.order.Len() || x.rows != 100*x.order.Len() {
-			t.Fatalf("%d rows of %d roots", x.rows, len(x.roots))
-		}
-	}
-	large := r.layer("large", 1_000, 0, 0)
-	if _, err := x.of(large.Root(), large); err != nil || x.rows != 1_000 || x.order.Len() != 1 {
-		t.Errorf("%d rows of %d tries", x.rows, x.order.Len())
-	}
-	// What could not be read is not remembered.
-	fails := r.layer("unread", 200, 0, 0).Lean(unreadable{})
-	if _, err := x.of(fails.Root(), fails); !errors.Is(err, errUnreadable) || x.roots[fails.Root()] != nil || x.rows != 100*x.order.Len() && x.rows != 1_000 {
-		t.Errorf("a trie that cannot be read: %v, and %d rows of %d roots", err, x.rows, x.order.Len())
-	}
-}
-
 // TestOneHostTakesNoPlacesFromOthers: a host that asks for much at once, and does not read it, keeps nobody else from what is his.
 func TestOneHostTakesNoPlacesFromOthers(t *testing.T) {
 	r := newRig(t, func(o *Options) {
@@ -542,11 +514,3 @@ func TestOneHostTakesNoPlacesFromOthers(t *testing.T) {
 		return fmt.Sprint(places.Taken()), places.Taken() <= hostPlaces
 	})
 }
-
-var errUnreadable = errors.New("its leaves cannot be read")
-
-// unreadable has the leaves of a trie, and cannot read them.
-type unreadable struct{}
-
-func (unreadable) Leaf(catalog.Digest, int) ([]catalog.Row, error) { return nil, errUnreadable }
-func (unreadable) Damaged(error)                                   {}

@@ -13,6 +13,7 @@ import (
 
 	"tako.dev/tako/internal/reason"
 	"tako.dev/tako/internal/transfer/bucket"
+	"tako.dev/tako/internal/transfer/server/index"
 	"tako.dev/tako/internal/transfer/snapshots"
 	"tako.dev/tako/internal/transfer/wire"
 	"tako.dev/tako/internal/trust"
@@ -177,7 +178,7 @@ func (o Options) withDefaults() Options {
 		o.Heads = o.Catalogs
 	}
 	if o.Content == nil && o.Catalogs != nil {
-		o.Content = &memory{catalogs: o.Catalogs, objects: o.Objects, snapshots: o.Snapshots, index: newIndex(o.Limits.IndexRows)}
+		o.Content = &memory{catalogs: o.Catalogs, objects: o.Objects, snapshots: o.Snapshots, index: index.New(o.Limits.IndexRows)}
 	}
 	if o.Servers == nil {
 		o.Servers = func() []string { return nil }

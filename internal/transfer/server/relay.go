@@ -261,13 +261,16 @@ type attendant struct {
 	who    Identity
 	number uint64
 	watch  *watch
-	head   []byte           // the last that was told
-	reply  wire.StatusReply // the same
+	head   []byte            // the last that was told
+	reply  wire.StatusReply  // the same
+	left   map[string][]byte // what the host keeps for others that are away: heads, by the UIDs of their nodes
 }
 
 // run keeps an agent up to date.
 func (t *attendant) run(ctx context.Context) error {
 	s := t.x.server
+	beat := time.NewTimer(s.together(s.opts.Times.Heartbeat.draw()))
+	defer beat.Stop()
 	for {
 		head, changed, err := s.opts.Heads.Head(t.who)
 		if err != nil {
@@ -291,10 +294,30 @@ func (t *attendant) run(ctx context.Context) error {
 		case <-t.watch.asked:
 		case <-t.a.seen:
 			t.hear()
+		case <-beat.C:
+			t.deposit(ctx)
+			beat.Reset(s.together(s.opts.Times.Heartbeat.draw()))
 		case <-ctx.Done():
 			return ctx.Err()
 		}
 	}
+}
+
+// deposit leaves with the host what is signed for others that are away, as that of a watch is, and not before what was left there last is on its way.
+func (t *attendant) deposit(ctx context.Context) {
+	s, x := t.x.server, t.x
+	x.mu.Lock()
+	waits := len(t.a.out.Deposits) > 0
+	x.mu.Unlock()
+	if waits || t.who.Server != "" { // its server leaves it by itself
+		return
+	}
+	var fresh []wire.Deposit
+	if fresh, t.left = s.deposits(ctx, t.who, t.left, wire.RelayedDepositsMax); len(fresh) == 0 {
+		return
+	}
+	x.tell(t.a, func(n *wire.RelayedNews) { n.Deposits = fresh })
+	s.metrics.deposits.Add(float64(len(fresh)))
 }
 
 // may is nil as long as a host is a node and its certificate is valid, as far as that can be found out.
@@ -381,13 +404,17 @@ func (x *session) tellLocked(a *relayed, change func(*wire.RelayedNews)) {
 	}
 }
 
-// batch takes news of as many agents as fit into a message; more says that there are others.
+// batch takes news of as many agents as fit into a message, with their deposits; more says that there are others.
 func (x *session) batch() (batch []wire.RelayedNews, more bool) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
+	deposits := 0 // bytes
 	// By number, so that no agent waits for ever behind others.
 	for _, a := range slices.SortedFunc(maps.Keys(x.news), func(a, b *relayed) int { return cmp.Compare(a.number, b.number) }) {
-		if len(batch) == wire.RelayedMax {
+		for i := range a.out.Deposits {
+			deposits += len(a.out.Deposits[i].Head) + len(a.out.Deposits[i].List)
+		}
+		if len(batch) == wire.RelayedMax || deposits > wire.RelayedDepositsBytesMax {
 			return batch, true
 		}
 		batch = append(batch, a.out)

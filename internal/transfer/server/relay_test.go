@@ -147,6 +147,52 @@ func TestRelayStream(t *testing.T) {
 	r.stop()
 }
 
+// TestRelayedDeposits: what is signed for hosts that are away is left with one behind a relay, each newest head once and a few at a time.
+func TestRelayedDeposits(t *testing.T) {
+	noLeak(t)
+	var away []Identity
+	r := newRig(t, func(o *Options) {
+		o.Times.Heartbeat = Between{time.Millisecond, time.Millisecond}
+		o.Entrusted = func(holder Identity) []Identity {
+			if holder.Name != "web-1" {
+				return nil
+			}
+			return away
+		}
+	})
+	list := listOf(t, catalog.Layer{Priority: 1, ID: "NodeConfig/prod/web"})
+	for i := range wire.RelayedDepositsMax + 2 {
+		id := r.add(fmt.Sprint("away-", i))
+		r.give(id.Name, r.head(id, 1, list))
+		away = append(away, id)
+	}
+	r.add("web-1")
+	s := r.as("relay-1").relay()
+	s.say(wire.RelayedAgent{Number: 7, Certificate: r.ca.client(t, "web-1", 0, x509.ExtKeyUsageClientAuth).Leaf.Raw, Report: &wire.Report{Number: 1}})
+	heads := map[string]int{}
+	take := func(n int) {
+		t.Helper()
+		for n > 0 {
+			for _, d := range s.next(7).Deposits {
+				_, h, err := catalog.DecodeHead(d.Head)
+				root, _ := h.Root()
+				if err != nil || catalog.ListRoot(d.List) != root {
+					t.Fatalf("a head of %s with another list, %v", h.Node, err)
+				}
+				heads[fmt.Sprint(h.Node, " ", h.Version)]++
+				n--
+			}
+		}
+	}
+	take(len(away))
+	r.give("away-3", r.head(away[3], 2, list))
+	take(1)
+	if len(heads) != len(away)+1 || heads["away-3 2"] != 1 {
+		t.Errorf("it was left %v", heads)
+	}
+	r.stop()
+}
+
 // TestRelayedNodeGone: whose node goes is told why, and a certificate that has expired, or is of nobody, brings none in. It is audited.
 func TestRelayedNodeGone(t *testing.T) {
 	r := newRig(t, nil)

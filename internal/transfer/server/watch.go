@@ -180,6 +180,9 @@ func (f *feed) news(repeat bool) (changed <-chan struct{}, ok bool) {
 			s.opts.Presence.Asked(who, f.watch.number)
 		}
 	}
+	if !f.carry() {
+		return nil, false
+	}
 	for _, question := range s.desk.take(f.watch) {
 		if !f.frame(wire.Frame{Question: &question}) {
 			return nil, false

@@ -32,7 +32,7 @@ func TestReference(t *testing.T) {
 		"join bytes": JoinMax, "request bytes": RequestMax, "frame bytes": FrameMax, "reply bytes": ReplyMax, "answer bytes": AnswerMax, "hashes": HashesMax,
 		"part bytes": PartBytesMax, "message text bytes": MessageMax, "fact bytes": FactMax, "facts": factsMax, "facts bytes": factsBytesMax, "name bytes": nameMax,
 		"session bytes": sessionMax, "title bytes": titleMax, "problems": ProblemsMax, "configs": catalog.LayersMax + 1, "statements": StatementsMax, "disks": DisksMax,
-		"interfaces": InterfacesMax, "addresses": AddressesMax, "relayed agents": RelayedMax, "relayed questions": QuestionsMax,
+		"interfaces": InterfacesMax, "addresses": AddressesMax, "relayed agents": RelayedMax, "relayed questions": QuestionsMax, "relayed deposits": RelayedDepositsMax, "relayed deposits bytes": RelayedDepositsBytesMax,
 		"relayed certificate bytes": CertificateMax, "relayed head bytes": HeadMax, "subject bytes": subjectMax,
 		"changes": ChangesMax, "servers": ServersMax, "list bytes": ListMax, "news bytes": NewsMax, "news statements": NewsStatementsMax, "deposit bytes": DepositMax,
 		"instances": catalog.InstancesMax, "instance message bytes": InstanceMessageMax, "revision hash bytes": RevisionHashMax, "instances bytes": InstancesBytesMax, "names rows": NamesRowsMax, "names row bytes": NamesRowMax, "names key bytes": NamesKeyMax, "edition bytes": EditionMax, "images": ImagesMax, "image name bytes": ImageNameMax, "offers": OffersMax, "directories": DirectoriesMax,

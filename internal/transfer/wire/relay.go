@@ -74,6 +74,8 @@ type RelayedNews struct {
 	Status    *StatusReply `cbor:"5,keyasint,omitempty"` // to its reports, when it is another one
 	// Problem is why the server does not serve the agent, or not any more: the last news of it.
 	Problem *Problem `cbor:"6,keyasint,omitempty"`
+	// Deposits are to be kept for other hosts, which are away (Frame.Deposit): at most RelayedDepositsMax. A relay that does not know of them passes over them.
+	Deposits []Deposit `cbor:"7,keyasint,omitempty"`
 }
 
 // Bounds of the messages of a relay.
@@ -82,6 +84,11 @@ const (
 	RelayedMax = 256
 	// QuestionsMax is how many questions one message has for one agent: as many as a server has open to one.
 	QuestionsMax = 4
+	// RelayedDepositsMax is how many deposits one message has for one agent: about as many as a host keeps for others. Those that are left over come
+	// with the next heartbeat.
+	RelayedDepositsMax = 4
+	// RelayedDepositsBytesMax is of the deposits of one message, of all agents together: what else it has for them is less than the rest of a frame.
+	RelayedDepositsBytesMax = 2 * RelayedDepositsMax * DepositMax
 	// CertificateMax is several times a certificate of a P-256 key.
 	CertificateMax = 4 << 10
 	// HeadMax is far above what a signed head has.
@@ -134,6 +141,10 @@ func (m *RelayDown) Validate() error {
 		for j := range a.Questions {
 			b.text("subject of a question", a.Questions[j].Subject, subjectMax)
 			b.text("kind of a question", a.Questions[j].What, nameMax)
+		}
+		b.count("deposits", len(a.Deposits), RelayedDepositsMax)
+		for j := range a.Deposits {
+			b.count("bytes of a deposit", len(a.Deposits[j].Head)+len(a.Deposits[j].List), DepositMax)
 		}
 		if p := a.Problem; p != nil {
 			b.text("code of a problem", p.Code, nameMax)

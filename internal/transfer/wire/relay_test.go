@@ -43,9 +43,13 @@ func TestRelayDownBounds(t *testing.T) {
 		"questions": func(m *RelayDown) { m.Agents[0].Questions = make([]Question, QuestionsMax+1) },
 		"subject":   func(m *RelayDown) { m.Agents[0].Questions[0].Subject = long },
 		"kind":      func(m *RelayDown) { m.Agents[0].Questions[0].What = long },
-		"code":      func(m *RelayDown) { m.Agents[0].Problem.Code = long },
-		"message":   func(m *RelayDown) { m.Agents[0].Problem.Message = long },
-		"hint":      func(m *RelayDown) { m.Agents[0].Problem.Hint = long },
+		"deposits":  func(m *RelayDown) { m.Agents[0].Deposits = make([]Deposit, RelayedDepositsMax+1) },
+		"deposit": func(m *RelayDown) {
+			m.Agents[0].Deposits = []Deposit{{Head: make([]byte, HeadMax), List: make([]byte, DepositMax-HeadMax+1)}}
+		},
+		"code":    func(m *RelayDown) { m.Agents[0].Problem.Code = long },
+		"message": func(m *RelayDown) { m.Agents[0].Problem.Message = long },
+		"hint":    func(m *RelayDown) { m.Agents[0].Problem.Hint = long },
 	} {
 		m := good()
 		if change(m); m.Validate() == nil {

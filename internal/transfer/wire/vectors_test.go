@@ -111,6 +111,7 @@ func examples() []example {
 		{"what there is for the agents of a relay", RelayDown{Trust: 2, Pause: 1000, Agents: []RelayedNews{
 			{Number: 1, Taken: true, Head: head, Questions: []Question{question}, Status: &StatusReply{RetryAfter: 30}},
 			{Number: 2, Problem: &Problem{Code: reason.CertificateRefused.String(), Message: "the node is gone"}}}}},
+		{"what is to be kept by an agent of a relay for another host", RelayDown{Agents: []RelayedNews{{Number: 1, Deposits: []Deposit{{Head: head, List: list}}}}}},
 		{"the stream of a relay ends", RelayDown{Again: &again}},
 		{"a host asks a peer", NewsRequest{Protocol: Protocol, Head: head, List: list, Trust: 2, Statements: []StatementMark{{Layer: "NodeConfig/prod/web", Epoch: 1, Number: 3}}}},
 		{"a host that has nothing yet asks a peer", NewsRequest{Protocol: Protocol, Trust: 1}},
@@ -215,7 +216,9 @@ func TestSecondWriter(t *testing.T) {
 			spectest.Map(u(1), s("NodeConfig/prod/web"), u(2), u(1), u(3), u(3)))),
 		"a peer has a head, documents and a statement": spectest.Map(u(1), head, u(2), list, u(3), b([]byte(`{"documents":[]}`)), u(4), spectest.Array(b([]byte("a signed statement")))),
 		"a peer has nothing new":                       spectest.Map(),
-		"what is kept for another host":                spectest.Map(u(1), head, u(2), list),
+		"what is to be kept by an agent of a relay for another host": spectest.Map(u(4), spectest.Array(spectest.Map(u(1), u(1), u(7), spectest.Array(
+			spectest.Map(u(1), head, u(2), list))))),
+		"what is kept for another host": spectest.Map(u(1), head, u(2), list),
 		"what a server tells the one that leads, in the place of a certificate": spectest.Map(u(1), u(1), u(2), spectest.Array(spectest.Map(u(1), u(1), u(3), report, u(6),
 			spectest.Map(u(1), s("web-1"), u(2), s("11111111-1111-1111-1111-111111111111"), u(3), s("sha256:0a"), u(4), s("edge-1"))))),
 		"the base is not known":                            spectest.Map(u(1), u(2), u(3), spectest.Bool(true)),

@@ -45,7 +45,7 @@ func full() map[string]any {
 		"StatusReply":  &StatusReply{1, true, 2, 3},
 		"Problem":      &Problem{"TK1041", "words", "more", 3},
 		"RelayUp":      &RelayUp{Protocol, []RelayedAgent{{1, []byte{1}, &report, true, Lost, &Vouched{"web-1", "uid", "sha256:1", "edge"}}}},
-		"RelayDown":    &RelayDown{1, &ms, 2, []RelayedNews{{3, true, []byte{4}, []Question{{1, AskLogs, "nginx.service", 2, 3, 4, 5, false}}, &StatusReply{1, true, 2, 3}, &Problem{"TK1041", "words", "more", 3}}}, []string{"a:1"}},
+		"RelayDown":    &RelayDown{1, &ms, 2, []RelayedNews{{3, true, []byte{4}, []Question{{1, AskLogs, "nginx.service", 2, 3, 4, 5, false}}, &StatusReply{1, true, 2, 3}, &Problem{"TK1041", "words", "more", 3}, []Deposit{{[]byte{6}, []byte{7}}}}}, []string{"a:1"}},
 	}
 }
 

@@ -305,6 +305,10 @@ func TestRosterHears(t *testing.T) {
 	if r.Came(&wire.RelayedNews{Number: 2, Taken: true}) != nil {
 		t.Error("news of nobody are taken")
 	}
+	r.Came(&wire.RelayedNews{Number: 1, Deposits: []wire.Deposit{{Head: []byte("of another")}}})
+	if all := r.Carried(1); len(all) != 1 || string(all[0].Head) != "of another" || r.Carried(1) != nil || r.Carried(2) != nil {
+		t.Errorf("what the agent is to keep for others: %+v, and then there is more", all)
+	}
 	r.Ended(now)
 	if gone, at := r.Abandoned(now.Add(AwayMax - 1)); gone || at != now.Add(AwayMax) {
 		t.Errorf("%t, %s", gone, at)

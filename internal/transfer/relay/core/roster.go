@@ -50,10 +50,11 @@ type agent struct {
 	ready uint64 // hash of what is ready by the newest report
 	shown uint64 // the same of the one that the server was told last
 
-	told   bool // the server knows of it, over this stream
-	fresh  bool // it does not know the report
-	seldom bool // it does not know host
-	asked  bool // it does not know that a heartbeat was written
+	told   bool           // the server knows of it, over this stream
+	fresh  bool           // it does not know the report
+	seldom bool           // it does not know host
+	asked  bool           // it does not know that a heartbeat was written
+	kept   []wire.Deposit // what it is to keep for others, and was not given yet
 	left   wire.Leaving
 }
 
@@ -213,6 +214,9 @@ func (r *Roster) Came(news *wire.RelayedNews) *Node {
 	}
 	n := a.node
 	n.Taken = n.Taken || news.Taken
+	if len(news.Deposits) > 0 {
+		a.kept = news.Deposits // a host that does not take those before has been silent for a heartbeat of the server
+	}
 	if news.Head != nil {
 		n.Head = news.Head
 	}
@@ -224,6 +228,14 @@ func (r *Roster) Came(news *wire.RelayedNews) *Node {
 		n.Problem, a.told = news.Problem, false
 	}
 	return n
+}
+
+// Carried takes what an agent is to keep for others.
+func (r *Roster) Carried(number uint64) (all []wire.Deposit) {
+	if a := r.agents[number]; a != nil {
+		all, a.kept = a.kept, nil
+	}
+	return all
 }
 
 // Take is what the server is to be told now, and when there may be more; the zero time is when something else happens.
