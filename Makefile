@@ -1,7 +1,7 @@
 # Two commands do everything: make up (see it work), make test (prove it). `make help` lists the rest.
 
 # The cases that must be done (internal/casetest), and where they are: the test program of any other package would be built for nothing.
-CASES      := agent:1-36,38-40 transfer:1-56 workload:1-70
+CASES      := agent:1-40 transfer:1-56 workload:1-70
 CASE       := Test[A-Z][a-z]+Case[0-9]
 WITH_CASES  = $(sort $(dir $(shell grep -rlE --include='*_test.go' --exclude-dir='.?*' --exclude-dir=testdata '^func $(CASE)' .)))
 # What has tests on hosts beside its cases, which -short leaves out.

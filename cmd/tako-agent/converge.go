@@ -165,6 +165,7 @@ func (c *common) host(readOnly bool, auditEvery string) (agent.Options, *all.Hos
 	if err != nil {
 		return agent.Options{}, nil, err
 	}
+	limitMemory()
 	host, err := all.Open(all.Options{Root: root, StateDir: state, ReadOnly: readOnly, Warden: wardenChild(), Rehearse: c.rehearseArgs(root, state)})
 	if err != nil {
 		return agent.Options{}, nil, err

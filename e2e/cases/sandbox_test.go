@@ -70,6 +70,7 @@ type sandbox struct {
 	front []string // runs the agent: strace or unshare with their options
 	agent string   // its program
 	user  uint32   // runs it, where that is not 0
+	brief bool     // reports are without the resources that are as declared
 }
 
 func newSandbox(t testing.TB) *sandbox {
@@ -198,7 +199,7 @@ func (s *sandbox) made() {
 	}
 }
 
-// report is what status says, of all resources.
+// report is what status says, of all resources unless the sandbox is brief.
 func (s *sandbox) report() *agent.Report {
 	s.Helper()
 	r, err := s.tryReport()
@@ -210,7 +211,11 @@ func (s *sandbox) tryReport() (*agent.Report, error) {
 	front := s.front
 	s.front = nil
 	defer func() { s.front = front }()
-	out := s.run("status", "--all", "--json")
+	ask := []string{"status", "--json"}
+	if !s.brief {
+		ask = append(ask, "--all")
+	}
+	out := s.run(ask...)
 	var r agent.Report
 	if err := json.Unmarshal([]byte(out.stdout), &r); err != nil {
 		return nil, fmt.Errorf("status: %w: %v", err, out)
@@ -297,6 +302,14 @@ func (b *syncBuffer) String() string {
 // watch starts an agent that stays, and waits until it has settled for the first time. It ends with the test.
 func (s *sandbox) watch(args ...string) *resident {
 	s.Helper()
+	r := s.begin(args...)
+	r.until("settled", func(rep *agent.Report) bool { return rep.Settled && rep.PID == r.cmd.Process.Pid })
+	return r
+}
+
+// begin starts an agent that stays, and waits for nothing. It ends with the test.
+func (s *sandbox) begin(args ...string) *resident {
+	s.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	cmd := s.command(ctx, append([]string{"converge", "-f", s.conf, "--watch"}, args...)...)
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
@@ -315,7 +328,6 @@ func (s *sandbox) watch(args ...string) *resident {
 			s.Logf("the agent said:\n%s", r.out)
 		}
 	})
-	r.until("settled", func(rep *agent.Report) bool { return rep.Settled && rep.PID == cmd.Process.Pid })
 	return r
 }
 

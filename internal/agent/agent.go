@@ -8,6 +8,7 @@ import (
 
 	"tako.dev/tako/declare"
 	"tako.dev/tako/internal/agent/book"
+	"tako.dev/tako/internal/agent/clock"
 	"tako.dev/tako/internal/agent/ground"
 	"tako.dev/tako/internal/agent/load"
 	"tako.dev/tako/internal/agent/local"
@@ -159,7 +160,7 @@ func (l *loop) start(ctx context.Context, sources *sync.WaitGroup, s *socket.Soc
 		sources.Go(func() {
 			for err := f(ctx); err != nil && ctx.Err() == nil; err = f(ctx) {
 				l.post(ctx, func() { l.book.Trouble(what, err) })
-				if !reason.Is(err, reason.StateUnwritable) || !pause(ctx, retryPause) {
+				if !reason.Is(err, reason.StateUnwritable) || !clock.Pause(ctx, retryPause) {
 					return
 				}
 			}
@@ -172,8 +173,9 @@ func (l *loop) start(ctx context.Context, sources *sync.WaitGroup, s *socket.Soc
 	if !l.opts.Watch {
 		return
 	}
-	run("watch facts", func(ctx context.Context) error {
-		return l.opts.Facts.Watch(ctx, func() { l.post(ctx, func() { l.observe(ctx) }) })
+	sources.Go(func() {
+		l.opts.Facts.Watch(ctx, func() { l.post(ctx, func() { l.observe(ctx) }) },
+			func(err error) { l.post(ctx, func() { l.book.Trouble("watch facts", err) }) })
 	})
 	run("answer questions", func(ctx context.Context) error {
 		return socket.Serve(ctx, s, func(asked context.Context, q local.Request) (local.Reply, error) { return l.answer(asked, ctx, q) })

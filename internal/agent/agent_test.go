@@ -33,10 +33,7 @@ func (noFacts) Collect() (func(string) (any, bool), []error, error) {
 	return func(string) (any, bool) { return nil, false }, nil, nil
 }
 
-func (noFacts) Watch(ctx context.Context, _ func()) error {
-	<-ctx.Done()
-	return ctx.Err()
-}
+func (noFacts) Watch(ctx context.Context, _ func(), _ func(error)) { <-ctx.Done() }
 
 // site is a host in a directory: its files, its declaration, its state.
 type site struct {

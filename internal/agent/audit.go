@@ -7,6 +7,7 @@ import (
 
 	"github.com/coreos/go-systemd/v22/daemon"
 
+	"tako.dev/tako/internal/agent/clock"
 	"tako.dev/tako/internal/converge"
 	"tako.dev/tako/internal/systemd"
 )
@@ -17,16 +18,18 @@ const (
 	auditPause = 50 * time.Millisecond
 )
 
-// audit looks at everything once in an interval, give or take a tenth so that hosts that started together spread.
+// audit looks at everything once in an interval, give or take a tenth so that hosts that started together spread. It reads the facts anew, too: of some,
+// such as the zone, nothing tells that they have changed, and what tells of others may have failed.
 func (l *loop) audit(ctx context.Context) error {
 	if l.opts.Audit == 0 {
 		return nil
 	}
 	for {
 		jitter := time.Duration(rand.Int64N(int64(l.opts.Audit)/5 + 1))
-		if !pause(ctx, l.opts.Audit*9/10+jitter) {
+		if !clock.Pause(ctx, l.opts.Audit*9/10+jitter) {
 			return nil
 		}
+		l.post(ctx, func() { l.observe(ctx) })
 		if err := l.auditOnce(ctx); err != nil {
 			return err
 		}
@@ -47,21 +50,9 @@ func (l *loop) auditOnce(ctx context.Context) error {
 			l.step(ctx, converge.Examine{IDs: ids, Depth: converge.Deep})
 			return true, nil
 		})
-		if err != nil || !more || !pause(ctx, auditPause) {
+		if err != nil || !more || !clock.Pause(ctx, auditPause) {
 			return err
 		}
-	}
-}
-
-// pause waits, and reports whether the context still lives.
-func pause(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return true
-	case <-ctx.Done():
-		return false
 	}
 }
 
@@ -71,7 +62,7 @@ func (l *loop) watchdog(ctx context.Context) error {
 	if err != nil || interval == 0 {
 		return err
 	}
-	for pause(ctx, interval/2) {
+	for clock.Pause(ctx, interval/2) {
 		l.post(ctx, func() {
 			if err := systemd.Notify(systemd.Watchdog); err != nil {
 				l.book.Trouble("tell the watchdog", err)

@@ -3,20 +3,25 @@ package agent
 import (
 	"context"
 	"maps"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"tako.dev/tako/declare"
 	"tako.dev/tako/internal/agent/local"
+	"tako.dev/tako/internal/host"
 	"tako.dev/tako/internal/reason"
 	"tako.dev/tako/internal/transfer/wire"
 )
 
 // toldFacts are those of a host of which some are refused, as the test says.
 type toldFacts struct {
-	changed chan struct{}
+	changed   chan struct{}
+	unwatched chan error // what cannot be watched; may be nil
 
 	mu      sync.Mutex // guards what follows
 	known   map[string]any
@@ -31,13 +36,15 @@ func (f *toldFacts) Collect() (func(string) (any, bool), []error, error) {
 	return func(name string) (any, bool) { x, ok := known[name]; return x, ok }, slices.Clone(f.refused), f.failed
 }
 
-func (f *toldFacts) Watch(ctx context.Context, sink func()) error {
+func (f *toldFacts) Watch(ctx context.Context, sink func(), trouble func(error)) {
 	for {
 		select {
 		case <-ctx.Done():
-			return ctx.Err()
+			return
 		case <-f.changed:
 			sink()
+		case err := <-f.unwatched:
+			trouble(err)
 		}
 	}
 }
@@ -122,4 +129,59 @@ func TestRefusedFactsAreTold(t *testing.T) {
 	facts.refused = nil
 	s.watch()
 	s.until("all are mended", told())
+}
+
+// TestAuditReadsFacts: a fact that has changed and that nothing told of is noticed by the next audit; what cannot be watched is told.
+func TestAuditReadsFacts(t *testing.T) {
+	s, c := joinedSite(t)
+	facts := &toldFacts{changed: make(chan struct{}), unwatched: make(chan error), known: map[string]any{"facts.timezone": "Etc/UTC"}}
+	s.opts.Facts, s.opts.Audit = facts, 50*time.Millisecond
+	m := c.assign(nil, c.config("NodeConfig/qa/web", 500, filesOf("a")...))
+	s.watch()
+	if r := c.settles(m, wire.Applied); r.Host == nil || r.Host.Facts["timezone"] != "Etc/UTC" {
+		t.Errorf("told of the host: %+v", r.Host)
+	}
+	facts.mu.Lock()
+	facts.known = map[string]any{"facts.timezone": "Europe/Berlin"}
+	facts.mu.Unlock()
+	c.until("it has another zone", func(r *wire.Report) bool { return r.Host.Facts["timezone"] == "Europe/Berlin" })
+	facts.unwatched <- &reason.Error{Code: reason.WatchLimit, Doing: "watch facts"}
+	s.until("what is not watched is told", func(r *Report) bool {
+		return slices.ContainsFunc(r.Degraded, func(p Problem) bool { return p.Code == reason.WatchLimit })
+	})
+}
+
+// zones is a type of time zones that are files, and zoneFacts a host that has such a one, and tells nobody when it changes.
+type (
+	zones     struct{ *plain }
+	zoneFacts struct {
+		noFacts
+		file string
+	}
+)
+
+func (z zones) Bind(_ context.Context, d host.Declared) (host.Resource, error) {
+	return &sheet{path: "/zone", text: d.Resource.Timezone.Zone, at: filepath.Join(z.dir, "zone")}, nil
+}
+
+func (f zoneFacts) Collect() (func(string) (any, bool), []error, error) {
+	zone, err := os.ReadFile(f.file)
+	return func(name string) (any, bool) { return string(zone), name == "facts.timezone" }, nil, err
+}
+
+// TestOwnChangeOfAFact: what depends on the host's zone is enforced when the agent itself has changed that.
+func TestOwnChangeOfAFact(t *testing.T) {
+	s := newSite(t)
+	s.edit("zone", "Etc/UTC")
+	s.opts.Facts, s.opts.Types[declare.TypeTimezone] = zoneFacts{file: s.path("etc/zone")}, zones{s.files}
+	s.declare("a|when: facts.timezone == 'Europe/Berlin'")
+	text, err := os.ReadFile(s.path("site.yaml"))
+	must(t, err)
+	must(t, os.WriteFile(s.path("site.yaml"), append(text, "    - name: zone\n      timezone: {zone: Europe/Berlin}\n"...), 0o600))
+	s.watch()
+	s.until("both are as declared", func(r *Report) bool {
+		return r.Settled && r.Converged && resource(r, "file/a").Outcome == reason.Repaired
+	})
+	s.holds("a", "text of a")
+	s.holds("zone", "Europe/Berlin")
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"tako.dev/tako/internal/agent/clock"
 	"tako.dev/tako/internal/converge"
 	"tako.dev/tako/internal/host"
 )
@@ -51,7 +52,7 @@ func forget(ctx context.Context, list []errand) error {
 
 // forgetDaily does that once a day, as it is done when the agent starts.
 func (l *loop) forgetDaily(ctx context.Context) error {
-	for pause(ctx, forgetEvery) {
+	for clock.Pause(ctx, forgetEvery) {
 		list, err := ask(ctx, l, func() ([]errand, error) { return l.errands(), nil })
 		if err = errors.Join(err, forget(ctx, list)); err != nil {
 			l.post(ctx, func() { l.book.Trouble("forget old content", err) })

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"tako.dev/tako/internal/agent/clock"
 	"tako.dev/tako/internal/agent/local"
 	"tako.dev/tako/internal/converge"
 	"tako.dev/tako/internal/reason"
@@ -63,7 +64,7 @@ func (l *loop) whenQuiet(ctx context.Context) (*Report, error) {
 			return l.report(false), nil
 		})
 		// The question waits its turn behind the operations that it waits for, so it is asked a few times at most.
-		if err != nil || r != nil || !pause(ctx, time.Millisecond) {
+		if err != nil || r != nil || !clock.Pause(ctx, time.Millisecond) {
 			return r, err
 		}
 	}

@@ -52,8 +52,9 @@ type Options struct {
 type Facts interface {
 	// Collect reads all facts now. What is refused, as *reason.Error, is not among them: a person has to mend something.
 	Collect() (fact func(name string) (any, bool), refused []error, err error)
-	// Watch blocks and calls sink when a fact may have changed, until the context ends.
-	Watch(ctx context.Context, sink func()) error
+	// Watch blocks and calls sink when a fact may have changed, until the context ends. What it cannot watch, or not any more, it tells trouble, and tries
+	// again by itself. Both may be called from several goroutines.
+	Watch(ctx context.Context, sink func(), trouble func(error))
 }
 
 func (o *Options) validate() error {

@@ -3,6 +3,7 @@ package agent
 import (
 	"time"
 
+	"tako.dev/tako/declare"
 	"tako.dev/tako/internal/agent/report"
 	"tako.dev/tako/internal/converge"
 	"tako.dev/tako/internal/reason"
@@ -30,6 +31,9 @@ func (l *loop) reported(r converge.Report) {
 		line.Changes, line.Note = b.CleanAll(report.Changes(p.plan().Changes)), b.Clean(p.note)
 		p.found = nil
 		p.setNote("")
+		if p.claim().Kind == declare.ClaimTimezone {
+			l.quiet.Reset(declarationQuiet) // a fact is another one, of which nothing else tells
+		}
 		switch {
 		case p.removal != nil || r.Detail == reason.Change:
 			b.Totals.Change++

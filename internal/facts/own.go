@@ -145,19 +145,21 @@ func tooMany(p, what string) error {
 }
 
 // await notes changes of the directory, from when somebody has asked until ctx ends. Where the kernel's limit on watches
-// is reached, the files are looked at with the next change of anything else.
-func (o *Own) await(ctx context.Context, changed chan<- struct{}) {
+// is reached it returns that; until it is called again the files are looked at with the next change of anything else, and by the audit.
+func (o *Own) await(ctx context.Context, changed chan<- struct{}) error {
 	select {
 	case <-ctx.Done():
-		return
+		return ctx.Err()
 	case <-o.asked:
 	}
 	w, err := watch.New(o.root)
 	if err != nil {
-		return
+		return err
 	}
-	defer w.Close()                        // nothing was written
-	_ = w.WatchDir(declare.OwnFactsDir, 0) // what it says is the limit
-	note(changed)                          // what came before the watch
-	_ = w.Run(ctx, func([]watch.Event) { note(changed) })
+	defer w.Close() // nothing was written
+	if err := w.WatchDir(declare.OwnFactsDir, 0); err != nil {
+		return err
+	}
+	note(changed) // what came before the watch
+	return w.Run(ctx, func([]watch.Event) { note(changed) })
 }

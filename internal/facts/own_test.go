@@ -2,6 +2,7 @@ package facts
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -135,7 +136,7 @@ func TestRefusalIsTakenBackWhenMended(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	changed, ended := make(chan struct{}, 1), make(chan struct{})
 	go func() {
-		h.own.await(ctx, changed)
+		_ = h.own.await(ctx, changed) // that its context has ended
 		close(ended)
 	}()
 	await := func(what string, want int) {
@@ -179,7 +180,7 @@ func TestWatchOwnFacts(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	changed, ended := make(chan struct{}, 1), make(chan struct{})
 	go func() {
-		h.own.await(ctx, changed)
+		_ = h.own.await(ctx, changed) // that its context has ended
 		close(ended)
 	}()
 	await := func(want any) {
@@ -219,5 +220,36 @@ func TestWatchOwnFacts(t *testing.T) {
 	case <-ended:
 	case <-time.After(time.Minute):
 		t.Error("does not end with its context")
+	}
+}
+
+// TestOwnFactsThatCannotBeWatched: who has no descriptors left says so, and watches when it is called again.
+func TestOwnFactsThatCannotBeWatched(t *testing.T) {
+	h := newOwnHost(t)
+	h.write("app.yaml", "role: web\n")
+	h.own.Ask()
+	var before unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &before); err != nil {
+		t.Fatal(err)
+	}
+	limit := func(soft uint64) {
+		t.Helper()
+		if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: soft, Max: before.Max}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	changed, ended := make(chan struct{}, 1), make(chan error, 1)
+	limit(0)
+	err := h.own.await(ctx, changed)
+	limit(before.Cur)
+	if err == nil || len(changed) != 0 {
+		t.Errorf("without descriptors: %v", err)
+	}
+	go func() { ended <- h.own.await(ctx, changed) }()
+	<-changed // it is watched
+	cancel()
+	if err := <-ended; !errors.Is(err, context.Canceled) {
+		t.Errorf("ended with %v", err)
 	}
 }

@@ -24,39 +24,94 @@ const netlinkGroups = unix.RTMGRP_LINK | unix.RTMGRP_IPV4_IFADDR | unix.RTMGRP_I
 // deviceGroup is the multicast group of NETLINK_KOBJECT_UEVENT in which the kernel itself speaks, netlink(7).
 const deviceGroup = 1
 
+// What failed to be watched is tried again after retryMin, and then after twice as long each time, up to retryMax: the kernel has limits on what a
+// host watches, and somebody may raise them.
+const (
+	retryMin = 10 * time.Second
+	retryMax = 10 * time.Minute
+)
+
 // Watch calls sink after addresses, routes, interfaces, disks, the hostname or files of own facts, which may be nil, have changed, at most
-// once in 100 ms; Collect then tells what is new, perhaps nothing. Changes from before Watch has begun are not told: Watch calls sink once at the beginning. It
-// blocks until ctx ends and returns nil then. Nothing wakes up while nothing changes.
-func Watch(ctx context.Context, own *Own, sink func()) error {
-	network, err := openNetlink("watch network addresses", unix.NETLINK_ROUTE, netlinkGroups)
-	if err != nil {
-		return err
-	}
-	hostname, err := openPollable("/proc/sys/kernel/hostname")
-	if err != nil {
-		_ = network.Close() // nothing was written
-		return err
-	}
-	open := []*os.File{network, hostname}
+// once in 100 ms; Collect then tells what is new, perhaps nothing. Changes from before something is watched are not told: Watch calls sink once at the beginning,
+// and whenever it begins to watch something, again or for the first time. What cannot be watched, or not any more, is told to trouble, from several goroutines, and
+// is tried again; the rest is watched meanwhile. It blocks until ctx ends. Nothing wakes up while nothing changes.
+func Watch(ctx context.Context, own *Own, sink func(), trouble func(error)) {
 	changed := make(chan struct{}, 1)
-	var wg sync.WaitGroup
-	wg.Go(func() { awaitMessages(network, changed, anything) })
-	name := hostnameIn(hostname) // before sink is called first, so that no change is between the two
-	wg.Go(func() { awaitHostname(hostname, name, changed) })
-	// A container may have no such socket. It gets no disks either.
-	if devices, err := openNetlink("watch disks", unix.NETLINK_KOBJECT_UEVENT, deviceGroup); err == nil {
-		open = append(open, devices)
-		wg.Go(func() { awaitMessages(devices, changed, isOfDisk) })
-	}
+	watches := []watching{watchNetwork, watchHostname, watchDisks}
 	if own != nil {
-		wg.Go(func() { own.await(ctx, changed) })
+		watches = append(watches, own.await)
+	}
+	var wg sync.WaitGroup
+	for _, w := range watches {
+		wg.Go(func() { w.again(ctx, changed, trouble) })
 	}
 	tell(ctx, changed, sink)
-	for _, f := range open {
-		_ = f.Close() // wakes its goroutine
-	}
 	wg.Wait()
-	return nil
+}
+
+// watching notes changes until ctx ends, and one when it has begun. It returns early with why it cannot go on, or with nil where there is nothing to watch.
+type watching func(ctx context.Context, changed chan<- struct{}) error
+
+// again watches again after each failure.
+func (w watching) again(ctx context.Context, changed chan<- struct{}, trouble func(error)) {
+	for delay := retryMin; ; delay = min(2*delay, retryMax) {
+		began := time.Now()
+		err := w(ctx, changed)
+		if err == nil || ctx.Err() != nil {
+			return
+		}
+		trouble(err)
+		if time.Since(began) > retryMax {
+			delay = retryMin
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(delay):
+		}
+	}
+}
+
+func watchNetwork(ctx context.Context, changed chan<- struct{}) error {
+	const doing = "watch network addresses"
+	socket, err := openNetlink(doing, unix.NETLINK_ROUTE, netlinkGroups)
+	if err != nil {
+		return err
+	}
+	return until(ctx, doing, socket, func() error { return awaitMessages(socket, changed, anything) })
+}
+
+func watchDisks(ctx context.Context, changed chan<- struct{}) error {
+	const doing = "watch disks"
+	socket, err := openNetlink(doing, unix.NETLINK_KOBJECT_UEVENT, deviceGroup)
+	if err != nil {
+		return nil // A container may have no such socket. It gets no disks either.
+	}
+	return until(ctx, doing, socket, func() error { return awaitMessages(socket, changed, isOfDisk) })
+}
+
+func watchHostname(ctx context.Context, changed chan<- struct{}) error {
+	file, err := openPollable("/proc/sys/kernel/hostname")
+	if err != nil {
+		return err
+	}
+	name := hostnameIn(file) // before the change that is noted next, so that none is between the two
+	return until(ctx, "watch the hostname", file, func() error { return awaitHostname(file, name, changed) })
+}
+
+// until waits for changes of an open file, and closes it when ctx ends, which ends the wait, or when the wait has failed.
+func until(ctx context.Context, doing string, file *os.File, wait func() error) error {
+	ended := make(chan error, 1)
+	go func() { ended <- wait() }()
+	select {
+	case err := <-ended:
+		_ = file.Close() // nothing was written
+		return &reason.Error{Code: reason.SystemCallFailed, Doing: doing, Cause: err, Hint: "it is tried again; meanwhile changes are found by the audit"}
+	case <-ctx.Done():
+		_ = file.Close() // wakes its goroutine
+		<-ended
+		return ctx.Err()
+	}
 }
 
 func anything([]byte) bool { return true }
@@ -99,14 +154,15 @@ func note(changed chan<- struct{}) {
 	}
 }
 
-// awaitMessages notes each message that matters until the socket is closed. A message that was lost because the socket's
+// awaitMessages notes each message that matters until the socket is closed or fails, which it returns. A message that was lost because the socket's
 // buffer was full (ENOBUFS) is a change too.
-func awaitMessages(socket *os.File, changed chan<- struct{}, matters func([]byte) bool) {
+func awaitMessages(socket *os.File, changed chan<- struct{}, matters func([]byte) bool) error {
+	note(changed)                // what came before the watch
 	buffer := make([]byte, 2048) // as large as messages about devices get (UEVENT_BUFFER_SIZE); the kernel throws away the rest of others
 	for {
 		n, err := socket.Read(buffer)
 		if err != nil && !errors.Is(err, unix.ENOBUFS) {
-			return
+			return err
 		}
 		if err != nil || matters(buffer[:n]) {
 			note(changed)
@@ -114,14 +170,15 @@ func awaitMessages(socket *os.File, changed chan<- struct{}, matters func([]byte
 	}
 }
 
-// awaitHostname notes each change of the host's own name from what it was, until the file is closed. The kernel reports a change in every UTS name space to
+// awaitHostname notes each change of the host's own name from what it was, until the file is closed or fails, which it returns. The kernel reports a change in every UTS name space to
 // all who poll, so a container that boots wakes this too: what the file says is compared, which costs one read. A file below /proc/sys
 // is always ready to be read; that it has changed shows as a new report by poll only, which the runtime's poller (edge-triggered)
 // passes on by calling the function once more.
-func awaitHostname(file *os.File, was string, changed chan<- struct{}) {
+func awaitHostname(file *os.File, was string, changed chan<- struct{}) error {
+	note(changed) // what came before the watch
 	raw, err := file.SyscallConn()
 	if err != nil {
-		return
+		return err
 	}
 	for {
 		calls := 0
@@ -130,7 +187,7 @@ func awaitHostname(file *os.File, was string, changed chan<- struct{}) {
 			return calls > 1
 		})
 		if err != nil {
-			return
+			return err
 		}
 		if is := hostnameIn(file); is != was {
 			was = is

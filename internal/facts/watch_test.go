@@ -2,8 +2,11 @@ package facts
 
 import (
 	"context"
+	"errors"
+	"io"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -13,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"tako.dev/tako/declare"
+	"tako.dev/tako/internal/reason"
 )
 
 // insideVariable tells the test binary that it runs in name spaces of its own.
@@ -43,7 +47,10 @@ func watchInside(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	told := make(chan struct{}, 100)
 	ended := make(chan error, 1)
-	go func() { ended <- Watch(ctx, nil, func() { told <- struct{}{} }) }()
+	go func() {
+		Watch(ctx, nil, func() { told <- struct{}{} }, func(err error) { t.Errorf("not watched: %v", err) })
+		ended <- nil
+	}()
 	await := func(what string) {
 		t.Helper()
 		select {
@@ -185,4 +192,62 @@ func TestBurstsAreToldOnce(t *testing.T) {
 		cancel()
 		<-ended
 	})
+}
+
+// TestWhatFailsIsWatchedAgain: a failure is told each time, what is there to be watched is tried again later and later, and soon where it went well for long.
+func TestWhatFailsIsWatchedAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		changed := make(chan struct{}, 1)
+		var begun []time.Duration
+		told, start := 0, time.Now()
+		w := watching(func(ctx context.Context, changed chan<- struct{}) error {
+			begun = append(begun, time.Since(start))
+			note(changed)
+			if len(begun) == 3 {
+				time.Sleep(2 * retryMax) // well for long
+			}
+			if len(begun) == 5 {
+				<-ctx.Done()
+			}
+			return errors.New("no watch")
+		})
+		ended := make(chan struct{})
+		go func() {
+			w.again(ctx, changed, func(error) { told++ })
+			close(ended)
+		}()
+		time.Sleep(10 * retryMax)
+		synctest.Wait()
+		third := 3 * retryMin
+		fourth := third + 2*retryMax + retryMin
+		want := []time.Duration{0, retryMin, third, fourth, fourth + 2*retryMin}
+		if !slices.Equal(begun, want) || told != 4 {
+			t.Errorf("tried after %v, want %v, and told %d times, want 4", begun, want, told)
+		}
+		cancel()
+		<-ended
+		if told != 4 {
+			t.Error("the end is told as a failure")
+		}
+	})
+}
+
+// TestFailureEndsAWatch: what can be read no more is an error and not silence.
+func TestFailureEndsAWatch(t *testing.T) {
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	changed := make(chan struct{}, 1)
+	err = until(t.Context(), "watch disks", r, func() error { return awaitMessages(r, changed, anything) })
+	if !reason.Is(err, reason.SystemCallFailed) || !errors.Is(err, io.EOF) {
+		t.Errorf("ended with %v", err)
+	}
+	if len(changed) != 1 {
+		t.Error("what came before the watch is not told")
+	}
 }

@@ -171,5 +171,7 @@ func (h *Host) Facts() (f facts.Facts, refused []error, err error) {
 	return f, refused, err
 }
 
-// Watch tells when a fact may have changed, until the context ends.
-func (h *Host) Watch(ctx context.Context, sink func()) error { return facts.Watch(ctx, h.own, sink) }
+// Watch tells when a fact may have changed, and of what cannot be watched, until the context ends.
+func (h *Host) Watch(ctx context.Context, sink func(), trouble func(error)) {
+	facts.Watch(ctx, h.own, sink, trouble)
+}
