@@ -158,7 +158,7 @@ func (m *Machine) partsCame(items [][]byte) {
 		m.lacks()
 		return
 	}
-	m.lacking = lacking{}
+	delete(m.lacking, m.progress.fetch.Target)
 	m.progress.waits = forNothing
 	m.descend()
 }
@@ -180,7 +180,7 @@ func (m *Machine) bodiesCame(items [][]byte) {
 		m.lacks()
 		return
 	}
-	m.lacking = lacking{}
+	delete(m.lacking, p.fetch.Target)
 	p.waits = forNothing
 	m.pace.backoff.Reset() // it gets on
 	m.stage(count, items[:bodies])
@@ -191,10 +191,10 @@ func (m *Machine) bodiesCame(items [][]byte) {
 // an operator has ordered is at no server, and where somebody brings it, it is there as a whole.
 func (m *Machine) lacks() {
 	target := m.progress.fetch.Target
-	if m.lacking.target != target {
-		m.lacking = lacking{target: target}
+	if len(m.lacking) >= lackingMax {
+		clear(m.lacking)
 	}
-	m.lacking.times++
+	m.lacking[target]++
 	if m.lacked(target) {
 		m.progress.open = false // it begins anew, as a whole
 	}
@@ -203,5 +203,5 @@ func (m *Machine) lacks() {
 
 // lacked tells whether a layer is not to be had by hash.
 func (m *Machine) lacked(target catalog.Digest) bool {
-	return m.lacking.target == target && m.lacking.times >= max(len(m.sources.blamed), lacksMin)
+	return m.lacking[target] >= max(len(m.sources.blamed), lacksMin)
 }

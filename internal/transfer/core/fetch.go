@@ -139,23 +139,31 @@ func (m *Machine) askNodes(layer string, hashes []catalog.Digest) {
 // fetchList takes the list of the goal from what is held, or asks for it.
 func (m *Machine) fetchList() bool {
 	root := m.goal.mark.Root
-	if m.active != nil && m.active.mark.Root == root {
-		m.goal.list = m.active.plain
-		return true
-	}
-	data, err := m.held.List(root)
-	if err != nil {
+	l, err := m.listOf(root)
+	switch {
+	case err != nil:
 		m.local(err)
 		return false
-	}
-	if data != nil && catalog.ListRoot(data) == root {
-		if l, err := catalog.DecodeList(data); err == nil {
-			m.goal.list = nonNil(l)
-			return true
-		}
+	case l != nil:
+		m.goal.list = l
+		return true
+	case m.active != nil && m.active.mark.Root == root:
+		m.putList(m.active.plain) // the disk has lost it, and it is known here
+		return false
 	}
 	m.askNodes(wire.CatalogLayer, []catalog.Digest{root})
 	return false
+}
+
+// putList stores the list of the goal.
+func (m *Machine) putList(l catalog.List) {
+	encoded, err := l.Encode()
+	if err != nil {
+		m.local(err)
+		return
+	}
+	m.progress.list, m.progress.waits = l, forList
+	m.do(PutList{Encoded: encoded})
 }
 
 // nonNil makes a list of no layers one that is there.
@@ -421,7 +429,7 @@ func (m *Machine) finish() {
 
 func (m *Machine) committed() {
 	p := &m.progress
-	m.lacking = lacking{}
+	delete(m.lacking, p.fetch.Target)
 	m.goal.bytes += p.staged.Bytes
 	m.pace.backoff.Reset()
 	m.progress = progress{id: p.id}
