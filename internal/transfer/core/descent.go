@@ -3,6 +3,7 @@ package core
 import (
 	"crypto/sha256"
 
+	"tako.dev/tako/declare"
 	"tako.dev/tako/internal/catalog"
 	"tako.dev/tako/internal/transfer/wire"
 )
@@ -171,6 +172,11 @@ func (m *Machine) bodiesCame(items [][]byte) {
 		if !p.needs[count].Deleted {
 			if bodies == len(items) || len(items[bodies]) == 0 {
 				break
+			}
+			if n := len(items[bodies]); n > declare.BodyBytesMax {
+				p.waits = forNothing
+				m.poison(tooLarge(n)) // it has the hash that is signed
+				return
 			}
 			bodies++
 		}

@@ -340,6 +340,10 @@ func (m *Machine) part(part *wire.SyncPart) {
 	if err == nil && m.goal.bytes+p.staged.Bytes+bodies > bytesMax(m.goal.size) {
 		err = fmt.Errorf("more came than the %d bytes that are signed", m.goal.size)
 	}
+	if reason.Is(err, reason.BodyTooLarge) {
+		m.otherwise(err) // it may be signed, then the source is not to blame: by hash that is known
+		return
+	}
 	if err != nil {
 		m.wrong(err)
 		return
@@ -403,12 +407,18 @@ func (p *progress) check(part *wire.SyncPart) error {
 			return errors.New("changes are not in order")
 		case c.Deleted && (len(c.Body) > 0 || p.fetch.Base == catalog.Digest{}):
 			return errors.New("a deletion of what is not there")
-		case !c.Deleted && (len(c.Body) == 0 || len(c.Body) > declare.BodyBytesMax):
-			return fmt.Errorf("a body of %d bytes", len(c.Body))
+		case !c.Deleted && len(c.Body) == 0:
+			return errors.New("a body of no bytes")
+		case len(c.Body) > declare.BodyBytesMax:
+			return tooLarge(len(c.Body))
 		}
 		least, ok = following(c.Key)
 	}
 	return nil
+}
+
+func tooLarge(size int) error {
+	return &reason.Error{Code: reason.BodyTooLarge, Doing: "take an entry", Cause: fmt.Errorf("its body has %d bytes, the limit is %d", size, declare.BodyBytesMax)}
 }
 
 // finish puts the layer together out of what is staged, and stores it if it is the one that was asked for.

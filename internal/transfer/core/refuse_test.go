@@ -188,22 +188,42 @@ func TestTransferCase38_SlowHost(t *testing.T) {
 	c.Check(len(w.activated) < 20, "%d states were handed over", len(w.activated))
 }
 
+// TestTransferCase42_OverTheLimits: a layer that is signed and has a body above the limit is refused for that, once: nobody but who has signed it is to
+// blame, and it is not asked for again.
 func TestTransferCase42_OverTheLimits(t *testing.T) {
 	c := casetest.Start(t)
-	w := calm(t, 20)
-	large := layer{id: web, trie: filled(web, 100, "x").trie, bodies: map[catalog.Digest][]byte{}}
-	for r := range large.trie.From(catalog.Digest{}) {
-		large.bodies[r.Digest] = []byte(strings.Repeat("x", declare.BodyBytesMax+1))
-		break
+	for _, first := range []bool{false, true} {
+		t.Run(fmt.Sprintf("first %v", first), func(t *testing.T) {
+			c := c.Sub(t)
+			w := newWorld(t, 1)
+			w.boot()
+			good := filled(web, 100, "first")
+			if !first {
+				w.server.publish(good)
+				w.tellNewest()
+			}
+			before, handed := w.server.asked.snapshots, len(w.activated)
+			p := w.server.publish(good.with("claim3", strings.Repeat("x", declare.BodyBytesMax+1)))
+			w.tellNewest()
+			w.pass(time.Minute)
+			c.Equal(len(w.activated), handed, "states that were handed over")
+			s := w.machine.Status()
+			c.Check(s.Verdict.Type == wire.Rejected && s.Verdict.Version == p.version && s.Verdict.Code == reason.BodyTooLarge, "it reports %+v", s.Verdict)
+			c.Equal(s.Refused.Content, uint64(0), "what is blamed on who has sent it")
+			c.Check(!w.machine.sources.blamed[0].After(w.now), "the source is blamed")
+			c.Check(w.server.asked.snapshots-before <= 1, "%d snapshots", w.server.asked.snapshots-before)
+			requests := w.requests
+			w.pass(2 * time.Hour)
+			w.boot()
+			w.tellNewest()
+			w.pass(time.Hour)
+			c.Equal(w.requests, requests, "requests for what was refused, over a restart")
+			c.Equal(w.machine.Status().Verdict.Code, reason.BodyTooLarge, "the reason after a restart")
+			w.server.publish(good.with("claim3", "small again"))
+			w.tellNewest()
+			w.is(c, p.version+1)
+		})
 	}
-	w.server.publish(large)
-	w.tellNewest()
-	w.pass(time.Minute)
-	w.is(c, 1)
-	c.Equal(w.machine.Status().Verdict.Code, reason.TransferWrong, "the reason")
-	before := w.requests
-	w.pass(time.Hour)
-	c.Check(w.requests-before <= 50, "%d requests in an hour", w.requests-before)
 }
 
 func TestTransferCase43_EmptyByMistake(t *testing.T) {
