@@ -270,6 +270,42 @@ func TestTransferCase45_HashMissing(t *testing.T) {
 	c.Equal(w.machine.Status().Refused.Content, uint64(0), "what was refused")
 }
 
+// TestTransferCase46_UsedAgainAfterTenMinutes: who has sent what was not asked for is passed over for ten minutes, also when the others fail, and then has its
+// turn again.
+func TestTransferCase46_UsedAgainAfterTenMinutes(t *testing.T) {
+	c := casetest.Start(t)
+	w := newWorld(t, 1)
+	w.liar = newServer(t, w.random)
+	w.liar.lying = true
+	w.server.publish(filled(web, 100, "first"))
+	w.liarKnows()
+	w.boot()
+	w.machine.sources.current = 1
+	w.tellNewest()
+	w.is(c, 1)
+	asked := func() int { return w.liar.asked.syncs + w.liar.asked.nodes + w.liar.asked.lists }
+	lies := asked()
+	c.Check(lies > 0, "the relay that lies was not asked")
+	next := func() { // the other one fails once
+		w.server.publish(w.layer().with("claim3", fmt.Sprint("version ", w.server.newest().version+1)))
+		w.liarKnows()
+		w.cuts = []int{0}
+		w.tellNewest()
+		w.is(c, w.server.newest().version)
+		c.Equal(len(w.cuts), 0, "answers that should have failed")
+	}
+	w.liar.lying = false
+	for range 5 {
+		w.pass(time.Minute)
+		next()
+	}
+	c.Equal(asked(), lies, "questions to it within the ten minutes")
+	w.pass(5 * time.Minute)
+	next()
+	c.Check(asked() > lies, "it is not used again after its ten minutes")
+	c.Equal(w.machine.Status().Refused.Content > 0, true, "what it has sent before is counted")
+}
+
 // TestGarbled: who sends what cannot be read is as one who lies. He is not asked while there is somebody else, and what he has sent is counted.
 func TestGarbled(t *testing.T) {
 	w := calm(t, 20)
