@@ -226,7 +226,9 @@ func TestTransferCase42_OverTheLimits(t *testing.T) {
 	}
 }
 
-func TestTransferCase43_EmptyByMistake(t *testing.T) {
+// TestTransferCase43_NotFetchedAgain: what a host withholds is not asked for again, and is handed over with the head that consents. The guard itself is the
+// host's: package agent has its test.
+func TestTransferCase43_NotFetchedAgain(t *testing.T) {
 	c := casetest.Start(t)
 	w := newWorld(t, 1)
 	w.server.part = 200
