@@ -384,7 +384,7 @@ func (l *loop) enforce(ctx context.Context, c candidate, d *load.State) (wire.Ve
 		l.book.Trouble(fmt.Sprintf("note that version %d is enforced", c.mark.Version), err)
 	}
 	j.verdict, l.amiss = verdictOn(c.mark, wire.Pending, nil), nil
-	if c.trying == "" {
+	if c.trying == "" && held.Overcome(j.refused, c.mark) {
 		j.refused, l.refuse = wire.Verdict{}, nil
 	}
 	l.makeAppointment(&j.life)
@@ -414,7 +414,7 @@ func (l *loop) again(ctx context.Context, c candidate) (wire.Verdict, error) {
 		// It was lost, and has been fetched again.
 		l.reload(ctx)
 	}
-	if c.trying == "" {
+	if c.trying == "" && held.Overcome(j.refused, c.mark) {
 		j.refused, l.refuse = wire.Verdict{}, nil
 	}
 	l.outlive(ctx)

@@ -19,6 +19,7 @@ import (
 	"tako.dev/tako/internal/agent/held"
 	"tako.dev/tako/internal/agent/store"
 	"tako.dev/tako/internal/agent/usage"
+	"tako.dev/tako/internal/casetest"
 	"tako.dev/tako/internal/catalog"
 	"tako.dev/tako/internal/reason"
 	"tako.dev/tako/internal/systemd"
@@ -132,8 +133,10 @@ func TestRejected(t *testing.T) {
 	s.holds("a", "three")
 }
 
-// TestBlastGuard: what deletes much waits for consent, over a restart too.
-func TestBlastGuard(t *testing.T) {
+// TestTransferCase43_EmptyByMistake: a signed state that takes everything away waits for consent to that much, over a restart too, and the host keeps what
+// it has.
+func TestTransferCase43_EmptyByMistake(t *testing.T) {
+	k := casetest.Start(t)
 	s, c := joinedSite(t)
 	stop := s.watch()
 	names := namesOf("f", 12)
@@ -143,20 +146,27 @@ func TestBlastGuard(t *testing.T) {
 		r.OnRemove = declare.OnRemoveDelete
 		resources = append(resources, r)
 	}
-	c.settles(c.assign(nil, c.config("NodeConfig/web", 5, resources...)), wire.Applied)
-	empty := c.config("NodeConfig/web", 5, fileOf("other"))
+	first := c.assign(nil, c.config("NodeConfig/web", 5, resources...))
+	c.settles(first, wire.Applied)
+	empty := c.config("NodeConfig/web", 5)
 	m := c.assign(nil, empty)
-	if r := c.settles(m, wire.Withheld); r.Verdict.Code != reason.DeletionsWithheld || r.Enforced.Version != 1 {
-		t.Errorf("%+v", r)
-	}
+	r := c.settles(m, wire.Withheld)
+	k.Equal(r.Verdict.Code, reason.DeletionsWithheld, "the reason")
+	k.Equal(r.Enforced, first, "what is enforced")
 	stop()
 	s.watch()
 	c.until("it waits still", func(r *wire.Report) bool { return r.Session.Start == 2 && r.Verdict.Type == wire.Withheld })
-	s.holds(names[0], "text of "+names[0])
+	m = c.assign(func(h *catalog.Head) { h.Consent = 99 }, empty)
+	r = c.settles(m, wire.Withheld)
+	k.Equal(r.Enforced, first, "what is enforced with consent to less")
+	for _, n := range names {
+		k.Equal(s.reads(n), "text of "+n, "what is in "+n)
+	}
 	m = c.assign(func(h *catalog.Head) { h.Consent = 100 }, empty)
 	c.settles(m, wire.Applied)
-	s.holds(names[0], "")
-	s.holds("other", "text of other")
+	s.until("all of it is gone", func(*Report) bool {
+		return !slices.ContainsFunc(names, func(n string) bool { return s.reads(n) != "" })
+	})
 }
 
 // TestPoison: a state that the agent has died of three times is given up for the one before.

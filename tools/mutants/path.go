@@ -64,7 +64,7 @@ func ofHeads() []Mutant {
 			core, "^TestGuard"},
 		{"the guard against deletions is not asked", "internal/agent/joined.go",
 			"core.Guard(slices.Values(have), d.Claims", "core.Guard(slices.Values(have[:0]), d.Claims",
-			"./internal/agent", "^TestBlastGuard$"},
+			"./internal/agent", "^TestTransferCase43_EmptyByMistake$"},
 		{"a state that the agent died of is taken on again", "internal/agent/joined.go",
 			"	if poison == nil {\n		return wire.Verdict{}, nil", "	if poison == nil || true {\n		return wire.Verdict{}, nil",
 			"./internal/agent", "^TestPoison"},

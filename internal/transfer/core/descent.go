@@ -3,6 +3,7 @@ package core
 import (
 	"crypto/sha256"
 
+	"tako.dev/tako/declare"
 	"tako.dev/tako/internal/catalog"
 	"tako.dev/tako/internal/transfer/wire"
 )
@@ -158,7 +159,7 @@ func (m *Machine) partsCame(items [][]byte) {
 		m.lacks()
 		return
 	}
-	m.lacking = lacking{}
+	delete(m.lacking, m.progress.fetch.Target)
 	m.progress.waits = forNothing
 	m.descend()
 }
@@ -172,6 +173,11 @@ func (m *Machine) bodiesCame(items [][]byte) {
 			if bodies == len(items) || len(items[bodies]) == 0 {
 				break
 			}
+			if n := len(items[bodies]); n > declare.BodyBytesMax {
+				p.waits = forNothing
+				m.poison(tooLarge(n)) // it has the hash that is signed
+				return
+			}
 			bodies++
 		}
 		count++
@@ -180,7 +186,7 @@ func (m *Machine) bodiesCame(items [][]byte) {
 		m.lacks()
 		return
 	}
-	m.lacking = lacking{}
+	delete(m.lacking, p.fetch.Target)
 	p.waits = forNothing
 	m.pace.backoff.Reset() // it gets on
 	m.stage(count, items[:bodies])
@@ -191,10 +197,10 @@ func (m *Machine) bodiesCame(items [][]byte) {
 // an operator has ordered is at no server, and where somebody brings it, it is there as a whole.
 func (m *Machine) lacks() {
 	target := m.progress.fetch.Target
-	if m.lacking.target != target {
-		m.lacking = lacking{target: target}
+	if len(m.lacking) >= lackingMax {
+		clear(m.lacking)
 	}
-	m.lacking.times++
+	m.lacking[target]++
 	if m.lacked(target) {
 		m.progress.open = false // it begins anew, as a whole
 	}
@@ -203,5 +209,5 @@ func (m *Machine) lacks() {
 
 // lacked tells whether a layer is not to be had by hash.
 func (m *Machine) lacked(target catalog.Digest) bool {
-	return m.lacking.target == target && m.lacking.times >= max(len(m.sources.blamed), lacksMin)
+	return m.lacking[target] >= max(len(m.sources.blamed), lacksMin)
 }

@@ -329,7 +329,7 @@ func TestTransferCase45_EvictedInTheMiddle(t *testing.T) {
 }
 
 // TestTransferCase52_BothFormats: while a format is replaced a head has a root in each. Who knows one takes that, and a head that comes to
-// have another root beside it contradicts nothing.
+// have another root beside it contradicts nothing. That one who knows both takes the later is decided, and can be tested when there is another format: ADR 127.
 func TestTransferCase52_BothFormats(t *testing.T) {
 	c := casetest.Start(t)
 	w := calm(t, 20)
@@ -347,9 +347,14 @@ func TestTransferCase52_BothFormats(t *testing.T) {
 	w.feed(HeadCame{Signed: both(w.server.newest(), true)}) // the version that it has
 	c.Equal(w.machine.Status().Refused, wire.Refused{}, "what was refused")
 	for i, first := range []bool{true, false} {
-		w.feed(HeadCame{Signed: both(w.server.publish(w.layer().with("claim3", fmt.Sprint("changed ", i))), first)})
+		p := w.server.publish(w.layer().with("claim3", fmt.Sprint("changed ", i)))
+		w.feed(HeadCame{Signed: both(p, first)})
 		w.pass(time.Minute)
 		w.is(c, uint64(2+i))
+		c.Equal(w.taken.Root, p.root, "the root that is enforced: that of its own format")
+		c.Equal(w.machine.Status().Have.Root, p.root, "the root of the mark")
+		w.feed(HeadCame{Signed: w.server.head(p, w.now)})
+		c.Equal(w.machine.Status().Refused, wire.Refused{}, "what was refused of the same version without the later format")
 	}
 
 	// When the migration has ended an agent that is too old for it keeps what it has, and says why, once.

@@ -139,23 +139,31 @@ func (m *Machine) askNodes(layer string, hashes []catalog.Digest) {
 // fetchList takes the list of the goal from what is held, or asks for it.
 func (m *Machine) fetchList() bool {
 	root := m.goal.mark.Root
-	if m.active != nil && m.active.mark.Root == root {
-		m.goal.list = m.active.plain
-		return true
-	}
-	data, err := m.held.List(root)
-	if err != nil {
+	l, err := m.listOf(root)
+	switch {
+	case err != nil:
 		m.local(err)
 		return false
-	}
-	if data != nil && catalog.ListRoot(data) == root {
-		if l, err := catalog.DecodeList(data); err == nil {
-			m.goal.list = nonNil(l)
-			return true
-		}
+	case l != nil:
+		m.goal.list = l
+		return true
+	case m.active != nil && m.active.mark.Root == root:
+		m.putList(m.active.plain) // the disk has lost it, and it is known here
+		return false
 	}
 	m.askNodes(wire.CatalogLayer, []catalog.Digest{root})
 	return false
+}
+
+// putList stores the list of the goal.
+func (m *Machine) putList(l catalog.List) {
+	encoded, err := l.Encode()
+	if err != nil {
+		m.local(err)
+		return
+	}
+	m.progress.list, m.progress.waits = l, forList
+	m.do(PutList{Encoded: encoded})
 }
 
 // nonNil makes a list of no layers one that is there.
@@ -332,6 +340,10 @@ func (m *Machine) part(part *wire.SyncPart) {
 	if err == nil && m.goal.bytes+p.staged.Bytes+bodies > bytesMax(m.goal.size) {
 		err = fmt.Errorf("more came than the %d bytes that are signed", m.goal.size)
 	}
+	if reason.Is(err, reason.BodyTooLarge) {
+		m.otherwise(err) // it may be signed, then the source is not to blame: by hash that is known
+		return
+	}
 	if err != nil {
 		m.wrong(err)
 		return
@@ -395,12 +407,18 @@ func (p *progress) check(part *wire.SyncPart) error {
 			return errors.New("changes are not in order")
 		case c.Deleted && (len(c.Body) > 0 || p.fetch.Base == catalog.Digest{}):
 			return errors.New("a deletion of what is not there")
-		case !c.Deleted && (len(c.Body) == 0 || len(c.Body) > declare.BodyBytesMax):
-			return fmt.Errorf("a body of %d bytes", len(c.Body))
+		case !c.Deleted && len(c.Body) == 0:
+			return errors.New("a body of no bytes")
+		case len(c.Body) > declare.BodyBytesMax:
+			return tooLarge(len(c.Body))
 		}
 		least, ok = following(c.Key)
 	}
 	return nil
+}
+
+func tooLarge(size int) error {
+	return &reason.Error{Code: reason.BodyTooLarge, Doing: "take an entry", Cause: fmt.Errorf("its body has %d bytes, the limit is %d", size, declare.BodyBytesMax)}
 }
 
 // finish puts the layer together out of what is staged, and stores it if it is the one that was asked for.
@@ -421,7 +439,7 @@ func (m *Machine) finish() {
 
 func (m *Machine) committed() {
 	p := &m.progress
-	m.lacking = lacking{}
+	delete(m.lacking, p.fetch.Target)
 	m.goal.bytes += p.staged.Bytes
 	m.pace.backoff.Reset()
 	m.progress = progress{id: p.id}

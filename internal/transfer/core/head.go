@@ -40,7 +40,11 @@ func (m *Machine) began() {
 	if m.kept.Ground != nil {
 		m.stand()
 	}
-	if m.kept.Mark.Version == 0 || m.refused() {
+	if m.refused() {
+		m.inspect()
+		return
+	}
+	if m.kept.Mark.Version == 0 {
 		return
 	}
 	h, err := m.verify(m.kept.Head)

@@ -14,6 +14,7 @@ func (m *Machine) there(root catalog.Digest) (bool, error) {
 
 // forget drops what neither the active state nor the goal has.
 func (m *Machine) forget() {
+	clear(m.lacking)
 	keep := map[catalog.Digest]bool{}
 	for _, c := range []*candidate{m.active, m.goal} {
 		if c != nil {
@@ -81,4 +82,53 @@ func (m *Machine) baseOf(l *catalog.Layer) (t catalog.Trie, whole, found bool, e
 		}
 	}
 	return catalog.Trie{}, false, false, nil
+}
+
+// listOf is a list that is held, and is as it should be; nil where there is none.
+func (m *Machine) listOf(root catalog.Digest) (catalog.List, error) {
+	data, err := m.held.List(root)
+	if err != nil || data == nil || catalog.ListRoot(data) != root {
+		return nil, err
+	}
+	l, err := catalog.DecodeList(data)
+	if err != nil {
+		return nil, nil // it is fetched, and refused
+	}
+	return nonNil(l), nil
+}
+
+// reread has what is enforced mended.
+func (m *Machine) reread() {
+	clear(m.tries)
+	m.mend = true
+}
+
+// inspect has what is enforced mended at the start, where the newest head is refused and nothing else looks at it.
+func (m *Machine) inspect() {
+	if m.active == nil {
+		if c, known := m.ground(); known && !m.isQuarantined(c.mark.Root) {
+			m.goal = c // its list is lost
+		}
+		return
+	}
+	for i := range m.active.list {
+		if there, err := m.there(m.active.list[i].Root); err != nil || !there {
+			m.mend = true
+		}
+	}
+}
+
+// mending tells whether the turn of what is enforced has come: it may be damaged, and nothing newer is on its way.
+func (m *Machine) mending() bool {
+	return m.mend && m.active != nil && m.goal == nil && m.next == nil
+}
+
+// repair makes what is enforced the goal once more. It stays what statements are judged by meanwhile.
+func (m *Machine) repair() {
+	if list, _ := m.arranged(m.active); m.quarantined(list) {
+		m.mend = false // nothing but what kills the host could be put together
+		return
+	}
+	m.goal = m.active.again("")
+	m.goal.list, m.goal.plain = nil, nil
 }

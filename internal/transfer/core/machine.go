@@ -30,6 +30,8 @@ const (
 	// lacksMin is how often in a row a layer is not to be had by hash before it is asked for as a whole, however few sources there are: one that
 	// has just started, or has let go what it kept, has it in a moment.
 	lacksMin = 3
+	// lackingMax bounds the layers of which that is known.
+	lackingMax = 64
 	// descentRowsMax bounds a descent: what has come stays in memory until all has, and to ask for more by hash is slower than a snapshot.
 	descentRowsMax = 50_000
 )
@@ -56,12 +58,13 @@ type Machine struct {
 	next     *candidate // newest head that was verified, and is not accepted yet
 	goal     *candidate // accepted, and not handed over yet
 	active   *candidate // handed over last, and taken
+	mend     bool       // something of active may be damaged
 	progress progress
 	tries    map[catalog.Digest]catalog.Trie // layers that this run has verified
 	pace     pace
 	doubt    doubt
-	verdict  wire.Verdict // of the machine itself, on what it could not fetch
-	lacking  lacking
+	verdict  wire.Verdict           // of the machine itself, on what it could not fetch
+	lacking  map[catalog.Digest]int // how often in a row sources that answer had nothing of a layer by hash, by its root
 	orders   orders
 
 	now time.Time
@@ -84,12 +87,6 @@ type candidate struct {
 	bytes  uint64         // of the bodies of layers that were committed for it
 	rounds uint           // how often a layer came wrong in all ways
 	start  time.Time      // not to begin, or to begin again, before
-}
-
-// lacking is a layer of which sources that answer do not have what was asked for by hash.
-type lacking struct {
-	target catalog.Digest
-	times  int // in a row
 }
 
 // pace keeps the machine from asking too often.
@@ -138,7 +135,7 @@ const (
 func New(o Options) *Machine {
 	return &Machine{
 		node: o.Node, chain: o.Chain, held: o.Held, random: o.Random, kept: o.Kept,
-		sources: sources{blamed: make([]time.Time, max(o.Sources, 1))}, tries: map[catalog.Digest]catalog.Trie{},
+		sources: sources{blamed: make([]time.Time, max(o.Sources, 1))}, tries: map[catalog.Digest]catalog.Trie{}, lacking: map[catalog.Digest]int{},
 		orders: orders{kept: o.Kept.Statements},
 	}
 }
@@ -214,7 +211,7 @@ func (m *Machine) Wake() (time.Time, bool) {
 	if due := m.doubt.asked.Add(trustPause); m.doubt.open && (at.IsZero() || due.Before(at)) {
 		at = due
 	}
-	if m.progress.waits == forNothing && (m.goal != nil && !m.late() || m.next != nil || m.ordering()) {
+	if m.progress.waits == forNothing && (m.goal != nil && !m.late() || m.next != nil || m.ordering() || m.mending()) {
 		if due := m.due(); at.IsZero() || due.Before(at) {
 			at = due
 		}
@@ -253,6 +250,9 @@ func (m *Machine) proceed() bool {
 		return m.accept()
 	case m.now.Before(m.due()):
 		return false
+	case m.mending():
+		m.repair()
+		return true
 	case m.ordering():
 		return m.order()
 	case m.goal != nil && m.late():
@@ -368,6 +368,9 @@ func (m *Machine) reject(code reason.Code, message string) {
 		m.tell()
 		return
 	}
+	if m.goal != nil && m.refused() {
+		return // it is what is enforced that is mended: why the newest is not there is told already
+	}
 	if of(&m.verdict, &mark) && m.verdict.Code == code {
 		v.Since = m.verdict.Since
 	}
@@ -382,8 +385,12 @@ func (m *Machine) refuse(v wire.Verdict) {
 		return
 	}
 	m.leave()
-	m.kept.Verdict, m.verdict, m.goal = v, wire.Verdict{}, nil
-	m.pace.superseded = 0
+	m.goal, m.pace.superseded = nil, 0
+	if m.refused() { // it was what is enforced, once more: the verdict on the newest stands
+		m.mend = false
+		return
+	}
+	m.kept.Verdict, m.verdict = v, wire.Verdict{}
 	m.do(Remember{Verdict: v})
 	m.tell()
 }
@@ -438,21 +445,10 @@ func (m *Machine) judged(e Judged) {
 		m.refuse(v)
 		return
 	}
-	m.active, m.goal, m.verdict = m.goal, nil, wire.Verdict{}
+	m.active, m.goal, m.verdict, m.mend = m.goal, nil, wire.Verdict{}, false
 	m.taken()
 	m.forget()
 	m.tell()
-}
-
-// reread makes the state that is there the goal again.
-func (m *Machine) reread() {
-	clear(m.tries)
-	if m.goal == nil && m.active != nil && !m.refused() {
-		m.goal = m.active
-		m.goal.had = true
-		m.goal.begun, m.goal.failed, m.goal.list, m.goal.plain = false, false, nil, nil
-		m.active = nil
-	}
 }
 
 // Status is what the machine knows for the report of its host.

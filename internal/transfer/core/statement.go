@@ -1,6 +1,7 @@
 package core
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -85,6 +86,7 @@ type orders struct {
 	said    []order     // verified, and not accepted yet: at most one of a layer
 	writing []Statement // what is being made durable
 	paused  *candidate  // the accepted head that makes room for a statement while it cannot be fetched
+	tried   string      // layer of the last that was begun with: another one has its turn after it
 	stuck   wire.Verdict
 }
 
@@ -346,6 +348,7 @@ func (m *Machine) trial() string {
 	if m.active == nil {
 		return ""
 	}
+	first := ""
 	for i := range m.orders.kept {
 		s := &m.orders.kept[i]
 		signed := s.Coming
@@ -353,10 +356,13 @@ func (m *Machine) trial() string {
 			signed = s.InForce
 		}
 		if st, ok := parsed(signed); ok && m.stands(&m.active.head, &st) && lists(m.active.plain, s.Layer) {
-			return s.Layer
+			if s.Layer > m.orders.tried {
+				return s.Layer
+			}
+			first = cmp.Or(first, s.Layer)
 		}
 	}
-	return ""
+	return first
 }
 
 // ordering tells whether something is to be done about statements before the goal goes on.
@@ -395,7 +401,8 @@ func (m *Machine) order() bool {
 		m.leave()
 		o.paused = m.goal
 	}
-	m.goal = m.active.again(m.trial())
+	o.tried = m.trial()
+	m.goal = m.active.again(o.tried)
 	return true
 }
 
@@ -556,28 +563,35 @@ func (m *Machine) quarantined(l catalog.List) bool {
 		return false
 	}
 	encoded, err := l.Encode()
-	return err == nil && catalog.ListRoot(encoded) == m.kept.Verdict.Root
+	return err == nil && m.isQuarantined(catalog.ListRoot(encoded))
 }
 
-// stand takes up the head that is enforced while a newer one is refused, or does not come, so that statements can be applied to it.
-func (m *Machine) stand() {
+func (m *Machine) isQuarantined(root catalog.Digest) bool {
+	return m.kept.Verdict.Type == wire.Quarantined && root == m.kept.Verdict.Root
+}
+
+// ground is the head that is enforced while a newer one is refused, or does not come; false where it is not known.
+func (m *Machine) ground() (*candidate, bool) {
 	h, err := m.verify(m.kept.Ground)
 	root, known := h.Root()
 	if err != nil || !known {
+		return nil, false
+	}
+	mark := catalog.Mark{Epoch: h.Epoch, Version: h.Version, Root: root, Issued: h.Issued, Expires: h.Expires}
+	return &candidate{mark: mark, head: h, signed: m.kept.Ground, had: true}, true
+}
+
+// stand takes up the head that is enforced, so that statements can be applied to it.
+func (m *Machine) stand() {
+	c, known := m.ground()
+	if !known {
 		return
 	}
-	data, err := m.held.List(root)
-	if err != nil || data == nil || catalog.ListRoot(data) != root {
-		return
+	if list, err := m.listOf(c.mark.Root); err == nil && list != nil {
+		c.plain = list
+		c.list, _ = m.arranged(c)
+		m.active = c
 	}
-	list, err := catalog.DecodeList(data)
-	if err != nil {
-		return
-	}
-	c := &candidate{head: h, signed: m.kept.Ground, plain: nonNil(list)}
-	c.mark = catalog.Mark{Epoch: h.Epoch, Version: h.Version, Root: root, Issued: h.Issued, Expires: h.Expires}
-	c.list, _ = m.arranged(c)
-	m.active = c
 }
 
 // resumeTrial takes up a trial that the last run has not ended: what is enforced may have it already. Where that does not come, the head

@@ -23,11 +23,14 @@ import (
 	"tako.dev/tako/internal/transfer/wire"
 )
 
-// A kept answer to a sync is a file: answerMagic, the kind in a byte, and for each part four bytes of length, four of its CRC-32C, and the
-// part as it goes over the wire; a length of 0 ends it. Numbers have their highest byte first.
+// A kept answer to a sync is a file: answerMagic, the kind in a byte, eight of the second since 1970 in which it came, 0 where it was verified here,
+// and for each part four bytes of length, four of its CRC-32C, and the part as it goes over the wire; a length of 0 ends it. Numbers have their highest
+// byte first.
 const (
-	answerMagic  = "tako-sync-2"
-	answerHeader = len(answerMagic) + 1
+	answerMagic  = "tako-sync-3"
+	answerKind   = len(answerMagic)
+	answerCame   = answerKind + 1
+	answerHeader = answerCame + 8
 	frameHeader  = 8
 )
 
@@ -38,6 +41,9 @@ const (
 	failuresMax = 3
 	// verifiedMax is of how many entries a snapshot is computed to its root here: 6 MB. Larger ones are verified by the hosts alone.
 	verifiedMax = 100_000
+	// unverifiedFor is how long an answer is given that was not verified here: for the hosts of one change. A wrong one of a faulty server would
+	// otherwise be given for as long as there is room, and each host that gets it blames the relay.
+	unverifiedFor = 5 * time.Minute
 	// changesMax is how many changes an answer may have: all entries of a layer go, and as many come.
 	changesMax = 2 * catalog.EntriesMax
 	// bytesSlack is what an answer may have above the bytes that the head names, as on a host.
@@ -89,7 +95,7 @@ func (c contents) kept(name string) *answer {
 	if err == nil {
 		_, err = f.ReadAt(header, 0)
 	}
-	kind := wire.SyncKind(header[answerHeader-1])
+	kind := wire.SyncKind(header[answerKind])
 	if err == nil && (!bytes.HasPrefix(header, []byte(answerMagic)) || kind != wire.SyncDelta && kind != wire.SyncSnapshot) {
 		err = errors.New("it is no answer")
 	}
@@ -98,7 +104,19 @@ func (c contents) kept(name string) *answer {
 		c.relay.cache.drop(name, err)
 		return nil
 	}
+	if unverified(header, time.Now()) {
+		_ = f.Close() // it was only read
+		c.relay.cache.forget(name)
+		return nil
+	}
 	return &answer{kind: kind, body: whole(f, st.Size())}
+}
+
+// unverified tells whether an answer was not verified here, and its time is over. One that is of later than now came while the clock was ahead.
+func unverified(header []byte, now time.Time) bool {
+	came := int64(binary.BigEndian.Uint64(header[answerCame:]))
+	age := now.Unix() - came
+	return came != 0 && (age < 0 || age >= int64(unverifiedFor/time.Second))
 }
 
 // nothing is a way that has nothing in it.
@@ -207,6 +225,7 @@ type fetching struct {
 	bytes    uint64
 	changes  int
 	rows     []catalog.Row // of a snapshot, as long as it is verified
+	verified bool
 	last     bool
 	over     bool // there is no key behind the last one
 	got      bool // something, of the server that is asked now
@@ -237,6 +256,9 @@ func (f *fetching) finish(err error) {
 	defer g.release()
 	if err == nil {
 		_, err = g.Write(appendFrame(nil, nil))
+	}
+	if err == nil && f.verified {
+		_, err = g.file.WriteAt(make([]byte, 8), int64(answerCame)) // who reads what comes in begins behind it
 	}
 	if err == nil {
 		err = f.relay.cache.keep(f.name, g.file)
@@ -320,7 +342,8 @@ func (f *fetching) begin(kind wire.SyncKind) error {
 			return err
 		}
 		a.body = newGrowing(file)
-		if _, err := a.body.Write(append([]byte(answerMagic), byte(kind))); err != nil {
+		header := binary.BigEndian.AppendUint64(append([]byte(answerMagic), byte(kind)), uint64(time.Now().Unix()))
+		if _, err := a.body.Write(header); err != nil {
 			a.body.release()
 			f.relay.cache.abandon(f.name)
 			return f.relay.cache.fault("write", f.name, err)
@@ -379,5 +402,6 @@ func (f *fetching) verify(from *client.Upstream) error {
 	if root := catalog.Build(f.rows).Root(); root != f.request.Target {
 		return f.wrong(from, fmt.Errorf("layer %s has the root %s, and %s is signed", f.request.Layer, root, f.request.Target))
 	}
+	f.verified = true
 	return nil
 }

@@ -139,6 +139,11 @@ func (c *cache) abandon(name string) {
 // drop lets something go that is spoilt.
 func (c *cache) drop(name string, why error) {
 	c.log.Warn("what the relay has kept is damaged, and is asked for again", "err", why)
+	c.forget(name)
+}
+
+// forget lets something go that is not to be given any more.
+func (c *cache) forget(name string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.shelf.Drop(name)
