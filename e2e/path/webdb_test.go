@@ -35,7 +35,7 @@ stringData:
 // webLooks and databaseLooks print what is declared of the two hosts, as it is.
 const (
 	webLooks = `
-for f in /etc/nginx/nginx.conf /usr/local/bin/greet /etc/greetings/pgpass /etc/systemd/system/greetings@.service /etc/systemd/system/greetings.socket /etc/systemd/system/nginx.service.d/50-limits.conf; do
+for f in /etc/apt/sources.list.d/backports.sources /etc/nginx/nginx.conf /usr/local/bin/greet /etc/greetings/pgpass /etc/systemd/system/greetings@.service /etc/systemd/system/greetings.socket /etc/systemd/system/nginx.service.d/50-limits.conf; do
 	stat -c '%n %F %a %U:%G' $f; sha256sum $f
 done
 stat -c '%n %F %a %U:%G' /etc/greetings
@@ -49,7 +49,7 @@ cat /etc/default/locale /proc/sys/net/ipv4/ip_local_port_range
 dpkg-query -W -f '${Package} ${Status}\n' nginx postgresql-client
 true`
 	databaseLooks = `
-for f in /etc/postgresql/15/main/conf.d/50-tako.conf /etc/postgresql/15/main/conf.d/40-passwords.conf /etc/postgresql/15/main/pg_hba.conf /etc/systemd/system/backup-greetings.timer /etc/systemd/system/backup-greetings.service; do
+for f in /etc/apt/sources.list.d/backports.sources /etc/postgresql/15/main/conf.d/50-tako.conf /etc/postgresql/15/main/conf.d/40-passwords.conf /etc/postgresql/15/main/pg_hba.conf /etc/systemd/system/backup-greetings.timer /etc/systemd/system/backup-greetings.service; do
 	stat -c '%n %F %a %U:%G' $f; sha256sum $f
 done
 stat -c '%n %F %a %U:%G' /var/backups/greetings /home/dbadmin/.ssh/authorized_keys; cat /home/dbadmin/.ssh/authorized_keys
@@ -87,12 +87,15 @@ var webDrifts = []drift{
 	{"time zone changed", "ln -sf /usr/share/zoneinfo/Asia/Tokyo /etc/localtime"},
 	{"language changed", "echo LANG=C >/etc/default/locale"},
 	{"kernel parameter set", "echo 1024 2048 >/proc/sys/net/ipv4/ip_local_port_range"},
+	{"repository removed", "rm /etc/apt/sources.list.d/backports.sources"},
+	{"repository's signature not asked for", "echo 'Trusted: yes' >>/etc/apt/sources.list.d/backports.sources"},
 	{"package removed", "apt-get -q -y remove postgresql-client"},
 }
 
 var databaseDrifts = []drift{
 	{"access block edited", "sed -i '/greetings/s/scram-sha-256/trust/' /etc/postgresql/15/main/pg_hba.conf"},
 	{"settings changed", "sed -i s/32MB/16MB/ /etc/postgresql/15/main/conf.d/50-tako.conf"},
+	{"repository led elsewhere", "sed -i 's|^URIs: .*|URIs: http://192.0.2.1/|' /etc/apt/sources.list.d/backports.sources"},
 	{"database server stopped", "systemctl stop postgresql@15-main"},
 	{"database server killed", "systemctl kill -s KILL postgresql@15-main"},
 	{"backup timer stopped and disabled", "systemctl disable -q --now backup-greetings.timer"},
@@ -112,8 +115,7 @@ func TestWebAndDatabase(t *testing.T) {
 	f := newFleet(t, nil)
 	database := f.lab.Boot(t, "db")
 	web := f.lab.Boot(t, "web")
-	f.apply(t, greetings+f.exampleOf(t, "database.yaml", nil)+"---\n"+
-		f.exampleOf(t, "web.yaml", strings.NewReplacer("10.77.0.11", database.Address())), "-n", "prod")
+	f.apply(t, greetings+f.exampleOf(t, "database.yaml", database)+"---\n"+f.exampleOf(t, "web.yaml", database), "-n", "prod")
 	f.prepare(t, database)
 	f.prepare(t, web)
 	f.join(t, web, "--environment", "prod", "--label", "role=web")
@@ -131,17 +133,20 @@ func TestWebAndDatabase(t *testing.T) {
 	f.awaitConverged(t, "db", "web")
 }
 
-// exampleOf is a file of the example, with what is replaced in it.
-func (f *fleet) exampleOf(t *testing.T, name string, replace *strings.Replacer) string {
+// exampleOf is a file of the example, with the database's address, and the lab's repository in the place of Debian's.
+func (f *fleet) exampleOf(t *testing.T, name string, database *host.Host) string {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(webAndDatabase, name))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if replace == nil {
-		return string(text)
+	_, rest, _ := strings.Cut(database.Get(t, "/etc/apt/sources.list"), "http://")
+	lab, _, found := strings.Cut(rest, "/")
+	if !found {
+		t.Fatalf("where is the host's repository? %q", rest)
 	}
-	return replace.Replace(string(text))
+	return strings.NewReplacer("10.77.0.11", database.Address(), "https://deb.example.org/debian", "http://"+lab+"/", "[bookworm-backports]", "[./]",
+		"          components: [main]\n", "", "/usr/share/keyrings/debian-archive-keyring.gpg", "/etc/apt/keyrings/lab.asc").Replace(string(text))
 }
 
 // healed changes a host in each of the ways, and waits until it is as it was.
