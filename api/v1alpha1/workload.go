@@ -95,6 +95,9 @@ type WorkloadStatus struct {
 	BackoffFailed int32 `json:"backoffFailed,omitempty"`
 	// BackoffUntil is before when none is made anew.
 	BackoffUntil *metav1.MicroTime `json:"backoffUntil,omitempty"`
+	// Data says which nodes have the data of which instances. Only with data volumes, by node.
+	// +listType=atomic
+	Data []WorkloadHome `json:"data,omitempty"`
 	// Culprits are the instances that hold it up: at most 10.
 	// +listType=atomic
 	Culprits []WorkloadCulprit `json:"culprits,omitempty"`
@@ -168,6 +171,18 @@ type TakenInstance struct {
 	UID types.UID `json:"uid"`
 	// Code is the code of the reason.
 	Code string `json:"code"`
+}
+
+// WorkloadHome is a node that has data of instances.
+type WorkloadHome struct {
+	// Node is the name of the node.
+	Node string `json:"node"`
+	// Slots are the numbers of the instances whose data it has.
+	// +listType=atomic
+	Slots []int32 `json:"slots"`
+	// Spare are those of them that nobody is to have until more instances are wanted.
+	// +listType=atomic
+	Spare []int32 `json:"spare,omitempty"`
 }
 
 // WorkloadCulprit is an instance that holds something up.

@@ -501,6 +501,11 @@ func (in WorkloadCulprit) OpenAPIModelName() string {
 }
 
 // OpenAPIModelName returns the OpenAPI model name for this type.
+func (in WorkloadHome) OpenAPIModelName() string {
+	return "dev.tako.v1alpha1.WorkloadHome"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
 func (in WorkloadList) OpenAPIModelName() string {
 	return "dev.tako.v1alpha1.WorkloadList"
 }

@@ -310,6 +310,17 @@ func (d *Device) CountOrDefault() int { return intOr(d.Count, 1) }
 // StickOrDefault returns whether an instance waits for the node that has its data: Must when nothing is declared.
 func (d *DataVolume) StickOrDefault() Stick { return cmp.Or(d.Stick, MustStick) }
 
+// Stick returns the strongest bond of the data volumes to a node; empty: there are none.
+func (t *Template) Stick() Stick {
+	var strongest Stick
+	for i := range t.Volumes {
+		if d := t.Volumes[i].Data; d != nil && strongest != MustStick {
+			strongest = d.StickOrDefault()
+		}
+	}
+	return strongest
+}
+
 // ModeOrDefault returns who may read the file: 0444 when nothing is declared, and 0400 of a Secret.
 func (f *File) ModeOrDefault() uint32 {
 	if bits, ok := f.Mode.Bits(); ok {

@@ -259,6 +259,7 @@ func GetOpenAPIDefinitions(ref common.ReferenceCallback) map[string]common.OpenA
 		v1alpha1.Verdict{}.OpenAPIModelName():                                  schema_takodev_tako_api_v1alpha1_Verdict(ref),
 		v1alpha1.Workload{}.OpenAPIModelName():                                 schema_takodev_tako_api_v1alpha1_Workload(ref),
 		v1alpha1.WorkloadCulprit{}.OpenAPIModelName():                          schema_takodev_tako_api_v1alpha1_WorkloadCulprit(ref),
+		v1alpha1.WorkloadHome{}.OpenAPIModelName():                             schema_takodev_tako_api_v1alpha1_WorkloadHome(ref),
 		v1alpha1.WorkloadList{}.OpenAPIModelName():                             schema_takodev_tako_api_v1alpha1_WorkloadList(ref),
 		v1alpha1.WorkloadPlan{}.OpenAPIModelName():                             schema_takodev_tako_api_v1alpha1_WorkloadPlan(ref),
 		v1alpha1.WorkloadRollout{}.OpenAPIModelName():                          schema_takodev_tako_api_v1alpha1_WorkloadRollout(ref),
@@ -12844,6 +12845,66 @@ func schema_takodev_tako_api_v1alpha1_WorkloadCulprit(ref common.ReferenceCallba
 	}
 }
 
+func schema_takodev_tako_api_v1alpha1_WorkloadHome(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "WorkloadHome is a node that has data of instances.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"node": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Node is the name of the node.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"slots": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "Slots are the numbers of the instances whose data it has.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Type:   []string{"integer"},
+										Format: "int32",
+									},
+								},
+							},
+						},
+					},
+					"spare": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "Spare are those of them that nobody is to have until more instances are wanted.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Type:   []string{"integer"},
+										Format: "int32",
+									},
+								},
+							},
+						},
+					},
+				},
+				Required: []string{"node", "slots"},
+			},
+		},
+	}
+}
+
 func schema_takodev_tako_api_v1alpha1_WorkloadList(ref common.ReferenceCallback) common.OpenAPIDefinition {
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
@@ -13345,6 +13406,24 @@ func schema_takodev_tako_api_v1alpha1_WorkloadStatus(ref common.ReferenceCallbac
 							Ref:         ref(metav1.MicroTime{}.OpenAPIModelName()),
 						},
 					},
+					"data": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "Data says which nodes have the data of which instances. Only with data volumes, by node.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(v1alpha1.WorkloadHome{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
 					"culprits": {
 						VendorExtensible: spec.VendorExtensible{
 							Extensions: spec.Extensions{
@@ -13433,7 +13512,7 @@ func schema_takodev_tako_api_v1alpha1_WorkloadStatus(ref common.ReferenceCallbac
 			},
 		},
 		Dependencies: []string{
-			metav1.Condition{}.OpenAPIModelName(), metav1.MicroTime{}.OpenAPIModelName(), metav1.Time{}.OpenAPIModelName(), v1alpha1.FailedRevision{}.OpenAPIModelName(), v1alpha1.JobStatus{}.OpenAPIModelName(), v1alpha1.PendingExplanation{}.OpenAPIModelName(), v1alpha1.ScaleStatus{}.OpenAPIModelName(), v1alpha1.ScheduleStatus{}.OpenAPIModelName(), v1alpha1.TakenInstance{}.OpenAPIModelName(), v1alpha1.WorkloadCulprit{}.OpenAPIModelName(), v1alpha1.WorkloadRollout{}.OpenAPIModelName()},
+			metav1.Condition{}.OpenAPIModelName(), metav1.MicroTime{}.OpenAPIModelName(), metav1.Time{}.OpenAPIModelName(), v1alpha1.FailedRevision{}.OpenAPIModelName(), v1alpha1.JobStatus{}.OpenAPIModelName(), v1alpha1.PendingExplanation{}.OpenAPIModelName(), v1alpha1.ScaleStatus{}.OpenAPIModelName(), v1alpha1.ScheduleStatus{}.OpenAPIModelName(), v1alpha1.TakenInstance{}.OpenAPIModelName(), v1alpha1.WorkloadCulprit{}.OpenAPIModelName(), v1alpha1.WorkloadHome{}.OpenAPIModelName(), v1alpha1.WorkloadRollout{}.OpenAPIModelName()},
 	}
 }
 

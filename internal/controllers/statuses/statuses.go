@@ -2,6 +2,8 @@
 package statuses
 
 import (
+	"cmp"
+	"slices"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -96,7 +98,37 @@ func Encode(s *fleet.Status, into *v1alpha1.WorkloadStatus) {
 		into.Taken = append(into.Taken, v1alpha1.TakenInstance{UID: types.UID(t.UID), Code: CodeText(t.Why)})
 	}
 	into.BackoffFailed, into.BackoffUntil = int32(s.Backoff.Failed), Micro(s.Backoff.Until)
+	into.Data = encodeHomes(s.Homes)
 	into.Culprits, into.Leaving = encodeCulprits(s.Culprits), encodeCulprits(s.Leaving)
+}
+
+// encodeHomes is where data is, by node: so the names of nodes are stored once, whose instances are many.
+func encodeHomes(homes []fleet.Home) []v1alpha1.WorkloadHome {
+	var all []v1alpha1.WorkloadHome
+	at := map[string]int{}
+	for _, h := range homes {
+		i, known := at[h.Node]
+		if !known {
+			i = len(all)
+			at[h.Node], all = i, append(all, v1alpha1.WorkloadHome{Node: h.Node})
+		}
+		all[i].Slots = append(all[i].Slots, int32(h.Slot))
+		if h.Spare {
+			all[i].Spare = append(all[i].Spare, int32(h.Slot))
+		}
+	}
+	return all
+}
+
+func decodeHomes(all []v1alpha1.WorkloadHome) []fleet.Home {
+	var homes []fleet.Home
+	for i := range all {
+		for _, slot := range all[i].Slots {
+			homes = append(homes, fleet.Home{Slot: int(slot), Node: all[i].Node, Spare: slices.Contains(all[i].Spare, slot)})
+		}
+	}
+	slices.SortFunc(homes, func(a, b fleet.Home) int { return cmp.Compare(a.Slot, b.Slot) })
+	return homes
 }
 
 func encodeRollout(r *fleet.Rollout) *v1alpha1.WorkloadRollout {
@@ -145,6 +177,7 @@ func Decode(s *v1alpha1.WorkloadStatus) fleet.Status {
 	for i := range s.Failed {
 		was.Failed = append(was.Failed, decodeFailed(&s.Failed[i]))
 	}
+	was.Homes = decodeHomes(s.Data)
 	for _, t := range s.Taken {
 		was.Taken = append(was.Taken, fleet.Taken{UID: string(t.UID), Why: CodeOf(t.Code)})
 	}

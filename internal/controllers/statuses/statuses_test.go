@@ -46,6 +46,9 @@ func (d draws) status() fleet.Status {
 		Stable: pace.Proven[string]{Of: d.text(), At: d.at(time.Second)}, Budget: d.Int64(), Backoff: fleet.Backoff{Failed: n(), Until: d.at(time.Microsecond)},
 		Counts: fleet.Counts{Live: n(), Updated: n(), Pending: n(), Ready: n(), Available: n(), Unreachable: n(), Unheard: n(), Terminating: n(), Abandoned: n()},
 	}
+	for slot := range d.IntN(4) {
+		s.Homes = append(s.Homes, fleet.Home{Slot: 2 * slot, Node: []string{"n0", "n1"}[d.IntN(2)], Spare: d.IntN(2) == 0})
+	}
 	for range d.IntN(3) {
 		s.Failed = append(s.Failed, d.failed())
 		s.Taken = append(s.Taken, fleet.Taken{UID: d.text(), Why: d.code()})

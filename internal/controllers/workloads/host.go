@@ -129,6 +129,18 @@ func (w *world) settleHost(h *host, anew bool) {
 		w.touch(in.of)
 	}
 	w.touchEverywhere(h.environment)
+	if anew {
+		w.touchData(h.name)
+	}
+}
+
+// touchData has the workloads decided about of which a node has data: with its Node that is given up.
+func (w *world) touchData(name string) {
+	for _, of := range w.workloads {
+		if of.o != nil && slices.ContainsFunc(of.was.Homes, func(h fleet.Home) bool { return h.Node == name }) {
+			w.touch(of)
+		}
+	}
 }
 
 // touchEverywhere has the workloads decided about that have an instance on every node of an environment.

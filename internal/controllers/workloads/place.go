@@ -30,7 +30,10 @@ type group struct {
 }
 
 // kin is what the pending instances of a workload have in common that are one group.
-type kin struct{ revision, node string }
+type kin struct {
+	revision, node string
+	must           bool
+}
 
 // pend makes pending what a decision creates, and lets go what it takes away that was.
 func (w *world) pend(d *decision) {
@@ -83,13 +86,14 @@ func (w *world) regroup(of *workload) {
 			of.held = earlier(of.held, p.until)
 			continue
 		}
-		g := alike[kin{p.Revision, p.Node}]
+		k := kin{p.Revision, p.Node, p.Must}
+		g := alike[k]
 		if g == nil {
 			name := fmt.Sprintf("%s/%s/%s", keyWithUID(of.o), p.Revision, p.Node)
 			g = &group{of: of, priority: of.o.Spec.Priority}
-			g.Name, g.Workload, g.Revision, g.Node, g.Must = name, keyWithUID(of.o), p.Revision, p.Node, p.Node != ""
+			g.Name, g.Workload, g.Revision, g.Node, g.Must = name, keyWithUID(of.o), p.Revision, p.Node, p.Must
 			g.Gang = of.o.Spec.Mode == declared.RunToCompletion && of.o.Spec.Job != nil && of.o.Spec.Job.Gang
-			wanted[name], alike[kin{p.Revision, p.Node}] = g, g
+			wanted[name], alike[k] = g, g
 		}
 		g.slots = append(g.slots, slot)
 	}

@@ -34,7 +34,7 @@ func (w *world) viewOf(of *workload, wanted int) (fleet.View, time.Time) {
 			number = 0 // it is not the server that has written that; the oldest of all then
 		}
 		v.Revisions = append(v.Revisions, fleet.Revision{
-			Name: name, Number: number, Hash: declared.HashIn(o.Name, name), Same: of.same(r), Runs: of.runsLike(r),
+			Name: name, Number: number, Hash: declared.HashIn(o.Name, name), Same: of.same(r), Runs: of.runsLike(r), Stick: r.Spec.Template.Stick(),
 		})
 	}
 	slices.SortFunc(v.Revisions, func(a, b fleet.Revision) int { return cmp.Compare(a.Name, b.Name) })
@@ -51,9 +51,13 @@ func (w *world) viewOf(of *workload, wanted int) (fleet.View, time.Time) {
 		v.Instances = append(v.Instances, seen)
 	}
 	for slot, p := range of.pending {
-		v.Instances = append(v.Instances, fleet.Instance{
-			Name: instanceName(o.Name, slot), UID: p.uid, Owner: string(o.UID), Slot: slot, Revision: p.Revision, Node: p.Node, Replaces: p.Replaces,
-		})
+		in := fleet.Instance{Name: instanceName(o.Name, slot), UID: p.uid, Owner: string(o.UID), Slot: slot, Revision: p.Revision, Replaces: p.Replaces}
+		if o.Spec.Mode == declared.PerNode {
+			in.Node = p.Node
+		} else {
+			in.Bound = p.Node
+		}
+		v.Instances = append(v.Instances, in)
 	}
 	if o.Spec.Mode == declared.PerNode {
 		v.Eligible = w.eligible(of)

@@ -28,7 +28,7 @@ func anyView(w *world, rng *rand.Rand) View {
 	v.Spec.Rollout.Pause = w.oneIn(4)
 	for _, n := range names[1:] {
 		if !w.oneIn(4) {
-			v.Revisions = append(v.Revisions, Revision{n, rng.IntN(4), pick(w, "h1", "h2"), w.oneIn(2), pick(w, "", "a", "b")})
+			v.Revisions = append(v.Revisions, Revision{n, rng.IntN(4), pick(w, "h1", "h2"), w.oneIn(2), pick(w, "", "a", "b"), pick(w, "", declared.MustStick, declared.PreferStick)})
 		}
 	}
 	for i := range 4 {

@@ -17,6 +17,7 @@ const superseded = reason.CopySuperseded
 // conclude says how the workload stands when everything is carried out that was decided.
 func (w *work) conclude() {
 	w.s.Wanted = w.wanted
+	w.s.Homes = w.located()
 	w.s.Counts = w.counts()
 	if w.s.Counts.Available >= w.wanted {
 		w.s.Backoff = Backoff{}
@@ -47,7 +48,7 @@ func (w *work) counts() Counts {
 		if made.Revision == w.r.Goal {
 			c.Updated++
 		}
-		if made.Node != "" {
+		if w.Spec.Mode == declared.PerNode {
 			c.Pending--
 		}
 	}

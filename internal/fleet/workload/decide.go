@@ -18,6 +18,7 @@ func Decide(v View, now time.Time) Decision {
 	case v.Deleting:
 		w.stopAll()
 	case w.revise():
+		w.unpin()
 		w.unreachable()
 		w.reunite()
 		w.pace()
@@ -33,6 +34,8 @@ func (w *work) sweep() {
 	failed := false
 	for _, m := range w.members {
 		switch {
+		case m.standing == dropped && w.unstored(m):
+			m.standing, w.alarm.At = leaving, w.now
 		case m.standing == dropped && (w.Spec.Mode != declared.RunToCompletion || w.Deleting || !m.Phase.Ended()):
 			w.d.Drop = append(w.d.Drop, Mark{m.Name, m.UID})
 			failed = failed || m.Phase == Failed && !m.Failure.ofLease()
@@ -193,11 +196,17 @@ func (w *work) shrink(to int) {
 	if left <= 0 {
 		return
 	}
-	slices.SortStableFunc(surplus, compareSurplus)
+	slices.SortStableFunc(surplus, func(a, b *member) int {
+		if w.slots { // of data the first slots stay, so that it is known whose that is
+			return -cmp.Compare(a.Slot, b.Slot)
+		}
+		return compareSurplus(a, b)
+	})
 	for _, m := range surplus {
 		if left <= 0 || !w.stop(m, reason.ScaledDown) {
 			return
 		}
+		w.spare(m)
 		left -= 1 - w.release(m)
 	}
 }
@@ -239,7 +248,7 @@ func (w *work) plain() bool {
 
 // strategy is that of the spec, as far as it can be. Two halves would be two of each, and there are none where nothing is started.
 func (w *work) strategy() declared.RolloutStrategy {
-	if s := w.Spec.Rollout.Strategy; s != declared.BlueGreen || !w.exclusive && w.Spec.Mode != declared.PerNode && !w.alike(w.s.Stable.Of, w.r.Goal) {
+	if s := w.Spec.Rollout.Strategy; s != declared.BlueGreen || !w.exclusive && !w.slots && w.Spec.Mode != declared.PerNode && !w.alike(w.s.Stable.Of, w.r.Goal) {
 		return s
 	}
 	return declared.Rolling

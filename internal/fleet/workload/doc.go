@@ -26,6 +26,9 @@
 // its name. Slots are reused when an instance has ended, the lowest first; those of an exclusive workload (onUnreachable Fence) are its
 // identity, and are those below replicas.
 //
+// Data is a slot's too, of either bond to a node: a successor takes the lowest slot whose data waits, with the node where an instance has begun in it
+// last, and there is nothing beyond replicas. Status.Homes says which node that is, before the object of that instance goes.
+//
 // What ends badly for good is made anew, the first time at once, then after pauses that double until all are available again.
 //
 // Whoever carries a decision out stores its Status first, compared with what was decided on. Of two leaders that decide on one status one

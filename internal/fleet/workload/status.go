@@ -24,6 +24,7 @@ type Status struct {
 	Budget             int64               // generation of what may be taken away: each decision that takes something raises it
 	Taken              []Taken             // what was taken away, and may still look as if it was not
 	Backoff            Backoff
+	Homes              []Home // where data is, by slot
 	Counts             Counts
 	Culprits           []Culprit // whom it is held up by: at most pace.CulpritsMax
 	Leaving            []Culprit // whose leaving is held up by the disruption budget: at most pace.CulpritsMax

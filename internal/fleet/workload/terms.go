@@ -40,11 +40,13 @@ const (
 // terms are what the spec says, in numbers, for so many instances.
 type terms struct {
 	wanted      int
-	exclusive   bool // there are never two of one instance: nothing is started before what it replaces has ended
-	surge       int  // instances beyond wanted
-	unavailable int  // of wanted
-	floor       int  // available instances that a rollout leaves
-	evictFloor  int  // that drains, preemption and moves leave
+	stick       declared.Stick // of data to its node; empty: there is none
+	slots       bool           // data is a slot's, so that an instance of another slot cannot stand in
+	exclusive   bool           // there are never two of one instance: nothing is started before what it replaces has ended
+	surge       int            // instances beyond wanted
+	unavailable int            // of wanted
+	floor       int            // available instances that a rollout leaves
+	evictFloor  int            // that drains, preemption and moves leave
 	surgeFirst  bool
 	maxFailures int
 	minReady    time.Duration
@@ -58,7 +60,10 @@ type terms struct {
 	history     int
 }
 
-func termsOf(s *declared.Spec, wanted int) terms {
+func termsOf(s *declared.Spec, wanted int) terms { return termsWith(s, wanted, s.Template.Stick()) }
+
+// termsWith are those with a bond to nodes that may be of instances which have another template.
+func termsWith(s *declared.Spec, wanted int, stick declared.Stick) terms {
 	perNode := s.Mode == declared.PerNode
 	t := terms{
 		wanted: wanted, maxFailures: 1, unreachable: declared.ReplaceUnreachable, history: 10,
@@ -72,7 +77,13 @@ func termsOf(s *declared.Spec, wanted int) terms {
 		t.unreachable, t.after = orElse(u.Action, declared.ReplaceUnreachable), span(u.After, t.after)
 	}
 	t.exclusive = t.unreachable == declared.FenceUnreachable
-	if t.exclusive || perNode || wanted == 0 {
+	if s.Mode != declared.RunToCompletion {
+		t.stick, t.slots = stick, stick != "" && !perNode
+	}
+	if t.stick == declared.MustStick && !t.exclusive {
+		t.unreachable = declared.KeepUnreachable // no other node has the data, so another copy could be placed nowhere
+	}
+	if t.exclusive || t.slots || perNode || wanted == 0 {
 		t.surge = 0
 	}
 	if t.surge == 0 {
@@ -92,7 +103,7 @@ func termsOf(s *declared.Spec, wanted int) terms {
 // budget is how many must stay. One that is declared holds for rollouts too, so that whoever reads "at least three" need not read on;
 // that of nobody is one at a time, and never the last one where another one can be started before it: two on one node are none.
 func (t *terms) budget(b *declared.DisruptionBudget, perNode bool) {
-	t.surgeFirst = !t.exclusive && !perNode && (b == nil || b.SurgeFirst == nil || *b.SurgeFirst)
+	t.surgeFirst = !t.exclusive && !t.slots && !perNode && (b == nil || b.SurgeFirst == nil || *b.SurgeFirst)
 	switch {
 	case b != nil && b.MinAvailable != "":
 		t.evictFloor = pace.Share(b.MinAvailable, t.wanted, pace.Up)

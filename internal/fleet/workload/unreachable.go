@@ -36,6 +36,7 @@ func (w *work) unreachable() {
 }
 
 func (w *work) drop(m *member) {
+	w.settle(m) // it may have begun, and nobody has heard so
 	w.d.Drop = append(w.d.Drop, Mark{m.Name, m.UID})
 	m.standing, m.available = dropped, false
 	delete(w.busy, m.Slot)
@@ -58,8 +59,10 @@ func (w *work) reunite() {
 			w.reclaim(m)
 		case other != nil && w.stays(m, other):
 			w.reclaim(m)
+			w.spare(other)
 			w.stop(other, superseded)
 		default:
+			w.spare(m)
 			w.stop(m, superseded)
 		}
 	}

@@ -23,7 +23,7 @@ type View struct {
 	Hash      string
 	Revisions []Revision
 	Instances []Instance      // in any order, also those of an earlier workload of this name; names are different
-	Nodes     map[string]Node // those of the instances, and with mode PerNode the eligible ones
+	Nodes     map[string]Node // those of the instances and of Was.Homes, and with mode PerNode the eligible ones; where data is, one that is not among them is not there any more
 	Eligible  []string        // nodes that the selector and the placement allow; with mode PerNode
 	Approval  Approval
 	Gates     map[string]pace.Reading // what was measured last, by the names of spec.rollout.gates
@@ -42,6 +42,8 @@ type Revision struct {
 	Same   bool // its template is the one of the spec, compared as a whole
 	// Runs is one text for revisions between which a change restarts nothing. Empty: not known, and each restarts.
 	Runs string
+	// Stick is the bond of its data to the node; empty: it has none.
+	Stick declared.Stick
 }
 
 // Approval is what people have approved of.
@@ -97,6 +99,7 @@ type Instance struct {
 	Revision   string // name
 	Taken      string // hash of the revision that its agent has taken in, as it has said; empty: it has not said
 	Node       string // empty while it is pending
+	Bound      string // the node that it goes to, while it is pending, because its data is there; empty: any
 	Phase      Phase
 	Attempt    int       // how often its agent has started it
 	ReadySince time.Time // zero: it is not ready. By the clock of the server that heard so
@@ -147,7 +150,8 @@ type Decision struct {
 type Create struct {
 	Slot     int
 	Revision string
-	Node     string // with mode PerNode; otherwise the scheduler finds one
+	Node     string // with mode PerNode, or where the data of the slot is; otherwise the scheduler finds one
+	Must     bool   // there or nowhere
 	Replaces string // UID of the abandoned instance that it stands in for
 }
 

@@ -42,6 +42,8 @@ type work struct {
 	members []*member    // by slot and name
 	busy    map[int]bool // slots that somebody has, of an earlier workload of this name too
 	slot    int          // all before are somebody's
+	homes   map[int]Home // by slot: where data is
+	returns []int        // slots whose data waits for a successor; nil: not looked for yet
 	made    []Create
 	taken   map[string]reason.Code // UIDs that an earlier decision took away, which is perhaps not carried out yet
 	orphans []string               // abandoned ones that nobody stands in for; nil: not looked for yet
@@ -57,7 +59,7 @@ func newWork(v *View, now time.Time) *work {
 	if v.Spec.Mode == declared.PerNode {
 		wanted = len(v.Eligible)
 	}
-	w := &work{View: v, terms: termsOf(&v.Spec, max(wanted, 0)), now: now, alarm: pace.Alarm{Now: now}, busy: map[int]bool{}, held: map[*member]int{}, taken: map[string]reason.Code{}}
+	w := &work{View: v, terms: termsWith(&v.Spec, max(wanted, 0), stickOf(v)), now: now, alarm: pace.Alarm{Now: now}, busy: map[int]bool{}, held: map[*member]int{}, taken: map[string]reason.Code{}}
 	w.d.Generation = v.Generation
 	w.d.Status = v.Was
 	w.d.Status.Leaving = nil
@@ -82,6 +84,7 @@ func newWork(v *View, now time.Time) *work {
 		}
 		return strings.Compare(a.Name, b.Name)
 	})
+	w.locate()
 	return w
 }
 
@@ -219,13 +222,9 @@ func (w *work) take(uid string, why reason.Code) bool {
 	return true
 }
 
-// create makes an instance, in the first slot that nobody has. An exclusive workload has no slots but those that are wanted: an instance's
+// create makes an instance, in a slot that nobody has. An exclusive workload has no slots but those that are wanted: an instance's
 // identity is its slot, and is not given to a second one while the first may run.
 func (w *work) create(revision, nodeName string) bool {
-	for w.busy[w.slot] {
-		w.slot++
-	}
-	slot := w.slot
 	if !w.alarm.Passed(w.s.Backoff.Until) {
 		return false
 	}
@@ -233,11 +232,20 @@ func (w *work) create(revision, nodeName string) bool {
 		w.alarm.At = w.now
 		return false
 	}
+	slot := w.freeSlot(nodeName)
 	if w.exclusive && w.Spec.Mode != declared.RunToCompletion && slot >= w.wanted {
 		return false
 	}
 	w.busy[slot] = true
-	w.made = append(w.made, Create{Slot: slot, Revision: revision, Node: nodeName, Replaces: w.orphan()})
+	c := Create{Slot: slot, Revision: revision, Node: nodeName, Must: nodeName != "", Replaces: w.orphan()}
+	if nodeName == "" {
+		c.Node, c.Must = w.pin(slot, revision)
+	}
+	if h, has := w.homes[slot]; has {
+		h.Spare = false
+		w.homes[slot] = h
+	}
+	w.made = append(w.made, c)
 	return true
 }
 

@@ -126,6 +126,7 @@ func (w *world) snapshot() View {
 	v.Revisions = slices.Clone(v.Revisions)
 	for i := range v.Revisions {
 		v.Revisions[i].Same = w.templates[v.Revisions[i].Name] == w.template
+		v.Revisions[i].Stick = v.Spec.Template.Stick()
 		if w.alike > 0 {
 			v.Revisions[i].Runs = fmt.Sprint("r", w.templates[v.Revisions[i].Name]/w.alike)
 		}
@@ -256,6 +257,9 @@ func (w *world) bind(c *copyOf) {
 	at := w.rng.IntN(len(w.machines))
 	for i := range w.machines {
 		m := w.machines[(at+i)%len(w.machines)]
+		if c.Bound != "" && c.Bound != m.name {
+			continue
+		}
 		used := 0
 		for _, o := range w.copies {
 			if o.Node == m.name && !o.Phase.Ended() {
@@ -435,8 +439,11 @@ func (w *world) carry(d *Decision, writes int) {
 func (w *world) add(n Create) {
 	w.made++
 	c := &copyOf{Instance: Instance{Name: fmt.Sprint("web-", n.Slot), UID: fmt.Sprint("i", w.made), Owner: w.view.UID, Slot: n.Slot, Revision: n.Revision, Replaces: n.Replaces}}
-	if n.Node != "" {
+	switch {
+	case w.view.Spec.Mode == declared.PerNode:
 		c.Node, c.Phase = n.Node, Placed
+	case n.Must:
+		c.Bound = n.Node
 	}
 	w.copies = append(w.copies, c)
 }

@@ -1,0 +1,161 @@
+package workload
+
+import (
+	"maps"
+	"slices"
+	"testing"
+	"time"
+
+	declared "tako.dev/tako/declare/workload"
+	"tako.dev/tako/internal/fleet/node"
+)
+
+// withData has the template have a volume with data.
+func (w *world) withData(stick declared.Stick) {
+	w.view.Spec.Template.Volumes = []declared.Volume{{Name: "data", Data: &declared.DataVolume{Stick: stick}}}
+}
+
+// places are the nodes of instances that run, by slot.
+func (w *world) places() map[int]string {
+	at := map[int]string{}
+	for _, c := range w.copies {
+		if c.Phase == Running && !c.ReadySince.IsZero() {
+			at[c.Slot] = c.Node
+		}
+	}
+	return at
+}
+
+// keeping is a stage on which three instances with data run.
+func keeping(t *testing.T, stick declared.Stick) (*world, map[int]string) {
+	w := stage(t, 3, rolling("2", "1"))
+	w.withData(stick)
+	w.until("it runs", complete)
+	w.act()
+	return w, w.places()
+}
+
+// TestDataHasSuccessors: a rollout, a crash and a number that is another one for a while leave each slot on its node, and make no slot beyond.
+func TestDataHasSuccessors(t *testing.T) {
+	for _, stick := range []declared.Stick{"", declared.MustStick} {
+		w, at := keeping(t, stick)
+		look := func(d *Decision) bool {
+			for _, c := range w.copies {
+				if c.Slot > 2 || c.Node != "" && c.Node != at[c.Slot] {
+					t.Fatalf("slot %d is on %s, and its data on %s", c.Slot, c.Node, at[c.Slot])
+				}
+			}
+			return complete(d) && maps.Equal(w.places(), at)
+		}
+		w.declare(2, good)
+		w.until("the second takes over", func(d *Decision) bool { return look(d) && w.ready(2) == 3 })
+		w.first(2).Phase = Failed
+		w.until("what has failed is made anew", look)
+		w.scale(1)
+		w.until("one is left", func(d *Decision) bool { look(d); return len(w.copies) == 1 })
+		if w.copies[0].Slot != 0 || len(w.view.Was.Homes) != 3 {
+			t.Errorf("slot %d is left, and what is known is %+v", w.copies[0].Slot, w.view.Was.Homes)
+		}
+		w.copies[0].Phase = Failed
+		w.until("its successor is in its slot", func(d *Decision) bool { look(d); return len(w.places()) == 1 && w.places()[0] != "" })
+		w.scale(3)
+		w.until("all are back", look)
+	}
+}
+
+// TestDataOfNodeThatIsGone: who must have the data waits for its node, whatever is declared; who only prefers it is made anew elsewhere.
+func TestDataOfNodeThatIsGone(t *testing.T) {
+	w, at := keeping(t, declared.MustStick)
+	w.cut(at[1])
+	w.during(time.Hour, func(d *Decision) {
+		if len(d.Abandon)+len(d.Create)+len(d.Drop) > 0 {
+			t.Fatalf("it does %+v", d)
+		}
+	})
+	w.link(w.machine(at[1]), false)
+	w.until("it is back", func(*Decision) bool { return maps.Equal(w.places(), at) })
+	w, at = keeping(t, declared.PreferStick)
+	w.cut(at[1])
+	w.until("another one stands in", func(*Decision) bool { return w.ready(10) == 3 && w.places()[3] != "" })
+}
+
+// view is one instance with data on n0, as it was decided on before.
+func dataView(stick declared.Stick) View {
+	v := View{Name: "db", UID: "w1", Generation: 1, Wanted: 1, Hash: "h", Nodes: map[string]Node{"n0": {Presence: node.Here}}}
+	v.Spec.Template.Volumes = []declared.Volume{{Name: "data", Data: &declared.DataVolume{Stick: stick}}}
+	v.Revisions = []Revision{{Name: "db-h", Number: 1, Hash: "h", Same: true, Stick: v.Spec.Template.Stick()}}
+	v.Was.Rollout = Rollout{Target: "db-h", Goal: "db-h", Over: true}
+	v.Was.Stable.Of = "db-h"
+	v.Was.Wanted = 1
+	v.Instances = []Instance{{Name: "db-0", UID: "i1", Owner: "w1", Revision: "db-h", Node: "n0", Phase: Running, Attempt: 1, ReadySince: start}}
+	return v
+}
+
+// TestDataIsStoredBeforeItsInstanceGoes: of what has ended the object is all that knows where its data is, until that is stored.
+func TestDataIsStoredBeforeItsInstanceGoes(t *testing.T) {
+	v := dataView(declared.MustStick)
+	v.Instances[0].Phase = Failed
+	d := Decide(v, start)
+	if len(d.Drop)+len(d.Create) > 0 || !slices.Equal(d.Status.Homes, []Home{{Node: "n0"}}) || d.WakeAt.IsZero() {
+		t.Fatalf("it is not stored, and %+v", d)
+	}
+	v.Was = d.Status
+	d = Decide(v, start)
+	if len(d.Drop) != 1 || len(d.Create) != 1 || d.Create[0] != (Create{Revision: "db-h", Node: "n0", Must: true}) {
+		t.Fatalf("it is stored, and %+v", d)
+	}
+	v = dataView(declared.PreferStick)
+	v.Was.Homes, v.Instances = []Home{{Node: "n0"}}, nil
+	if d = Decide(v, start); len(d.Create) != 1 || d.Create[0] != (Create{Revision: "db-h", Node: "n0"}) {
+		t.Fatalf("it prefers n0, and %+v", d.Create)
+	}
+}
+
+// TestDataGoesWithItsNode: who waits for a Node that was deleted is made anew for any.
+func TestDataGoesWithItsNode(t *testing.T) {
+	v := dataView(declared.MustStick)
+	v.Was.Homes = []Home{{Node: "n0"}}
+	v.Instances[0].Node, v.Instances[0].Bound, v.Instances[0].Phase, v.Instances[0].Attempt = "", "n0", Pending, 0
+	if d := Decide(v, start); len(d.Stop)+len(d.Create) > 0 {
+		t.Fatalf("its node is there, and %+v", d)
+	}
+	v.Nodes = nil
+	d := Decide(v, start)
+	if len(d.Stop) != 1 || len(d.Status.Homes) != 0 {
+		t.Fatalf("its node is not there, and %+v", d)
+	}
+	v.Was, v.Instances = d.Status, nil
+	if d = Decide(v, start); len(d.Create) != 1 || d.Create[0] != (Create{Revision: "db-h"}) {
+		t.Fatalf("its node is not there, and %+v", d.Create)
+	}
+}
+
+// TestDataOfWhatHasNotBegun: one that its node has refused has left nothing there.
+func TestDataOfWhatHasNotBegun(t *testing.T) {
+	v := dataView(declared.PreferStick)
+	v.Nodes["n1"] = Node{Presence: node.Here}
+	v.Was.Homes = []Home{{Node: "n1"}}
+	v.Instances[0].Phase, v.Instances[0].Attempt = Failed, 0
+	if d := Decide(v, start); !slices.Equal(d.Status.Homes, []Home{{Node: "n1"}}) {
+		t.Fatalf("its data is said to be at %+v", d.Status.Homes)
+	}
+}
+
+// TestDataOfNodes: with mode PerNode the slot of a node stays its, whoever comes first.
+func TestDataOfNodes(t *testing.T) {
+	w := stage(t, 0, declared.Rollout{MaxUnavailable: "3"})
+	w.view.Spec.Mode = declared.PerNode
+	w.withData(declared.MustStick)
+	w.until("each node has one", func(d *Decision) bool { return complete(d) && w.ready(10) == 5 })
+	w.act()
+	at := w.places()
+	w.declare(2, good)
+	w.until("each has the second in the slot that it had", func(d *Decision) bool {
+		for _, c := range w.copies {
+			if c.Node != at[c.Slot] {
+				t.Fatalf("slot %d is on %s, and its data on %s", c.Slot, c.Node, at[c.Slot])
+			}
+		}
+		return complete(d) && w.ready(2) == 5
+	})
+}
