@@ -20,11 +20,10 @@ func collects() bool { return os.Getenv("GOGC") == "" }
 // spareMemory sets what the process does with memory while it works; package spare is about when it does not.
 //
 // The watch cache would keep a copy of its index per change, so that the later pages of a list come from memory. That is a fifth of all
-// that lives after many writes, for pages that etcd answers as well. Package heads counts on it: what it compares its view with is a list at
-// a revision, which must not come from the cache.
+// that lives after many writes, for pages that etcd answers as well.
 //
 // It would also compare its index with etcd every few minutes, and for that read all objects of all kinds: 10,000 hosts have 20,000. All that comes of it
-// without such copies is a line in the log. What hosts are told, package heads compares itself.
+// without such copies is a line in the log. Package missed compares keys and revisions instead, and puts right what differs.
 func spareMemory() error {
 	if collects() {
 		collector.SetGCPercent(collectAt)

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/client/v3/kubernetes"
 	authentication "k8s.io/api/authentication/v1"
 	authorization "k8s.io/api/authorization/v1"
@@ -26,6 +27,7 @@ import (
 	"tako.dev/tako/internal/apiserver/bundles"
 	"tako.dev/tako/internal/apiserver/election"
 	"tako.dev/tako/internal/apiserver/etcd"
+	"tako.dev/tako/internal/apiserver/missed"
 	"tako.dev/tako/internal/apiserver/objects"
 	"tako.dev/tako/internal/apiserver/plans"
 	"tako.dev/tako/internal/apiserver/registry"
@@ -44,6 +46,9 @@ type Server struct {
 	opts     Options
 	partsLog *slog.Logger // for the library and the controllers; made in Run
 	hooks    webhooks
+	// For tests: how etcd's watches are heard, where that is not as they are told, and how often what is known is compared with etcd.
+	hear    func(clientv3.Watcher) clientv3.Watcher
+	compare time.Duration
 }
 
 // New checks the options, and starts nothing.
@@ -220,6 +225,9 @@ func (s *Server) openStore(ctx context.Context, dir *state.Dir) (*store, error) 
 	} else {
 		client.KV = election.Fence(client.KV) // others have a way to it, too
 	}
+	if s.hear != nil {
+		client.Watcher = s.hear(client.Watcher)
+	}
 	return st, nil
 }
 
@@ -332,6 +340,8 @@ func (s *Server) assemble(p parts) (*assembly, error) {
 		server: generic, backend: backend, background: append(hosts.background(s, p), known.Run, roles.Run, watches.Run, s.collectObjects(p, local, config.LoopbackClientConfig), s.runBundles(p, local, config.LoopbackClientConfig)), controllers: work, transfer: hosts,
 		local: local, controllersConfig: leading, url: "https://" + config.ExternalAddress,
 	}
+	compare := missed.Options{Log: s.partsLog, Metrics: takoMetrics{}, Every: s.compare}
+	a.background = append(a.background, s.reported("missed", func(ctx context.Context) error { return backend.Compare(ctx, compare) }))
 	a.background = append(a.background, p.several.background(hosts, s, func(ctx context.Context) { s.lead(ctx, p, a) })...)
 	return a, nil
 }

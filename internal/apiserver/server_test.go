@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	clientv3 "go.etcd.io/etcd/client/v3"
 	core "k8s.io/api/core/v1"
 	rbac "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -62,6 +63,11 @@ func run(m *testing.M) int {
 	})
 	if err != nil {
 		panic(err)
+	}
+	s.compare = time.Second
+	s.hear = func(w clientv3.Watcher) clientv3.Watcher {
+		theDeaf.Watcher = w
+		return &theDeaf
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	go func() { stopped <- s.Run(ctx) }()

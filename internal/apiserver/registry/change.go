@@ -12,6 +12,7 @@ import (
 	"k8s.io/apiserver/pkg/storage"
 
 	"tako.dev/tako/internal/apiserver/misfit"
+	"tako.dev/tako/internal/apiserver/missed"
 )
 
 // Update writes an object.
@@ -44,7 +45,10 @@ func isAnswer(err error) bool {
 
 // changes tells of misfits in the storage of kinds that others define, whose Update is the library's. What is only tried there, as a dry
 // run, does not come this way.
-type changes struct{ storage.Interface }
+type changes struct {
+	storage.Interface
+	watched *missed.Cache
+}
 
 // GuaranteedUpdate writes an object.
 func (c changes) GuaranteedUpdate(ctx context.Context, key string, to runtime.Object, ignoreNotFound bool, preconditions *storage.Preconditions, try storage.UpdateFunc, cached runtime.Object) error {

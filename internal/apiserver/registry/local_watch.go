@@ -2,6 +2,7 @@ package registry
 
 import (
 	"context"
+	"fmt"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/internalversion"
@@ -23,6 +24,19 @@ func (l *Local) ListerWatcher(kind schema.GroupVersionKind, metadataOnly bool) c
 		}
 	}
 	return nil
+}
+
+// Versions are those of all objects of a kind as they were in etcd at a revision, by name, or namespace and name. No cache is asked.
+func (l *Local) Versions(ctx context.Context, kind schema.GroupVersionKind, at uint64) (map[string]uint64, error) {
+	for _, k := range l.registry.kinds {
+		if k.GVK != kind {
+			continue
+		}
+		if stored, is := l.registry.stores[k.Resource()].Storage.Storage.(changes); is {
+			return stored.watched.Versions(ctx, at)
+		}
+	}
+	return nil, fmt.Errorf("objects of kind %s are not stored here", kind.Kind)
 }
 
 // source is where the objects of one kind come from.

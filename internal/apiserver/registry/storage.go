@@ -1,6 +1,7 @@
 package registry
 
 import (
+	"context"
 	"fmt"
 	"sync"
 	"time"
@@ -19,6 +20,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/utils/clock"
 
+	"tako.dev/tako/internal/apiserver/missed"
 	"tako.dev/tako/internal/apiserver/resume"
 )
 
@@ -40,6 +42,7 @@ type Backend struct {
 		Stop()
 	}
 	transformers map[schema.GroupResource]value.Transformer
+	caches       missed.Caches
 }
 
 // NewBackend makes the backend. transformers encrypt what is secret; the rest is stored as it is.
@@ -55,6 +58,9 @@ func NewBackend(scheme *Scheme, client *kubernetes.Client, transformers map[sche
 
 // Close ends the compaction of old versions.
 func (b *Backend) Close() { b.compactor.Stop() }
+
+// Compare compares what the server knows with what is in etcd, again and again until ctx is done.
+func (b *Backend) Compare(ctx context.Context, o missed.Options) error { return b.caches.Run(ctx, o) }
 
 // GetRESTOptions says how objects of one of our kinds are stored.
 func (b *Backend) GetRESTOptions(resource schema.GroupResource, example runtime.Object) (generic.RESTOptions, error) {
@@ -116,8 +122,9 @@ func (b *Backend) decorate(config *storagebackend.ConfigForResource, prefix stri
 	if err != nil {
 		return nil, nil, fmt.Errorf("store %s: %w", config.GroupResource, err)
 	}
+	watched := missed.New(missed.Kind{Resource: config.GroupResource, KV: b.client.KV, Root: config.Prefix, Prefix: prefix, KeyOf: keyFunc, NewList: newListFunc})
 	c, err := cacher.NewCacherFromConfig(cacher.Config{
-		Storage: raw, Versioner: versioner, GroupResource: config.GroupResource, EventsHistoryWindow: config.EventsHistoryWindow, ResourcePrefix: prefix,
+		Storage: watched.Below(raw), Versioner: versioner, GroupResource: config.GroupResource, EventsHistoryWindow: config.EventsHistoryWindow, ResourcePrefix: prefix,
 		KeyFunc: keyFunc, NewFunc: newFunc, NewListFunc: newListFunc, GetAttrsFunc: attrs, IndexerFuncs: triggers, Indexers: indexers, Codec: config.Codec,
 	})
 	if err != nil {
@@ -125,7 +132,10 @@ func (b *Backend) decorate(config *storagebackend.ConfigForResource, prefix stri
 		return nil, nil, fmt.Errorf("cache %s: %w", config.GroupResource, err)
 	}
 	delegator := cacher.NewCacheDelegator(c, raw)
-	return changes{resume.New(delegator, raw)}, sync.OnceFunc(func() {
+	stored := changes{watched.Over(resume.New(delegator, raw)), watched}
+	b.caches.Add(watched)
+	return stored, sync.OnceFunc(func() {
+		b.caches.Remove(watched)
 		delegator.Stop()
 		c.Stop()
 		raw.Close()

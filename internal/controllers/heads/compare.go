@@ -2,13 +2,12 @@ package heads
 
 import (
 	"context"
-	"strconv"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
+
+	"tako.dev/tako/api/v1alpha1"
+	"tako.dev/tako/internal/apiserver/missed"
 )
 
 const (
@@ -36,7 +35,8 @@ func (h *Heads) keepComparing(ctx context.Context) {
 	}
 }
 
-// compare finds what differs now and still does when it can be no longer on its way.
+// compare finds what differs now and still does when it can be no longer on its way. That etcd has told the server's caches everything is for
+// package missed to see; here it is also about what has not come from there.
 func (h *Heads) compare(ctx context.Context, s *source) error {
 	if !s.synced.Load() {
 		return nil
@@ -47,11 +47,11 @@ func (h *Heads) compare(ctx context.Context, s *source) error {
 	if err != nil {
 		return err
 	}
-	stored, err := s.list(ctx, at)
+	stored, err := h.options.Objects.Versions(ctx, v1alpha1.SchemeGroupVersion.WithKind(s.kind), at)
 	if err != nil {
 		return err
 	}
-	suspects := differing(stored, s.seen(), at)
+	suspects := missed.Differing(stored, s.seen(), at)
 	if len(suspects) == 0 {
 		return nil
 	}
@@ -60,7 +60,7 @@ func (h *Heads) compare(ctx context.Context, s *source) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-	for name := range differing(stored, s.seen(), at) {
+	for name := range missed.Differing(stored, s.seen(), at) {
 		if !suspects[name] {
 			continue
 		}
@@ -74,55 +74,6 @@ func (h *Heads) compare(ctx context.Context, s *source) error {
 		}
 	}
 	return nil
-}
-
-// comparePage is how many objects are read at once: what is in memory of a whole fleet is their versions.
-const comparePage = 500
-
-// list reads the versions of all objects, by name, as they were at a revision of the store. That comes from etcd itself, as the server's cache
-// keeps no states of the past (apiserver.spareMemory): what etcd's watch has not told the cache, the cache does not know, and takes itself
-// for fresh all the same.
-func (s *source) list(ctx context.Context, at uint64) (versions map[string]uint64, err error) {
-	versions = map[string]uint64{}
-	page := metav1.ListOptions{Limit: comparePage, ResourceVersion: strconv.FormatUint(at, 10), ResourceVersionMatch: metav1.ResourceVersionMatchExact}
-	for {
-		list, err := s.versions.ListWithContext(ctx, page)
-		if err != nil {
-			return nil, err
-		}
-		err = meta.EachListItem(list, func(o runtime.Object) error {
-			m, err := meta.Accessor(o)
-			if err == nil {
-				versions[m.GetName()] = number(m.GetResourceVersion())
-			}
-			return err
-		})
-		if err != nil {
-			return nil, err
-		}
-		described, err := meta.ListAccessor(list)
-		if err != nil || described.GetContinue() == "" {
-			return versions, err
-		}
-		page = metav1.ListOptions{Limit: comparePage, Continue: described.GetContinue()}
-	}
-}
-
-// differing are the names of what the view has in an older version than was stored at a moment, not at all, or still. What it has in a
-// newer one came later.
-func differing(stored, seen map[string]uint64, at uint64) map[string]bool {
-	differ := map[string]bool{}
-	for name, version := range stored {
-		if seen[name] < version {
-			differ[name] = true
-		}
-	}
-	for name, version := range seen {
-		if _, there := stored[name]; !there && version <= at {
-			differ[name] = true
-		}
-	}
-	return differ
 }
 
 // repair brings one object into the view as it is now, and reports whether the view had something else.

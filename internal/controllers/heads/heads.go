@@ -30,6 +30,9 @@ type Objects interface {
 	Get(ctx context.Context, key types.NamespacedName, into runtime.Object) error
 	// ListerWatcher lists and watches all objects of a kind, or their metadata.
 	ListerWatcher(kind schema.GroupVersionKind, metadataOnly bool) cache.ListerWatcher
+	// Versions are those of all objects of a kind, by name, as they were in etcd itself at a revision: what etcd's watch has not told a cache,
+	// that does not know, and takes itself for fresh all the same.
+	Versions(ctx context.Context, kind schema.GroupVersionKind, at uint64) (map[string]uint64, error)
 }
 
 // Options say what heads are made of. The first five are required.
