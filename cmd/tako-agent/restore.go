@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/user"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -215,6 +216,15 @@ func (s *stake) release(ctx context.Context, state string) error {
 	return errors.Join(errs...)
 }
 
+// home is the home directory of a user, as the passwd file has it: accounts are those of the host itself, whatever --root says.
+func home(name string) string {
+	u, err := user.Lookup(name)
+	if err != nil {
+		return ""
+	}
+	return filepath.Clean(u.HomeDir)
+}
+
 // stakeOf asks an agent, or what one has left, what is declared of a path. Without any, the path itself is all that is known.
 func stakeOf(ctx context.Context, state, path string) stake {
 	own := declare.Claim{Kind: declare.ClaimPath, ID: path}.String()
@@ -229,8 +239,7 @@ func stakeOf(ctx context.Context, state, path string) stake {
 		case !known:
 		case res.Claim == own:
 			s.converged = running && res.Outcome.Converged()
-		case claim.Kind == declare.ClaimEdit && strings.HasPrefix(claim.ID, path+"#"),
-			claim.Kind == declare.ClaimTimer && (path == declare.UnitDir+"/"+claim.ID+".timer" || path == declare.UnitDir+"/"+claim.ID+".service"):
+		case claim.Writes(path, home):
 			s.claims, s.subjects = append(s.claims, res.Claim), append(s.subjects, res.Title)
 		}
 	}

@@ -50,6 +50,9 @@ func TestOldContentKept(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer r.Close()
+			if claim := c.resource.Claim(); !claim.Writes(c.path, func(string) string { return "/root" }) || claim.Writes(c.path+"x", func(string) string { return "/root" }) {
+				t.Errorf("it is not known that %s writes %s alone", claim, c.path)
+			}
 			versions, err := r.Versions(c.path)
 			if err != nil || len(versions) != 1 {
 				t.Fatalf("%v, %+v", err, versions)
