@@ -18,7 +18,7 @@ import (
 const reference = "../docs/spec/nodeconfig.md"
 
 var (
-	headings   = regexp.MustCompile("(?m)^(##+) (.*)\\n")
+	headings   = regexp.MustCompile(`(?m)^(##+) (.*)\n`)
 	pageLinks  = regexp.MustCompile(`\]\(#([a-z-]+)\)`)
 	outcomeRow = regexp.MustCompile(`(?m)^\| (failed|deferred|contended|blocked|not applicable)(\([a-z]+\))? \| (.*?) \| (.+) \|$`)
 	codeLink   = regexp.MustCompile(`\[TK([0-9]{4})\]\(../../internal/reason/pages/TK([0-9]{4})\.md\)`)
