@@ -19,32 +19,9 @@ const relayUnit = "tako-relay.service"
 func TestRelay(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t, map[string]string{"direct-1": "qa"})
-	edge := f.lab.Boot(t, "edge")
-	edge.CopyIn(t, host.TakoBinary(t), takoPath)
-	unit, err := os.ReadFile("../../packaging/" + relayUnit)
-	if err != nil {
-		t.Fatal(err)
-	}
-	edge.MustRun(t, "useradd", "--system", "--user-group", "--home-dir", "/nonexistent", "--shell", "/usr/sbin/nologin", "tako")
-	edge.Put(t, "/etc/systemd/system/"+relayUnit, string(unit), 0o644)
-	edge.MustRun(t, "install", "-d", "-m", "0755", "/var/lib/tako")
-	edge.MustRun(t, "install", "-d", "-m", "0700", "-o", "tako", "-g", "tako", "/var/lib/tako/relay")
-	line := strings.TrimSpace(f.tako(t, "token", "create", "relay", "edge-1"))
-	edge.Put(t, "/root/join", line, 0o600)
-	edge.MustRun(t, "sh", "-c", "runuser -u tako -- "+takoPath+" relay join - --state /var/lib/tako/relay < /root/join")
-	edge.MustRun(t, "systemctl", "enable", "--now", relayUnit)
-
+	edge := f.relay(t)
 	names := []string{"behind-1", "behind-2"}
-	for _, name := range names {
-		h := f.lab.Boot(t, name)
-		f.hosts[name] = h
-		h.MustRun(t, "ip", "route", "add", "unreachable", f.ctl.Address()+"/32")
-		if r, err := h.Run(t.Context(), "ping", "-c", "1", "-W", "1", f.ctl.Address()); err == nil && r.Code == 0 {
-			t.Fatalf("%s reaches the server", name)
-		}
-		f.prepare(t, h)
-		f.join(t, h, "--environment", "qa", "--label", "host="+name, "--through", edge.Address()+":6444")
-	}
+	f.behind(t, edge, names...)
 	all := append([]string{"direct-1"}, names...)
 	f.apply(t, relayMotd("one"))
 	f.awaitConverged(t, all...)
@@ -83,6 +60,78 @@ func TestRelay(t *testing.T) {
 			t.Errorf("%s has %q from a relay that was removed", name, out)
 		}
 	}
+}
+
+// relay boots a host that is a relay, edge-1.
+func (f *fleet) relay(t *testing.T) *host.Host {
+	t.Helper()
+	edge := f.lab.Boot(t, "edge")
+	edge.CopyIn(t, host.TakoBinary(t), takoPath)
+	unit, err := os.ReadFile("../../packaging/" + relayUnit)
+	if err != nil {
+		t.Fatal(err)
+	}
+	edge.MustRun(t, "useradd", "--system", "--user-group", "--home-dir", "/nonexistent", "--shell", "/usr/sbin/nologin", "tako")
+	edge.Put(t, "/etc/systemd/system/"+relayUnit, string(unit), 0o644)
+	edge.MustRun(t, "install", "-d", "-m", "0755", "/var/lib/tako")
+	edge.MustRun(t, "install", "-d", "-m", "0700", "-o", "tako", "-g", "tako", "/var/lib/tako/relay")
+	line := strings.TrimSpace(f.tako(t, "token", "create", "relay", "edge-1"))
+	edge.Put(t, "/root/join", line, 0o600)
+	edge.MustRun(t, "sh", "-c", "runuser -u tako -- "+takoPath+" relay join - --state /var/lib/tako/relay < /root/join")
+	edge.MustRun(t, "systemctl", "enable", "--now", relayUnit)
+	return edge
+}
+
+// behind boots hosts that have no route to the server, and lets them join environment qa through a relay.
+func (f *fleet) behind(t *testing.T, edge *host.Host, names ...string) {
+	t.Helper()
+	for _, name := range names {
+		h := f.lab.Boot(t, name)
+		f.hosts[name] = h
+		h.MustRun(t, "ip", "route", "add", "unreachable", f.ctl.Address()+"/32")
+		if r, err := h.Run(t.Context(), "ping", "-c", "1", "-W", "1", f.ctl.Address()); err == nil && r.Code == 0 {
+			t.Fatalf("%s reaches the server", name)
+		}
+		f.prepare(t, h)
+		f.join(t, h, "--environment", "qa", "--label", "host="+name, "--through", edge.Address()+":6444")
+	}
+}
+
+// TestPeersBehindRelay: at a site that reaches the server through a relay alone, the link of one host is cut while a version comes; then the machines of server and
+// relay are gone. When the link is back, the host gets the version from its neighbour.
+func TestPeersBehindRelay(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t, nil)
+	f.apply(t, "apiVersion: v1\nkind: Namespace\nmetadata: {name: qa}\n")
+	edge := f.relay(t)
+	f.behind(t, edge, "behind-1", "behind-2")
+	f.apply(t, relayMotd("one"))
+	f.awaitConverged(t, "behind-1", "behind-2")
+	for _, name := range []string{"behind-1", "behind-2"} {
+		host.Eventually(t, slow, name+" has its peer", func() (string, bool) {
+			a := object[v1alpha1.Assignment](t, f, "assignment/"+name)
+			return shown(a.Spec.Own), a.Spec.Own != nil && len(a.Spec.Own.Peers) == 1
+		})
+	}
+	f.awaitConverged(t, "behind-1", "behind-2")
+
+	lost := f.hosts["behind-2"]
+	lost.CutLink(t)
+	f.apply(t, relayMotd("two"))
+	f.awaitConverged(t, "behind-1")
+	host.Eventually(t, byPeers, "its head is left with behind-1", func() (string, bool) {
+		out := f.hosts["behind-1"].MustRun(t, agentPath, "status", "--json")
+		return out, strings.Contains(strings.ReplaceAll(out, " ", ""), `"kept":1`)
+	})
+	f.ctl.PowerCut(t)
+	edge.PowerCut(t)
+	wantKept(t, lost, "one\n")
+	lost.RestoreLink(t)
+	wantSpread(t, lost, "two\n")
+	host.Eventually(t, soon, "it says from whom", func() (string, bool) {
+		out := lost.MustRun(t, agentPath, "status")
+		return out, strings.Contains(out, "Peers") && strings.Contains(out, "behind-1")
+	})
 }
 
 func relayMotd(content string) string {
