@@ -2,6 +2,7 @@ package disk
 
 import (
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"testing"
@@ -50,7 +51,7 @@ func BenchmarkHash(b *testing.B) {
 			b.Fatal(err)
 		}
 		for _, name := range names {
-			if _, _, err := h.File(d, name); err != nil {
+			if _, _, err := h.File(d, name, math.MaxInt64); err != nil {
 				b.Fatal(err)
 			}
 		}

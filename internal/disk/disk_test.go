@@ -41,13 +41,16 @@ func TestHasher(t *testing.T) {
 	defer d.Close()
 	h := NewHasher()
 	for name, text := range map[string]string{"big": big, "empty": ""} {
-		sum, st, err := h.File(d, name)
+		sum, st, err := h.File(d, name, 1<<20)
 		if err != nil || sum != sha256.Sum256([]byte(text)) || st.Size != int64(len(text)) {
 			t.Errorf("%s: %x, %+v, %v", name, sum, st, err)
 		}
 	}
-	if _, _, err := h.File(d, "none"); err == nil {
+	if _, _, err := h.File(d, "none", 1<<20); err == nil {
 		t.Error("a missing file has a hash")
+	}
+	if _, _, err := h.File(d, "big", 199_999); !reason.Is(err, reason.ConcurrentEdit) {
+		t.Errorf("one that is larger than expected: %v", err)
 	}
 	if _, _, err := d.ReadFile("big", 199_999); !reason.Is(err, reason.BodyTooLarge) {
 		t.Errorf("limit: %v", err)

@@ -149,17 +149,20 @@ type Hasher struct {
 // NewHasher returns a Hasher, which holds 64 KiB.
 func NewHasher() *Hasher { return &Hasher{sum: sha256.New(), buf: make([]byte, hashBuffer)} }
 
-// File returns the sha256 of a regular file and what it looked like. A file that changes while it is read is
-// ConcurrentEdit, so that hash and Stat always belong together.
-func (h *Hasher) File(d *Dir, name string) ([sha256.Size]byte, Stat, error) {
+// File returns the sha256 of a regular file of at most so many bytes and what it looked like. A file that has more, or changes while it is read, is
+// ConcurrentEdit, so that hash and Stat always belong together. No more is read than the file had: whoever may write it could let it grow for ever.
+func (h *Hasher) File(d *Dir, name string, most int64) ([sha256.Size]byte, Stat, error) {
 	var sum [sha256.Size]byte
 	fd, st, err := d.openRead(name)
 	if err != nil {
 		return sum, Stat{}, err
 	}
 	defer unix.Close(fd)
+	if st.Size > most {
+		return sum, Stat{}, Stale("read file", d.Join(name))
+	}
 	h.sum.Reset()
-	for {
+	for left := st.Size; left >= 0; {
 		n := 0
 		err := Retry(func() (err error) {
 			n, err = unix.Read(fd, h.buf)
@@ -172,6 +175,7 @@ func (h *Hasher) File(d *Dir, name string) ([sha256.Size]byte, Stat, error) {
 			break
 		}
 		h.sum.Write(h.buf[:n])
+		left -= int64(n)
 	}
 	after, err := StatAt(fd, "")
 	if err != nil {

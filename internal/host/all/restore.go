@@ -72,7 +72,7 @@ func (r *Restorer) Differs(path string, v content.Version) (bool, error) {
 	if err != nil || now.Type() != unix.S_IFREG {
 		return true, err
 	}
-	sum, _, err := disk.NewHasher().File(d, name)
+	sum, _, err := disk.NewHasher().File(d, name, now.Size)
 	return content.Digest(sum) != v.Digest, err
 }
 

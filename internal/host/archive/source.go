@@ -44,7 +44,7 @@ func (t *Type) reread(r *resource, depth host.Depth) error {
 		return nil // nobody else can change it, and a change shows in its signature
 	}
 	began := disk.Tick()
-	digest, now, err := disk.NewHasher().File(d, name)
+	digest, now, err := disk.NewHasher().File(d, name, now.Size)
 	if err != nil {
 		return err
 	}

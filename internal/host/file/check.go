@@ -385,7 +385,7 @@ func (c *comparison) content() error {
 	if c.hasher == nil {
 		c.hasher = disk.NewHasher()
 	}
-	digest, now, err := c.hasher.File(c.dir, c.name)
+	digest, now, err := c.hasher.File(c.dir, c.name, max(readMax, r.size))
 	if err != nil {
 		return err
 	}

@@ -91,7 +91,7 @@ func (l *looker) reread(r *resource) error {
 	if l.hasher == nil {
 		l.hasher = disk.NewHasher()
 	}
-	digest, now, err := l.hasher.File(d, name)
+	digest, now, err := l.hasher.File(d, name, now.Size)
 	if err != nil {
 		return err
 	}

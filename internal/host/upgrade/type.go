@@ -224,7 +224,7 @@ func lookIn(d *disk.Dir, name string, seen *sight, depth host.Depth) (sight, err
 		return *seen, nil
 	}
 	began := disk.Tick()
-	sum, now, err := disk.NewHasher().File(d, name)
+	sum, now, err := disk.NewHasher().File(d, name, now.Size)
 	if err != nil {
 		return sight{}, err
 	}
