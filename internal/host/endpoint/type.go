@@ -5,6 +5,7 @@ import (
 	"crypto/x509"
 	"errors"
 	"net"
+	"os"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -135,7 +136,7 @@ func (r *resource) unanswered(within context.Context, err error) error {
 	switch {
 	case errors.As(err, &bad):
 		e.Code = reason.EndpointWrong
-	case within.Err() != nil:
+	case within.Err() != nil, errors.Is(err, os.ErrDeadlineExceeded): // a dialer may know of the deadline before the context does
 		e.Cause = errors.New("no answer within " + r.TimeoutOrDefault().String())
 	}
 	return e
