@@ -26,6 +26,8 @@ type Rollout struct {
 	Gates []Gate `json:"gates,omitempty"`
 	// Monitor is for how long after the last node failures and gates still count: "30m", up to 24h. Default 0s.
 	Monitor string `json:"monitor,omitempty"`
+	// FetchWindow is over which time the hosts that get a change spread fetching it: "30s", "10m", up to 1h. Default 0s: each fetches at once.
+	FetchWindow string `json:"fetchWindow,omitempty"`
 	// OnFailure is Halt (the default) or RollBack: nothing goes on until people say so, or every node goes back to what was proven last. What a gate has
 	// stopped is not tried again before something else is declared; neither is what was rolled back.
 	OnFailure OnFailure `json:"onFailure,omitempty"`
@@ -80,6 +82,9 @@ func (r *Rollout) TryOrZero() time.Duration { return durationOrZero(r.Try) }
 
 // MonitorOrZero returns for how long after the last node failures still count; 0 when nothing is declared.
 func (r *Rollout) MonitorOrZero() time.Duration { return durationOrZero(r.Monitor) }
+
+// FetchWindowOrZero returns over which time hosts spread fetching a change; 0 when nothing is declared, and each fetches at once.
+func (r *Rollout) FetchWindowOrZero() time.Duration { return durationOrZero(r.FetchWindow) }
 
 // OnFailureOrDefault returns what becomes of a rollout that has failed: Halt when nothing is declared.
 func (r *Rollout) OnFailureOrDefault() OnFailure { return cmp.Or(r.OnFailure, Halt) }

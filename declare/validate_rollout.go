@@ -15,6 +15,7 @@ func (v *validator) rollout() {
 	}
 	v.try(r)
 	v.waiting("spec.rollout.monitor", r.Monitor, monitorMax, "24h")
+	v.fetchWindow(r.FetchWindow)
 	v.faults = append(v.faults, CheckWord("spec.rollout.onFailure", "answer to a failure", r.OnFailure, RollBack, Halt)...)
 	v.faults = append(v.faults, CheckGates("spec.rollout.gates", r.Gates, v.config.checkKey)...)
 	if !v.atMost("spec.rollout.waves", len(r.Waves), WavesMax, "waves", "") {
@@ -40,6 +41,17 @@ const (
 func (v *validator) waiting(path, text string, most time.Duration, words string) {
 	if d, err := time.ParseDuration(text); text != "" && (err != nil || d < 0 || d > most) {
 		v.invalid(path, fmt.Sprintf("%q is not a time of at most %s", clipText(text), words), `write for example "30s", "10m" or "1h30m"`)
+	}
+}
+
+// FetchWindowMax is the longest time over which hosts spread their fetches: long before the state expires that they are to fetch. What is to come
+// more slowly than that goes in waves.
+const FetchWindowMax = time.Hour
+
+// fetchWindow wants whole seconds: hosts are told no others.
+func (v *validator) fetchWindow(text string) {
+	if d, err := time.ParseDuration(text); text != "" && (err != nil || d < 0 || d > FetchWindowMax || d%time.Second != 0) {
+		v.invalid("spec.rollout.fetchWindow", fmt.Sprintf("%q is not a time of whole seconds of at most 1h", clipText(text)), `write for example "30s", "10m" or "1h"`)
 	}
 }
 

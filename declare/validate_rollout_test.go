@@ -29,6 +29,12 @@ func TestRollout(t *testing.T) {
 		"a wrong label":                {Rollout{Waves: []Wave{{Selector: Selector{MatchLabels: map[string]string{"a b": "c"}}}}}, false, "TK0414 spec.rollout.waves[0].matchLabels['a b']"},
 		"monitor":                      {Rollout{Monitor: "24h", OnFailure: RollBack}, false, ""},
 		"monitored for ever":           {Rollout{Monitor: "25h", OnFailure: "Retry"}, false, "TK0414 spec.rollout.monitor, TK0414 spec.rollout.onFailure"},
+		"a fetch window":               {Rollout{FetchWindow: "1h"}, false, ""},
+		"no fetch window":              {Rollout{FetchWindow: "0s"}, true, ""},
+		"a long fetch window":          {Rollout{FetchWindow: "1h1s"}, false, "TK0414 spec.rollout.fetchWindow"},
+		"a fetch window of the past":   {Rollout{FetchWindow: "-1s"}, false, "TK0414 spec.rollout.fetchWindow"},
+		"a fetch window in parts":      {Rollout{FetchWindow: "1500ms"}, true, "TK0414 spec.rollout.fetchWindow"},
+		"a fetch window of a word":     {Rollout{FetchWindow: "night"}, false, "TK0414 spec.rollout.fetchWindow"},
 		"a gate":                       {gate(func(*Gate) {}), false, ""},
 		"without bounds":               {gate(func(g *Gate) { g.Max = nil }), false, "TK0413 " + at + ".max"},
 		"upside down":                  {gate(func(g *Gate) { g.Min = &least }), false, "TK0414 " + at + ".max"},
@@ -62,11 +68,11 @@ func TestRollout(t *testing.T) {
 func TestRolloutDefaults(t *testing.T) {
 	var r Rollout
 	var w Wave
-	if r.OnFailureOrDefault() != Halt || r.MonitorOrZero() != 0 || w.NodesOrDefault() != "100%" || w.PauseOrZero() != 0 {
+	if r.OnFailureOrDefault() != Halt || r.MonitorOrZero() != 0 || r.FetchWindowOrZero() != 0 || w.NodesOrDefault() != "100%" || w.PauseOrZero() != 0 {
 		t.Errorf("by default: %s, %s, %s, %s", r.OnFailureOrDefault(), r.MonitorOrZero(), w.NodesOrDefault(), w.PauseOrZero())
 	}
-	r, w = Rollout{OnFailure: RollBack, Monitor: "1h"}, Wave{Nodes: "3", Pause: "90s"}
-	if r.OnFailureOrDefault() != RollBack || r.MonitorOrZero() != time.Hour || w.NodesOrDefault() != "3" || w.PauseOrZero() != 90*time.Second {
+	r, w = Rollout{OnFailure: RollBack, Monitor: "1h", FetchWindow: "2m"}, Wave{Nodes: "3", Pause: "90s"}
+	if r.OnFailureOrDefault() != RollBack || r.MonitorOrZero() != time.Hour || r.FetchWindowOrZero() != 2*time.Minute || w.NodesOrDefault() != "3" || w.PauseOrZero() != 90*time.Second {
 		t.Errorf("declared: %s, %s, %s, %s", r.OnFailureOrDefault(), r.MonitorOrZero(), w.NodesOrDefault(), w.PauseOrZero())
 	}
 }

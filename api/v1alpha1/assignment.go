@@ -47,6 +47,8 @@ type AssignmentSpec struct {
 	Bytes int64 `json:"bytes,omitempty"`
 	// AllowDeletions is how many percent of what the host has may go at once with this. Default: what the host itself allows.
 	AllowDeletions int32 `json:"allowDeletions,omitempty"`
+	// FetchWindowSeconds is over how many seconds the hosts that get this spread fetching it. Left out where each does at once.
+	FetchWindowSeconds int32 `json:"fetchWindowSeconds,omitempty"`
 	// Absorbed are the orders of operators that what is declared has caught up with. A host takes none of those again, whoever brings it one.
 	// +listType=atomic
 	Absorbed []AbsorbedOrder `json:"absorbed,omitempty"`

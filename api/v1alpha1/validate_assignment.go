@@ -3,6 +3,7 @@ package v1alpha1
 import (
 	"fmt"
 	"strings"
+	"time"
 
 	"tako.dev/tako/declare"
 	"tako.dev/tako/internal/reason"
@@ -35,6 +36,9 @@ func ValidateAssignment(a *Assignment) []declare.Fault {
 	}
 	if s.AllowDeletions < 0 || s.AllowDeletions > 100 {
 		v.invalid("spec.allowDeletions", fmt.Sprintf("%d is no percentage", s.AllowDeletions), "0 to 100")
+	}
+	if most := int32(declare.FetchWindowMax / time.Second); s.FetchWindowSeconds < 0 || s.FetchWindowSeconds > most {
+		v.invalid("spec.fetchWindowSeconds", fmt.Sprintf("%d seconds are none to fetch in", s.FetchWindowSeconds), fmt.Sprintf("0 to %d", most))
 	}
 	v.absorbed("spec.absorbed", s.Absorbed)
 	if t := s.Try; t != nil {

@@ -7635,6 +7635,13 @@ func schema_takodev_tako_api_v1alpha1_AssignmentSpec(ref common.ReferenceCallbac
 							Format:      "int32",
 						},
 					},
+					"fetchWindowSeconds": {
+						SchemaProps: spec.SchemaProps{
+							Description: "FetchWindowSeconds is over how many seconds the hosts that get this spread fetching it. Left out where each does at once.",
+							Type:        []string{"integer"},
+							Format:      "int32",
+						},
+					},
 					"absorbed": {
 						VendorExtensible: spec.VendorExtensible{
 							Extensions: spec.Extensions{
@@ -16164,6 +16171,13 @@ func schema_takodev_tako_declare_Rollout(ref common.ReferenceCallback) common.Op
 					"monitor": {
 						SchemaProps: spec.SchemaProps{
 							Description: "Monitor is for how long after the last node failures and gates still count: \"30m\", up to 24h. Default 0s.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"fetchWindow": {
+						SchemaProps: spec.SchemaProps{
+							Description: "FetchWindow is over which time the hosts that get a change spread fetching it: \"30s\", \"10m\", up to 1h. Default 0s: each fetches at once.",
 							Type:        []string{"string"},
 							Format:      "",
 						},

@@ -374,7 +374,7 @@ func (c *config) view(began time.Time) rollout.View {
 		if l := h.layer(c.id); l != nil {
 			n.Assigned, n.Since = rollout.Target{Revision: l.Revision, Priority: int(l.Priority), Root: l.Root}, l.Since.Time
 			if n.Assigned != c.was.Proven || n.Since.After(c.was.ProvenAt) {
-				n.Since = later(n.Since, h.placedAt) // every other version of its Assignment is for it to say again how it stands
+				n.Since = later(n.Since, h.placedAt).Add(h.window()) // every other version of its Assignment is for it to say again how it stands
 			}
 			if h.tries(c.id) {
 				n.Since = n.Since.Add(time.Duration(h.assigned.Spec.Try.Seconds) * time.Second) // until then nothing is late

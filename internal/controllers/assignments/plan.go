@@ -76,6 +76,7 @@ func (p *planner) plan(ctx context.Context) (*plan, error) {
 	if err := p.planTry(next, to); err != nil {
 		return nil, err
 	}
+	p.planWindow(next, to)
 	p.planConsent(next, to)
 	next.spec.Absorbed = absorbed(next.spec.Layers, p.was.Absorbed, p.orders)
 	return next, nil
@@ -302,8 +303,8 @@ func (p *planner) enforced() bool {
 // is reports whether the plan says what is stored.
 func (p *plan) is(was *v1alpha1.AssignmentSpec, sealed string) bool {
 	s := &p.spec
-	return s.NodeUID == was.NodeUID && s.Environment == was.Environment && s.Entries == was.Entries && s.Bytes == was.Bytes && s.AllowDeletions == was.AllowDeletions && slices.Equal(s.Absorbed, was.Absorbed) &&
-		p.sealedFor == sealed && slices.EqualFunc(s.Layers, was.Layers, sameLayer) && sameOwn(s.Own, was.Own) && sameTry(s.Try, was.Try)
+	return s.NodeUID == was.NodeUID && s.Environment == was.Environment && s.Entries == was.Entries && s.Bytes == was.Bytes && s.AllowDeletions == was.AllowDeletions &&
+		s.FetchWindowSeconds == was.FetchWindowSeconds && slices.Equal(s.Absorbed, was.Absorbed) && p.sealedFor == sealed && slices.EqualFunc(s.Layers, was.Layers, sameLayer) && sameOwn(s.Own, was.Own) && sameTry(s.Try, was.Try)
 }
 
 func sameLayer(a, b v1alpha1.AssignedLayer) bool {

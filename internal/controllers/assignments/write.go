@@ -118,6 +118,9 @@ func (a *Assignments) assignmentJob(w *world, h *host, next *plan) job {
 				a.notWritten(w, h, err)
 				return
 			}
+			if h.assigned != nil && o.Spec.FetchWindowSeconds < h.assigned.Spec.FetchWindowSeconds {
+				h.placedAt = time.Now() // from now on hosts wait no longer, and none of them is late for having waited
+			}
 			switch {
 			case h.assigned == nil || !h.assigned.Spec.SameConfigs(&o.Spec):
 				h.placedAt, h.since = time.Now(), 0

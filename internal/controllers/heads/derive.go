@@ -39,6 +39,7 @@ type Content struct {
 	Entries  uint64 // in all layers, the own one too
 	Bytes    uint64 // of their bodies
 	Consent  uint8
+	Window   uint32 // seconds; 0 is left out of a head
 	// Holders are the UIDs of nodes whose hosts keep the head of this one while its own is away: the first of its peers.
 	Holders  []string
 	Absorbed []v1alpha1.AbsorbedOrder
@@ -46,7 +47,10 @@ type Content struct {
 
 // ContentOf reads an Assignment. The error says why nothing can be made of it: InvalidValue, and those of catalog.Own.
 func ContentOf(spec *v1alpha1.AssignmentSpec) (*Content, error) {
-	c := &Content{Entries: uint64(max(spec.Entries, 0)), Bytes: uint64(max(spec.Bytes, 0)), Consent: uint8(min(max(spec.AllowDeletions, 0), consentMax)), Absorbed: spec.Absorbed}
+	c := &Content{
+		Entries: uint64(max(spec.Entries, 0)), Bytes: uint64(max(spec.Bytes, 0)), Consent: uint8(min(max(spec.AllowDeletions, 0), consentMax)),
+		Window: uint32(max(spec.FetchWindowSeconds, 0)), Absorbed: spec.Absorbed,
+	}
 	ownRoot := ""
 	if spec.Own != nil {
 		if err := c.own(spec.Own); err != nil {
@@ -107,7 +111,7 @@ func Derive(c *Content, node catalog.Node, epoch, version uint64, issued int64) 
 	return catalog.Head{
 		Cluster: node.Cluster, Node: node.Name, UID: node.UID, Epoch: epoch, Version: version, MinProtocol: catalog.HeadProtocol,
 		Roots:   []catalog.FormatRoot{{Format: catalog.FormatV1, Root: c.Root}},
-		Entries: c.Entries, Bytes: c.Bytes, Consent: c.Consent, Try: c.Try, Absorbed: c.absorbed(epoch),
+		Entries: c.Entries, Bytes: c.Bytes, Window: c.Window, Consent: c.Consent, Try: c.Try, Absorbed: c.absorbed(epoch),
 		Issued: issued, Expires: issued + int64(lifetime/time.Second),
 	}
 }

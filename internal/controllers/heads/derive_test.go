@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fxamacker/cbor/v2"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"pgregory.net/rapid"
@@ -136,6 +137,38 @@ func TestDerive(t *testing.T) {
 	}
 	if standing, mark := (catalog.Mark{}).Judge(&back, now); standing != catalog.HeadNews || mark.Stale(now.Add(lifetime-period)) || !mark.Stale(now.Add(lifetime)) {
 		t.Errorf("it is %s, with %+v", standing, mark)
+	}
+}
+
+// TestFetchWindow: a head has the window of its Assignment. Where there is none it has no such field: what was signed before there was one is signed
+// again with the same bytes.
+func TestFetchWindow(t *testing.T) {
+	keys := newKeys(t)
+	for seconds, want := range map[int32]any{0: nil, -1: nil, 600: uint64(600)} {
+		spec := v1alpha1.AssignmentSpec{Layers: []v1alpha1.AssignedLayer{assignedLayer(1, "a", 1)}, FetchWindowSeconds: seconds}
+		c, err := ContentOf(&spec)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s, err := Derive(c, catalog.Node{Cluster: keys.Cluster(), Name: "n", UID: "u"}, 1, 2, 3).Sign(keys.Heads())
+		if err != nil {
+			t.Fatal(err)
+		}
+		var fields map[uint64]any
+		if err := cbor.Unmarshal(s.Body, &fields); err != nil {
+			t.Fatal(err)
+		}
+		if got := fields[14]; got != want {
+			t.Errorf("%d seconds: a head has %v, want %v", seconds, got, want)
+		}
+		spec.FetchWindowSeconds = 0
+		without, err := ContentOf(&spec)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if without.Root != c.Root {
+			t.Errorf("%d seconds: another root", seconds)
+		}
 	}
 }
 

@@ -244,7 +244,7 @@ func (m *Machine) due() time.Time {
 func (m *Machine) proceed() bool {
 	switch {
 	case m.overtaken() && !m.now.Before(m.pace.retry):
-		if !m.goal.begun {
+		if !m.goal.begun && m.next.head.Window > 0 {
 			m.next.start = m.goal.start // a draw counts once: who draws again and again comes early
 		}
 		return m.accept()
@@ -293,7 +293,7 @@ func (m *Machine) accepted() {
 		m.kept.Verdict = wire.Verdict{}
 	}
 	m.verdict = wire.Verdict{}
-	if c.start.IsZero() && c.head.Window > 0 && (m.active == nil || m.active.mark.Root != c.mark.Root) {
+	if c.start.IsZero() && c.head.Window > 0 && m.active != nil && m.active.mark.Root != c.mark.Root {
 		c.start = m.now.Add(time.Duration(m.random.Int64N(int64(c.head.Window) * int64(time.Second))))
 	}
 	m.goal, m.orders.paused = c, nil

@@ -15,20 +15,48 @@ func TestFetchWindow(t *testing.T) {
 	spread := map[bool]int{}
 	for seed := range uint64(40) {
 		w := newWorld(t, seed)
-		p := w.server.publish(filled(web, 5, "first"))
+		w.server.publish(filled(web, 5, "first"))
 		w.boot()
-		h := w.server.headOf(p, w.now)
-		h.Window = 600
-		w.feed(HeadCame{Signed: w.server.sign(h)})
+		w.within(600)
+		if w.pass(time.Minute); w.active.Version != 1 {
+			t.Fatal("a host that has nothing yet waits")
+		}
+		w.server.publish(w.layer().with("claim3", "changed"))
+		w.within(600)
 		w.pass(5 * time.Minute)
-		spread[w.active.Version == 1]++
+		spread[w.active.Version == 2]++
 		w.pass(6 * time.Minute)
-		if w.active.Version != 1 {
+		if w.active.Version != 2 {
 			t.Fatal("the fetch has not begun within its window")
 		}
 	}
 	if spread[true] < 10 || spread[false] < 10 {
 		t.Errorf("of 40 hosts %d have fetched in the first half of the window", spread[true])
+	}
+}
+
+// within sends the newest head, with a window of so many seconds.
+func (w *world) within(seconds uint32) {
+	h := w.server.headOf(w.server.newest(), w.now)
+	h.Window = seconds
+	w.feed(HeadCame{Signed: w.server.sign(h)})
+}
+
+// TestFetchAtOnce: what is to be fetched at once does not wait because something before it had a window, and what has a window does not draw again.
+func TestFetchAtOnce(t *testing.T) {
+	w := calm(t, 5)
+	w.server.publish(w.layer().with("claim3", "changed"))
+	w.within(3600)
+	drawn := w.machine.goal.start
+	w.server.publish(w.layer().with("claim3", "changed again"))
+	w.within(3600)
+	if got := w.machine.goal.start; got != drawn || !got.After(w.now) || w.active.Version != 1 {
+		t.Errorf("it begins at %v, and had drawn %v", got, drawn)
+	}
+	w.server.publish(w.layer().with("claim4", "changed"))
+	w.within(0)
+	if w.pass(time.Minute); w.active.Version != 4 {
+		t.Errorf("the host has version %d", w.active.Version)
 	}
 }
 

@@ -21,7 +21,7 @@ func noise(seed, size int) string {
 }
 
 // TestTransferCase40_HerdOfAChange: a change to what many hosts share goes through relays: of what they ask for at least 99 % is given from what a relay has, or
-// has on its way, and the servers send about the difference times the relays.
+// has on its way, and the servers send about the difference times the relays. The window of its heads spreads it; without one it is fetched at once.
 func TestTransferCase40_HerdOfAChange(t *testing.T) {
 	c := casetest.Start(t)
 	const relays, hosts, entries = 2, 220, 500 // hosts in all
@@ -56,8 +56,13 @@ func TestTransferCase40_HerdOfAChange(t *testing.T) {
 			bodies[i*7] = "changed " + bodies[i*7]
 			delta += len(bodies[i*7]) + 32
 		}
+		const window = 4 * time.Minute // a relay gives a difference for five
+		s.with(func() { s.window = window })
+		changed := time.Now()
 		s.publish(t, bodies...)
-		s.all(time.Minute, 2)
+		s.all(window+time.Minute, 2)
+		came := s.came(changed, window)
+		c.Check(slices.Min(came[:]) >= hosts/8, "of %d hosts so many have fetched in each quarter of the window: %v", hosts, came)
 		hitsAfter, missesAfter := shared()
 		given, asked := hitsAfter-hits, missesAfter-misses
 		c.Check(given+asked == hosts, "%v differences were given, of %d hosts", given+asked, hosts)
@@ -66,6 +71,12 @@ func TestTransferCase40_HerdOfAChange(t *testing.T) {
 		c.Check(bytes >= 0.8*float64(delta) && bytes <= 1.2*float64(delta*relays), "the server has sent %v bytes; the difference has %d, and there are %d relays", bytes, delta, relays)
 		fetched := slices.ContainsFunc(s.hosts, func(h *host) bool { return len(h.versions()) != 2 })
 		c.Check(!fetched, "a host was handed something else than versions 1 and 2")
+
+		s.with(func() { s.window = 0 })
+		changed = time.Now()
+		s.publish(t, bodies[1:]...)
+		s.all(time.Minute, 3)
+		c.Equal(s.came(changed, window), [4]int{hosts}, "without a window: hosts that have fetched in each quarter of what was one")
 	})
 }
 

@@ -52,6 +52,7 @@ type origin struct {
 	joins   int
 	spoils  func(digest catalog.Digest, body []byte) []byte // what is served of a body
 	objects map[string][]byte
+	window  time.Duration // over which hosts fetch what is published
 }
 
 type node struct {
@@ -137,6 +138,7 @@ func (o *origin) sign(t testing.TB, n *node) {
 	signed, err := catalog.Head{
 		Cluster: o.cluster, Node: n.id.Name, UID: n.id.UID, Epoch: 1, Version: o.version, Roots: []catalog.FormatRoot{{Format: catalog.FormatV1, Root: root}},
 		Issued: now.Unix(), Expires: now.Add(24 * time.Hour).Unix(), MinProtocol: 1, Bytes: 64 << 20,
+		Window: uint32(o.window / time.Second),
 	}.Sign(o.signing)
 	if err == nil {
 		n.head, err = signed.Encode()
@@ -478,6 +480,7 @@ type host struct {
 	mu     sync.Mutex // guards what follows
 	cert   tls.Certificate
 	states []core.State
+	handed []time.Time // when, one for each state
 }
 
 var (
@@ -566,7 +569,7 @@ func (h *host) Renewed(certificate []byte) (err error) {
 func (h *host) Activate(_ context.Context, s core.State) (wire.Verdict, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.states = append(h.states, s)
+	h.states, h.handed = append(h.states, s), append(h.handed, time.Now())
 	select {
 	case h.changed <- struct{}{}:
 	default:
@@ -602,6 +605,17 @@ func (h *host) versions() []uint64 {
 		all = append(all, s.Mark.Version)
 	}
 	return all
+}
+
+// came counts the hosts that were handed the newest version since a moment, by quarters of a time; what came later counts as of the last one.
+func (s *scene) came(since time.Time, within time.Duration) (n [4]int) {
+	for _, h := range s.hosts {
+		h.mu.Lock()
+		after := h.handed[len(h.handed)-1].Sub(since)
+		h.mu.Unlock()
+		n[min(int(4*after/within), 3)]++
+	}
+	return n
 }
 
 // at says whether the last version that a host was handed is that one.
