@@ -79,9 +79,14 @@ func (d *deaf) during(t *testing.T, name string, do func() string) {
 // lostEvents is what the metrics say of a resource.
 func lostEvents(t *testing.T, resource string) string {
 	t.Helper()
+	return metricOf(t, "tako_store_lost_events_total", resource)
+}
+
+func metricOf(t *testing.T, metric, resource string) string {
+	t.Helper()
 	_, b := call(t, theSite.admin, http.MethodGet, "/metrics", plainJSON, nil)
 	for line := range strings.Lines(string(b)) {
-		if n, is := strings.CutPrefix(line, fmt.Sprintf("tako_store_lost_events_total{resource=%q} ", resource)); is {
+		if n, is := strings.CutPrefix(line, fmt.Sprintf("%s{resource=%q} ", metric, resource)); is {
 			return strings.TrimSpace(n)
 		}
 	}
@@ -136,5 +141,6 @@ func TestTransferCase21_EtcdDropsAnEventOfWhatIsDeclared(t *testing.T) {
 	for resource, before := range others {
 		c.Check(before == "0" || before == "nothing", "%s lost events of %s before", before, resource)
 		c.Check(lostEvents(t, resource) == "0", "%s lost events of %s", lostEvents(t, resource), resource)
+		c.Check(metricOf(t, "tako_store_compared_timestamp_seconds", resource) != "nothing", "%s were never compared", resource)
 	}
 }

@@ -4,25 +4,29 @@
 //	etcd:  keys and revisions of all objects of a kind, at one revision    -+
 //	the cache, once it says that it is as far:  keys and versions          -+-> what the cache has not, or has in an older version, it was not told of
 //
-// Then the cache reads everything of that kind again, and so does everybody who watches it: who has missed what is not known, so a watch that
-// goes on from a version before that is refused, as if that were too long ago, and its client lists anew. That is dear, and correct for all
-// alike: the server's own controllers, its index of nodes, and clients of the API.
+// Then the cache reads everything of that kind again, and so does everybody who watches it: who has missed what is not known. A key is written for
+// that, /tako/missed/RESOURCE, while the cache takes in nothing: all that it told anybody is from before the revision of that key. A watch that would go on
+// from before is told that this is too long ago, as is one that is open, and its client lists anew. That is dear, and correct for all who watch: the
+// server's own controllers, its index of nodes, and clients of the API. Where the key cannot be written the cache stays as it is, and the next comparison
+// tries again: a cache that is stale in one object is better than none.
+//
+// Who has missed something at one server may go on at another one, or at the same after it was started again. So each reads that key before it serves a
+// watch of the kind, and follows it. What is left is a watch whose connection breaks within the moment that a server takes to hear of the key, after it
+// was told of something later: it goes on, and lacks what was missed until its client lists anew for another reason.
+//
+// A cache that hears nothing any more is never as far as etcd. It reads everything again after some comparisons that find it so.
 //
 // Keys alone are read, a page at a time with pauses, one kind after the other. Every server does it, because each has caches, and answers from
 // them, whether it leads or not.
 package missed
 
 import (
-	"cmp"
 	"context"
-	"strconv"
 	"sync"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/watch"
@@ -30,12 +34,11 @@ import (
 )
 
 const (
-	// mark is the key that is written so that there is a revision after which everybody has read anew. It is below nothing that is listed.
-	mark = "/tako-missed"
-	// markMax bounds that write.
-	markMax = 10 * time.Second
-	// retryAfter is how many seconds a watch waits that comes while the cache is about to read anew.
-	retryAfter = 1
+	// marks is below what all keys have in common, and before the keys that are written so that there is a revision after which everybody has read
+	// anew. No group of a kind has that name, as it has no dot.
+	marks = "/missed/"
+	// markMax bounds reading and writing one.
+	markMax = 5 * time.Second
 )
 
 // Kind is the objects that are under one watch cache.
@@ -48,19 +51,27 @@ type Kind struct {
 	NewList  func() runtime.Object
 }
 
+func (k Kind) mark() string { return k.Root + marks + k.Resource.String() }
+
 // Cache is a watch cache that can be told to read everything again. Use New, Below and Over.
 type Cache struct {
 	kind   Kind
 	cached storage.Interface
+	behind int           // how many comparisons in a row have found the cache behind etcd
+	flow   chan struct{} // full while an event is handed to the cache, or none may be
 
-	mu     sync.Mutex      // guards what follows
-	open   watch.Interface // of etcd, for the cache; nil before there is one
-	broken bool            // the cache has missed something, and has to read anew
-	floor  uint64          // watches do not go on from a version before
+	mu     sync.Mutex       // guards what follows
+	open   watch.Interface  // of etcd, for the cache; nil before there is one
+	broken bool             // the cache has missed something, and has to read anew
+	read   bool             // the mark was read
+	floor  uint64           // watches do not go on from a version before
+	served map[*served]bool // that are open
 }
 
 // New makes one.
-func New(kind Kind) *Cache { return &Cache{kind: kind} }
+func New(kind Kind) *Cache {
+	return &Cache{kind: kind, flow: make(chan struct{}, 1), served: map[*served]bool{}}
+}
 
 // Below is the storage that the cache is to be filled from.
 func (c *Cache) Below(store storage.Interface) storage.Interface { return below{store, c} }
@@ -76,17 +87,29 @@ type below struct {
 	of *Cache
 }
 
-// Watch is how the cache follows etcd. An error that says that it comes too late has it read everything.
+// Watch is how the cache follows etcd. An error that says that it comes too late has it read everything, once.
 func (b below) Watch(ctx context.Context, key string, opts storage.ListOptions) (watch.Interface, error) {
-	if err := b.of.renew(ctx); err != nil {
-		return nil, err
+	if b.of.renew() && !withState(opts) {
+		return nil, apierrors.NewResourceExpired("a change was missed, everything is read again")
 	}
 	w, err := b.Interface.Watch(ctx, key, opts)
-	if err == nil {
-		b.of.opened(w)
+	if err != nil {
+		return nil, err
 	}
-	return w, err
+	return b.of.opened(w), nil
 }
+
+// renew says whether the cache has to read anew, which it then does.
+func (c *Cache) renew() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	broken := c.broken
+	c.broken, c.open = false, nil
+	return broken
+}
+
+// withState says whether a watch tells what there is before it tells changes.
+func withState(o storage.ListOptions) bool { return o.SendInitialEvents != nil && *o.SendInitialEvents }
 
 type over struct {
 	storage.Interface
@@ -96,177 +119,105 @@ type over struct {
 // Watch lets nobody go on from before something was missed.
 func (o over) Watch(ctx context.Context, key string, opts storage.ListOptions) (watch.Interface, error) {
 	version, err := o.Versioner().ParseResourceVersion(opts.ResourceVersion)
-	if err == nil && version > 0 {
-		err = o.of.admit(version)
-	}
 	if err != nil {
 		return nil, err
 	}
-	return o.Interface.Watch(ctx, key, opts)
-}
-
-func (c *Cache) admit(version uint64) error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	switch {
-	case c.broken:
-		return apierrors.NewTooManyRequests("everything is about to be read again", retryAfter)
-	case version < c.floor:
-		return apierrors.NewResourceExpired("a change was missed before, so that everything is to be listed again")
+	if withState(opts) {
+		version = 0
 	}
-	return nil
+	floor, err := o.of.known(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if version > 0 && version < floor {
+		return refused(), nil
+	}
+	w, err := o.Interface.Watch(ctx, key, opts)
+	if err != nil {
+		return nil, err
+	}
+	return o.of.serve(ctx, w, version, floor), nil
 }
 
-// reread has the cache, and everybody who watches, read everything again.
-func (c *Cache) reread() {
+// known is the version that nobody goes on from before. Another server, or this one before it was started again, may have set it.
+func (c *Cache) known(ctx context.Context) (uint64, error) {
 	c.mu.Lock()
-	c.broken = true
-	open := c.open
+	read, floor := c.read, c.floor
 	c.mu.Unlock()
-	if open != nil {
-		open.Stop()
-	}
-}
-
-func (c *Cache) opened(w watch.Interface) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.open = w; c.broken {
-		w.Stop()
-	}
-}
-
-// renew is called when the cache has taken in all that it was told. Where it is broken there is a new revision from here on, later than all that
-// anybody was told: who has that version has read after it.
-func (c *Cache) renew(ctx context.Context) error {
-	c.mu.Lock()
-	broken := c.broken
-	c.mu.Unlock()
-	if !broken {
-		return nil
+	if read {
+		return floor, nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, markMax)
 	defer cancel()
-	written, err := c.kind.KV.Put(ctx, mark, c.kind.Resource.String())
+	got, err := c.kind.KV.Get(ctx, c.kind.mark(), clientv3.WithKeysOnly())
 	if err != nil {
-		return err // the cache comes again
+		return 0, err
+	}
+	for _, kv := range got.Kvs {
+		c.raise(uint64(kv.ModRevision))
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.floor, c.broken, c.open = uint64(written.Header.Revision), false, nil
-	return apierrors.NewResourceExpired("a change was missed, everything is read again")
+	c.read = true
+	return c.floor, nil
 }
 
-// Versions are those of all objects of the kind as they were in etcd at a revision, by namespace and name, or name.
-func (c *Cache) Versions(ctx context.Context, at uint64) (map[string]uint64, error) {
-	versions, _, err := c.stored(ctx, at)
-	return versions, err
-}
-
-const (
-	// page is how many keys are read at once: some milliseconds of etcd's.
-	page = 500
-	// pagePause is between two pages, so that what people and hosts wait for is not held up.
-	pagePause = 10 * time.Millisecond
-)
-
-// stored reads keys and their revisions; at 0 is now.
-func (c *Cache) stored(ctx context.Context, at uint64) (map[string]uint64, uint64, error) {
-	prefix, versions := c.kind.Root+c.kind.Prefix+"/", map[string]uint64{}
-	end := clientv3.GetPrefixRangeEnd(prefix)
-	for from := prefix; ; {
-		options := []clientv3.OpOption{clientv3.WithRange(end), clientv3.WithKeysOnly(), clientv3.WithLimit(page)}
-		if at > 0 {
-			options = append(options, clientv3.WithRev(int64(at)))
-		}
-		got, err := c.kind.KV.Get(ctx, from, options...)
-		if err != nil {
-			return nil, 0, err
-		}
-		at = cmp.Or(at, uint64(got.Header.Revision))
-		for _, kv := range got.Kvs {
-			versions[string(kv.Key[len(prefix):])] = uint64(kv.ModRevision)
-		}
-		if !got.More {
-			return versions, at, nil
-		}
-		from = string(got.Kvs[len(got.Kvs)-1].Key) + "\x00"
-		if err := rest(ctx, pagePause); err != nil {
-			return nil, 0, err
+// raise has nobody go on from before a version, and ends the watches that did.
+func (c *Cache) raise(floor uint64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if floor <= c.floor {
+		return
+	}
+	c.floor = floor
+	for s := range c.served {
+		if s.version < floor {
+			delete(c.served, s)
+			close(s.expired)
 		}
 	}
 }
 
-// rest waits.
-func rest(ctx context.Context, d time.Duration) error {
+// hear takes a mark that another server has written. Who lists anew then is to get what is not from before, so that he may go on from there.
+func (c *Cache) hear(ctx context.Context, floor uint64) {
+	c.mu.Lock()
+	known := floor <= c.floor
+	c.mu.Unlock()
+	if known {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, markMax)
+	defer cancel()
+	_, _ = c.seen(ctx, floor) // a cache that is behind refuses until it is not
+	c.raise(floor)
+}
+
+// mend has the cache, and everybody who watches, read everything again. While the mark is written the cache is told nothing, so that all
+// that it told anybody is from before. Where it cannot be written, everything goes on as it was.
+func (c *Cache) mend(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, markMax)
+	defer cancel()
 	select {
-	case <-time.After(d):
-		return nil
+	case c.flow <- struct{}{}:
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-}
-
-// seen is what the cache has, once it says that it is as far as a revision.
-func (c *Cache) seen(ctx context.Context, at uint64) (map[string]uint64, error) {
-	list := c.kind.NewList()
-	err := c.cached.GetList(ctx, c.kind.Prefix, storage.ListOptions{
-		ResourceVersion: strconv.FormatUint(at, 10), ResourceVersionMatch: metav1.ResourceVersionMatchNotOlderThan, Predicate: storage.Everything, Recursive: true,
-	}, list)
+	defer func() { <-c.flow }()
+	written, err := c.kind.KV.Put(ctx, c.kind.mark(), "")
 	if err != nil {
-		return nil, err
-	}
-	versions := make(map[string]uint64, meta.LenList(list))
-	return versions, meta.EachListItem(list, func(o runtime.Object) error {
-		key, err := c.kind.KeyOf(o)
-		if err != nil {
-			return err
-		}
-		versions[key[len(c.kind.Prefix)+1:]], err = c.cached.Versioner().ObjectResourceVersion(o)
 		return err
-	})
+	}
+	c.raise(uint64(written.Header.Revision))
+	c.reread()
+	return nil
 }
 
-// Differing are the names of what is seen in an older version than was stored at a revision, not at all, or still. What is seen in a newer
-// one came later.
-func Differing(stored, seen map[string]uint64, at uint64) map[string]bool {
-	differ := map[string]bool{}
-	for name, version := range stored {
-		if seen[name] < version {
-			differ[name] = true
-		}
+// reread has the cache read everything again.
+func (c *Cache) reread() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.broken = true
+	if c.open != nil {
+		c.open.Stop()
 	}
-	for name, version := range seen {
-		if _, there := stored[name]; !there && version <= at {
-			differ[name] = true
-		}
-	}
-	return differ
-}
-
-// lost are the names of what the cache was not told of. It is as far as what was read, so nothing of that can be on its way.
-func (c *Cache) lost(ctx context.Context) (map[string]bool, error) {
-	stored, at, err := c.stored(ctx, 0)
-	if err != nil {
-		return nil, err
-	}
-	seen, err := c.seen(ctx, at)
-	if err != nil {
-		return nil, err
-	}
-	differ, absent := Differing(stored, seen, at), false
-	for name := range differ {
-		absent = absent || seen[name] == 0
-	}
-	if !absent {
-		return differ, nil
-	}
-	// What the cache has not may have been deleted since. It has not if it is there as it was.
-	again, _, err := c.stored(ctx, 0)
-	for name := range differ {
-		if seen[name] == 0 && again[name] != stored[name] {
-			delete(differ, name)
-		}
-	}
-	return differ, err
 }

@@ -60,7 +60,10 @@ func NewBackend(scheme *Scheme, client *kubernetes.Client, transformers map[sche
 func (b *Backend) Close() { b.compactor.Stop() }
 
 // Compare compares what the server knows with what is in etcd, again and again until ctx is done.
-func (b *Backend) Compare(ctx context.Context, o missed.Options) error { return b.caches.Run(ctx, o) }
+func (b *Backend) Compare(ctx context.Context, o missed.Options) error {
+	o.Etcd, o.Root = b.client.Client, Prefix
+	return b.caches.Run(ctx, o)
+}
 
 // GetRESTOptions says how objects of one of our kinds are stored.
 func (b *Backend) GetRESTOptions(resource schema.GroupResource, example runtime.Object) (generic.RESTOptions, error) {
