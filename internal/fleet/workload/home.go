@@ -45,7 +45,7 @@ func (w *work) locate() {
 		}
 	}
 	for _, m := range w.members {
-		if m.Attempt > 0 || m.Phase == Starting || m.Phase == Running {
+		if (m.Attempt > 0 || m.Phase == Starting || m.Phase == Running) && !m.refused() {
 			w.settle(m)
 		}
 		if h, has := w.homes[m.Slot]; has && m.standing == live {
@@ -53,6 +53,11 @@ func (w *work) locate() {
 			w.homes[m.Slot] = h
 		}
 	}
+}
+
+// refused: its node has not taken it, or cannot run it. Agents of before told of the attempt that was to come as if it had begun.
+func (m *member) refused() bool {
+	return m.Phase == Failed && m.Failure != nil && (m.Failure.Code == reason.InstanceRefused || m.Failure.Code == reason.RuntimeUnfit)
 }
 
 // located is what there is to be stored of it.

@@ -8,6 +8,7 @@ import (
 
 	declared "tako.dev/tako/declare/workload"
 	"tako.dev/tako/internal/fleet/node"
+	"tako.dev/tako/internal/reason"
 )
 
 // withData has the template have a volume with data.
@@ -138,6 +139,17 @@ func TestDataOfWhatHasNotBegun(t *testing.T) {
 	v.Instances[0].Phase, v.Instances[0].Attempt = Failed, 0
 	if d := Decide(v, start); !slices.Equal(d.Status.Homes, []Home{{Node: "n1"}}) {
 		t.Fatalf("its data is said to be at %+v", d.Status.Homes)
+	}
+	v.Instances[0].Attempt = 1 // agents of before tell so of what they have refused
+	for _, code := range []reason.Code{reason.InstanceRefused, reason.RuntimeUnfit} {
+		v.Instances[0].Failure = &Failure{Code: code, OfNode: true}
+		if d := Decide(v, start); !slices.Equal(d.Status.Homes, []Home{{Node: "n1"}}) {
+			t.Errorf("%v: its data is said to be at %+v", code, d.Status.Homes)
+		}
+	}
+	v.Was.Homes, v.Instances[0].Phase = nil, Running // what it does not take in place is another matter
+	if d := Decide(v, start); !slices.Equal(d.Status.Homes, []Home{{Node: "n0"}}) {
+		t.Errorf("its data is said to be at %+v", d.Status.Homes)
 	}
 }
 

@@ -380,3 +380,18 @@ func TestLeaseDeclaredLater(t *testing.T) {
 		t.Errorf("starts %v, %+v", h.starts, h.one("u1"))
 	}
 }
+
+// TestWhatIsRefusedHasNotBegun: servers take an instance with an attempt for one that has left data on its host.
+func TestWhatIsRefusedHasNotBegun(t *testing.T) {
+	h := newHost(t)
+	large, unfit := wanted("u1", 0), wanted("u2", 0)
+	large.Template.Tasks[0].Resources.Requests.CPU = "100"
+	unfit.Template.Runtime = "Other"
+	h.want(large, unfit, wanted("u3", 0))
+	for uid, code := range map[string]reason.Code{"u1": reason.InstanceRefused, "u2": reason.RuntimeUnfit} {
+		is(t, h.one(uid).Code, code, "why "+uid+" is over")
+		is(t, h.one(uid).Phase, wire.InstanceFailed, "phase of "+uid)
+		is(t, h.one(uid).Attempt, 0, "attempts of "+uid)
+	}
+	is(t, h.one("u3").Attempt, 1, "attempts of what was taken")
+}
