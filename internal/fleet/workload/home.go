@@ -102,6 +102,32 @@ func (w *work) spare(m *member) {
 	}
 }
 
+// spareRest marks the last of the slots as spare to which nobody is to come back: there are as many in others as are wanted, or will be. Otherwise somebody
+// would take one of them much later, with data that is older than that of others, or wait for its node for ever. Of an abandoned copy it is decided when
+// its node is back.
+func (w *work) spareRest() {
+	if !w.slots {
+		return
+	}
+	kept := map[int]bool{}
+	for _, m := range w.members {
+		kept[m.Slot] = kept[m.Slot] || m.standing == live || m.standing == abandoned
+	}
+	for _, c := range w.made {
+		kept[c.Slot] = true
+	}
+	left := w.wanted - w.count(isLive) - len(w.made)
+	for _, slot := range slices.Sorted(maps.Keys(w.homes)) {
+		h := w.homes[slot]
+		if kept[slot] || h.Spare {
+			continue
+		}
+		left--
+		h.Spare = left < 0
+		w.homes[slot] = h
+	}
+}
+
 // pin is the node that an instance is to go to because the data of its slot is there, and whether to no other. Empty: any.
 func (w *work) pin(slot int, revision string) (nodeName string, must bool) {
 	stick := w.stickOf(revision)

@@ -27,9 +27,12 @@ func (w *world) places() map[int]string {
 	return at
 }
 
-// keeping is a stage on which three instances with data run.
+// keeping is a stage on which three instances with data run, each on a node of its own.
 func keeping(t *testing.T, stick declared.Stick) (*world, map[int]string) {
 	w := stage(t, 3, rolling("2", "1"))
+	for _, m := range w.machines {
+		m.room = 1
+	}
 	w.withData(stick)
 	w.until("it runs", complete)
 	w.act()
@@ -170,4 +173,60 @@ func TestDataOfNodes(t *testing.T) {
 		}
 		return complete(d) && w.ready(2) == 5
 	})
+}
+
+// TestDataOfFewer: what scaling ends are the last slots, whatever stands of the others, and nobody comes back to them who replaces another one.
+func TestDataOfFewer(t *testing.T) {
+	t.Run("one waits", func(t *testing.T) {
+		w, at := keeping(t, declared.MustStick)
+		w.drain(w.machine(at[0]))
+		w.until("slot 0 waits for its node", func(*Decision) bool { return w.places()[0] == "" && len(w.copies) == 3 && w.copies[2].Bound == at[0] })
+		w.scale(2)
+		w.until("the last has gone", func(*Decision) bool { return w.places()[2] == "" && len(w.copies) == 2 })
+		for _, c := range w.copies {
+			if c.Slot == 1 {
+				c.Phase = Failed
+			}
+		}
+		w.until("slot 1 is back", func(*Decision) bool { return w.places()[1] == at[1] })
+		w.undrain(w.machine(at[0]))
+		w.until("slot 0 is back", func(*Decision) bool { return len(w.copies) == 2 && w.places()[0] == at[0] && w.places()[1] == at[1] })
+	})
+	for name, also := range map[string]func(w *world){"alone": func(*world) {}, "in a rollout": func(w *world) { w.declare(2, good) }} {
+		t.Run(name, func(t *testing.T) {
+			w, at := keeping(t, declared.MustStick)
+			w.view.Spec.Rollout.MaxUnavailable = "1"
+			also(w)
+			w.scale(1)
+			w.until("one is left", func(d *Decision) bool { return complete(d) && len(w.copies) == 1 })
+			want := []Home{{0, at[0], false}, {1, at[1], true}, {2, at[2], true}}
+			if w.copies[0].Slot != 0 || !slices.Equal(w.view.Was.Homes, want) {
+				t.Fatalf("slot %d is left of %+v", w.copies[0].Slot, w.view.Was.Homes)
+			}
+			w.machines = slices.DeleteFunc(w.machines, func(m *machine) bool { return m.name == at[0] })
+			w.copies = nil
+			w.until("it is made anew", func(d *Decision) bool { return complete(d) && w.places()[0] != "" })
+		})
+	}
+}
+
+// TestDataIsSpareBeyond: of slots that wait the first are taken, as many as there are to be, and the others are spare from then on.
+func TestDataIsSpareBeyond(t *testing.T) {
+	v := dataView(declared.MustStick)
+	v.Nodes["n1"], v.Nodes["n2"] = Node{Presence: node.Here}, Node{Presence: node.Here}
+	v.Was.Homes, v.Instances = []Home{{0, "n0", false}, {1, "n1", false}, {2, "n2", false}}, nil
+	v.Was.Wanted, v.Wanted = 3, 2
+	d := Decide(v, start)
+	if want := []Home{{0, "n0", false}, {1, "n1", false}, {2, "n2", true}}; len(d.Create) != 2 || !slices.Equal(d.Status.Homes, want) {
+		t.Fatalf("%+v, %+v", d.Create, d.Status.Homes)
+	}
+	v.Was.Backoff = Backoff{3, start.Add(time.Minute)} // those that come later count too
+	if again := Decide(v, start); len(again.Create) != 0 || !slices.Equal(again.Status.Homes, d.Status.Homes) {
+		t.Fatalf("%+v, %+v", again.Create, again.Status.Homes)
+	}
+	v.Instances = []Instance{{Name: "db-2", UID: "i2", Owner: "w1", Slot: 2, Revision: "db-h", Node: "n2", Phase: Running, Attempt: 1, ReadySince: start}}
+	d = Decide(v, start)
+	if want := []Home{{0, "n0", false}, {1, "n1", true}, {2, "n2", false}}; !slices.Equal(d.Status.Homes, want) {
+		t.Fatalf("%+v", d.Status.Homes)
+	}
 }

@@ -57,6 +57,9 @@ func (w *work) replicas() {
 		w.evict()
 		w.inPlace() // in the place of one that has gone
 	}
+	if w.slots {
+		w.shrink(w.wanted) // whoever takes others away than the last slots would leave some that nobody comes back to
+	}
 	s := w.shares()
 	w.grow(s)
 	if !w.frozen() && !w.deaf() {
@@ -70,6 +73,7 @@ func (w *work) replicas() {
 		w.shrink(w.wanted)
 	}
 	w.inPlace()
+	w.spareRest()
 }
 
 // stopOld takes old ones away, as far as what is available allows: first what does not work, because nobody misses it, and of what works
