@@ -154,11 +154,16 @@ func (w *work) unpin() {
 func (w *work) deserted() []int {
 	all := []int{}
 	for _, slot := range slices.Sorted(maps.Keys(w.homes)) {
-		if !w.busy[slot] && !w.homes[slot].Spare && (!w.exclusive || slot < w.wanted) {
+		if !w.busy[slot] && !w.homes[slot].Spare && !w.beyond(slot) {
 			all = append(all, slot)
 		}
 	}
 	return all
+}
+
+// beyond: an exclusive workload has no such slot. With mode PerNode which one it is says nothing, and of a job each try has another one.
+func (w *work) beyond(slot int) bool {
+	return w.exclusive && slot >= w.wanted && (w.Spec.Mode == "" || w.Spec.Mode == declared.Replicated)
 }
 
 // freeSlot is where an instance is made: first in the slots whose data waits, so that a successor has what its predecessor had; then the first that nobody

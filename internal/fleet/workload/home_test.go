@@ -230,3 +230,16 @@ func TestDataIsSpareBeyond(t *testing.T) {
 		t.Fatalf("%+v", d.Status.Homes)
 	}
 }
+
+// TestDataOfFencedNodes: with mode PerNode a node gets its instance whatever slot is its, and however many nodes there were before.
+func TestDataOfFencedNodes(t *testing.T) {
+	v := dataView(declared.MustStick)
+	v.Spec.Mode, v.Spec.OnUnreachable = declared.PerNode, &declared.OnUnreachable{Action: declared.FenceUnreachable}
+	v.Nodes["n1"], v.Nodes["n2"] = Node{Presence: node.Here}, Node{Presence: node.Here}
+	v.Instances, v.Was.Homes, v.Eligible = nil, []Home{{0, "n0", false}, {1, "n1", false}}, []string{"n1", "n2"}
+	d := Decide(v, start)
+	slices.SortFunc(d.Create, func(a, b Create) int { return a.Slot - b.Slot })
+	if want := []Create{{Slot: 1, Revision: "db-h", Node: "n1", Must: true}, {Slot: 2, Revision: "db-h", Node: "n2", Must: true}}; !slices.Equal(d.Create, want) {
+		t.Fatalf("it makes %+v", d.Create)
+	}
+}
