@@ -152,3 +152,21 @@ func TestDataOfTaintedNode(t *testing.T) {
 	r.change(at["db-1"], func(n *v1alpha1.Node) { n.Spec.Taints = nil })
 	r.stay("db", at)
 }
+
+// TestDataOfRolloutOnDrainedNode: a rollout waits for as long as the node is drained, and goes on when it is not.
+func TestDataOfRolloutOnDrainedNode(t *testing.T) {
+	r := newRig(t)
+	r.join("n0", "n1")
+	r.declare("db", withData(1, declared.MustStick))
+	r.is("db", "Complete")
+	at := r.places("db")
+	r.change(at["db-0"], drain)
+	r.declare("db", version(withData(1, declared.MustStick), "2"))
+	r.until("it has gone", func() string { return unless(strings.HasPrefix(r.drained(at["db-0"]), "True"), r.dump()) })
+	r.pass(time.Hour)
+	if s := r.workload("db").Status; s.Phase != "Waiting" || !strings.Contains(s.Message, "waits for the nodes that have its data") {
+		t.Errorf("it is %s: %s", s.Phase, s.Message)
+	}
+	r.change(at["db-0"], func(n *v1alpha1.Node) { n.Spec.Drain = nil })
+	r.stay("db", at)
+}

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	declared "tako.dev/tako/declare/workload"
+	"tako.dev/tako/internal/fleet/node"
 	"tako.dev/tako/internal/reason"
 )
 
@@ -148,6 +149,16 @@ func (w *work) unpin() {
 			w.stop(m, reason.Replaced)
 		}
 	}
+}
+
+// waits: it must go to the node that has its data, and that is not heard, or takes nothing.
+func (w *work) waits(m *member) bool {
+	if m.standing != live || m.Phase != Pending || m.Bound == "" {
+		return false
+	}
+	at, must := w.pin(m.Slot, m.Revision)
+	n := w.Nodes[at]
+	return must && at == m.Bound && (n.Presence != node.Here || n.Closed)
 }
 
 // deserted are the slots whose data waits and that nobody has, in order. An exclusive workload has none but those that are wanted.

@@ -8,6 +8,7 @@ import (
 
 	declared "tako.dev/tako/declare/workload"
 	"tako.dev/tako/internal/fleet/node"
+	"tako.dev/tako/internal/fleet/rollout/pace"
 	"tako.dev/tako/internal/reason"
 )
 
@@ -241,5 +242,35 @@ func TestDataOfFencedNodes(t *testing.T) {
 	slices.SortFunc(d.Create, func(a, b Create) int { return a.Slot - b.Slot })
 	if want := []Create{{Slot: 1, Revision: "db-h", Node: "n1", Must: true}, {Slot: 2, Revision: "db-h", Node: "n2", Must: true}}; !slices.Equal(d.Create, want) {
 		t.Fatalf("it makes %+v", d.Create)
+	}
+}
+
+// TestDataIsWaitedFor: a rollout has no deadline while all that is missing waits for the node that has its data, and says what it waits for.
+func TestDataIsWaitedFor(t *testing.T) {
+	for name, shut := range map[string]func(*world, *machine){
+		"drained":   func(*world, *machine) {},
+		"not heard": func(w *world, m *machine) { w.cut(m.name); w.undrain(m) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			w, at := keeping(t, declared.MustStick)
+			m := w.machine(at[0])
+			w.declare(2, good)
+			w.drain(m)
+			w.until("slot 0 waits", func(*Decision) bool {
+				return slices.ContainsFunc(w.copies, func(c *copyOf) bool { return c.Slot == 0 && c.Phase == Pending && c.Bound == at[0] })
+			})
+			shut(w, m)
+			w.until("it is said", func(d *Decision) bool {
+				return slices.ContainsFunc(d.Status.Culprits, func(c Culprit) bool {
+					return c.Instance == "web-0" && c.Why == "it waits for "+at[0]+", which has its data"
+				})
+			})
+			if d := w.during(time.Hour, func(*Decision) {}); d.Status.Phase != pace.Waiting || len(d.Status.Failed) > 0 {
+				t.Fatalf("it is %s (%s): %+v", d.Status.Phase, d.Status.Why, d.Status.Failed)
+			}
+			w.undrain(m)
+			w.link(m, false)
+			w.until("it goes on", func(d *Decision) bool { return complete(d) && w.ready(2) == 3 && maps.Equal(w.places(), at) })
+		})
 	}
 }
