@@ -170,3 +170,25 @@ func TestDataOfRolloutOnDrainedNode(t *testing.T) {
 	r.change(at["db-0"], func(n *v1alpha1.Node) { n.Spec.Drain = nil })
 	r.stay("db", at)
 }
+
+// TestDataOfNewLeader: what was to go to its data and had no node yet goes there with another leader too, though it hears of other nodes first.
+func TestDataOfNewLeader(t *testing.T) {
+	r := newRig(t)
+	r.join("n0", "n1")
+	r.declare("db", withData(1, declared.PreferStick))
+	r.is("db", "Complete")
+	at := r.places("db")
+	home := r.hosts[at["db-0"]]
+	r.must(r.store.Delete(r.Context(), r.instances("db")[0], nil))
+	home.linked = false // it is heard later than the others
+	r.lead()
+	for range 5 {
+		r.settle()
+		r.now = r.now.Add(time.Second)
+	}
+	if got := r.places("db"); len(got) > 0 {
+		t.Errorf("it is at %v, and its data at %v", got, at)
+	}
+	r.link(home.name)
+	r.stay("db", at)
+}

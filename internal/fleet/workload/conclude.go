@@ -139,10 +139,8 @@ func (w *work) waiting() (string, []*member) {
 		return "all that is missing waits for the nodes that have its data, or is on nodes that are not heard", away
 	case w.lost():
 		return "all that is missing is on nodes that are not heard", away
-	case w.surge == 0 && w.floor >= w.wanted && w.count(isOld) > 0 && w.Spec.Mode != declared.PerNode:
-		return "spec.disruptionBudget lets nothing be taken away, and there can be none beyond the replicas", nil
 	}
-	return "", nil
+	return w.hemmed(""), nil
 }
 
 func (w *work) whyNotBack() string {

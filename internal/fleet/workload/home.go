@@ -139,6 +139,15 @@ func (w *work) pin(slot int, revision string) (nodeName string, must bool) {
 	return nodeName, nodeName != "" && stick == declared.MustStick
 }
 
+// unheard: this leader has not heard yet from the node that has the data of a slot. Who only prefers it would be sent to another one, though it is there.
+func (w *work) unheard(slot int, nodeName, revision string) bool {
+	if nodeName != "" {
+		return false
+	}
+	at, _ := w.pin(slot, revision)
+	return at != "" && w.Nodes[at].Presence == node.Unheard && w.deaf()
+}
+
 // unpin takes back those that wait for a node that has their data no more, because there is none of that name: they are made anew, for any node.
 func (w *work) unpin() {
 	for _, m := range w.of(isLive) {

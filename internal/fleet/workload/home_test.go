@@ -3,6 +3,7 @@ package workload
 import (
 	"maps"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -272,5 +273,46 @@ func TestDataIsWaitedFor(t *testing.T) {
 			w.link(m, false)
 			w.until("it goes on", func(d *Decision) bool { return complete(d) && w.ready(2) == 3 && maps.Equal(w.places(), at) })
 		})
+	}
+}
+
+// TestDataWithBudgetOfAll: where a budget lets nothing be taken away a rollout says so, and takes what runs nothing all the same.
+func TestDataWithBudgetOfAll(t *testing.T) {
+	v := dataView(declared.PreferStick)
+	v.Spec.DisruptionBudget = &declared.DisruptionBudget{MinAvailable: "1"}
+	v.Was.Homes = []Home{{Node: "n0"}}
+	v.Hash, v.Revisions[0].Same = "h2", false
+	v.Revisions = append(v.Revisions, Revision{Name: "db-h2", Number: 2, Hash: "h2", Same: true, Stick: declared.PreferStick})
+	v.Was.Rollout, v.Was.Stable.Of = Rollout{Target: "db-h2", Goal: "db-h2", Clock: start}, "db-h"
+	if d := Decide(v, start.Add(time.Minute)); len(d.Stop) > 0 || !strings.Contains(d.Status.Why, "spec.disruptionBudget lets nothing be taken away") {
+		t.Errorf("it stops %+v: %s", d.Stop, d.Status.Why)
+	}
+	d := Decide(v, start.Add(time.Hour))
+	if f := d.Status.Failed; len(f) != 1 || !strings.Contains(f[0].Why, "spec.disruptionBudget lets nothing be taken away") {
+		t.Errorf("it has failed: %+v", f)
+	}
+	v.Instances[0].Phase, v.Instances[0].Node, v.Instances[0].Attempt, v.Instances[0].ReadySince = Pending, "", 0, time.Time{}
+	if d = Decide(v, start.Add(time.Minute)); len(d.Stop) != 1 {
+		t.Errorf("it waits for nothing, and %+v", d)
+	}
+}
+
+// TestDataOfNodeThatIsNotHeardYet: a leader that begins waits for the word of the node that has the data, and not longer than for any.
+func TestDataOfNodeThatIsNotHeardYet(t *testing.T) {
+	for _, stick := range []declared.Stick{declared.PreferStick, declared.MustStick} {
+		v := dataView(stick)
+		v.Was.Homes, v.Instances = []Home{{Node: "n0"}}, nil
+		v.Nodes["n0"], v.Quiet = Node{Presence: node.Unheard}, start.Add(time.Minute)
+		if d := Decide(v, start); len(d.Create) > 0 || !d.WakeAt.Equal(v.Quiet) {
+			t.Errorf("%s: it makes %+v, and wakes at %v", stick, d.Create, d.WakeAt)
+		}
+		v.Nodes["n0"] = Node{Presence: node.Here}
+		if d := Decide(v, start); len(d.Create) != 1 || d.Create[0].Node != "n0" {
+			t.Errorf("%s: its node is heard, and it makes %+v", stick, d.Create)
+		}
+		v.Nodes["n0"] = Node{Presence: node.Gone}
+		if d := Decide(v, v.Quiet); len(d.Create) != 1 {
+			t.Errorf("%s: its node is gone, and it makes %+v", stick, d.Create)
+		}
 	}
 }

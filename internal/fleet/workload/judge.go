@@ -188,8 +188,16 @@ func (w *work) late() {
 		w.r.Clock = time.Time{}
 	case w.deadline > 0 && w.alarm.Passed(pace.Deadline(w.deadline, w.r.Clock, w.Quiet)):
 		w.fail(reason.RolloutStuck, fmt.Sprintf("nothing has gone on for %s with %s; %d of %d instances that have it are available", w.deadline, w.r.Goal,
-			w.count(w.done), w.count(isFresh)))
+			w.count(w.done), w.count(isFresh))+w.hemmed("; "))
 	}
+}
+
+// hemmed says, after a separator, that nothing old can be taken away; empty: something can, or nothing is old.
+func (w *work) hemmed(separator string) string {
+	if w.surge > 0 || w.floor < w.wanted || w.count(isOld) == 0 || w.Spec.Mode == declared.PerNode {
+		return ""
+	}
+	return separator + "spec.disruptionBudget lets nothing be taken away, and there can be none beyond the replicas"
 }
 
 // example is what is known of one instance that has the goal and does not work, to be said after what became of all: it goes with its revision.

@@ -233,7 +233,7 @@ func (w *work) create(revision, nodeName string) bool {
 		return false
 	}
 	slot := w.freeSlot(nodeName)
-	if w.beyond(slot) {
+	if w.beyond(slot) || w.unheard(slot, nodeName, revision) {
 		return false
 	}
 	w.busy[slot] = true
