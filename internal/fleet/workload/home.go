@@ -170,19 +170,23 @@ func (w *work) waits(m *member) bool {
 	return must && at == m.Bound && (n.Presence != node.Here || n.Closed)
 }
 
-// deserted are the slots whose data waits and that nobody has, in order. An exclusive workload has none but those that are wanted.
+// deserted are the slots whose data waits and that nobody has, in order.
 func (w *work) deserted() []int {
 	all := []int{}
 	for _, slot := range slices.Sorted(maps.Keys(w.homes)) {
-		if !w.busy[slot] && !w.homes[slot].Spare && !w.beyond(slot) {
+		if !w.busy[slot] && !w.homes[slot].Spare {
 			all = append(all, slot)
 		}
 	}
 	return all
 }
 
-// beyond: an exclusive workload has no such slot. With mode PerNode which one it is says nothing, and of a job each try has another one.
+// beyond: an exclusive workload has no such slot, but where data waits in one that it had before it was exclusive. There are no more in all by that. With mode
+// PerNode which slot it is says nothing, and of a job each try has another one.
 func (w *work) beyond(slot int) bool {
+	if h, has := w.homes[slot]; has && !h.Spare {
+		return false
+	}
 	return w.exclusive && slot >= w.wanted && (w.Spec.Mode == "" || w.Spec.Mode == declared.Replicated)
 }
 

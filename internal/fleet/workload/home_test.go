@@ -316,3 +316,27 @@ func TestDataOfNodeThatIsNotHeardYet(t *testing.T) {
 		}
 	}
 }
+
+// TestDataOfSurgedSlots: where the only data is in a slot beyond, because there was surge before there was a fence, its workload goes on there.
+func TestDataOfSurgedSlots(t *testing.T) {
+	v := dataView(declared.MustStick)
+	v.Spec.OnUnreachable = &declared.OnUnreachable{Action: declared.FenceUnreachable}
+	v.Was.Homes, v.Instances = []Home{{Slot: 1, Node: "n0"}}, nil
+	d := Decide(v, start)
+	if !slices.Equal(d.Create, []Create{{Slot: 1, Revision: "db-h", Node: "n0", Must: true}}) || !slices.Equal(d.Status.Homes, v.Was.Homes) {
+		t.Fatalf("it makes %+v, and its data is at %+v", d.Create, d.Status.Homes)
+	}
+	v.Was.Homes, v.Was.Wanted, v.Wanted = []Home{{Slot: 1, Node: "n0"}, {Slot: 2, Node: "n0", Spare: true}}, 2, 2
+	d = Decide(v, start)
+	if want := []Create{{Slot: 1, Revision: "db-h", Node: "n0", Must: true}, {Slot: 0, Revision: "db-h"}}; !slices.Equal(d.Create, want) {
+		t.Fatalf("of two it makes %+v", d.Create)
+	}
+	v.Was.Homes = []Home{{Slot: 1, Node: "n0"}}
+	v.Instances = []Instance{
+		{Name: "db-0", UID: "i0", Owner: "w1", Revision: "db-h", Node: "n0", Phase: Terminating, Attempt: 1},
+		{Name: "db-2", UID: "i2", Owner: "w1", Slot: 2, Revision: "db-h", Node: "n0", Phase: Running, Attempt: 1, ReadySince: start},
+	}
+	if d = Decide(v, start); len(d.Create) > 0 {
+		t.Fatalf("two are there, and it makes %+v", d.Create)
+	}
+}
