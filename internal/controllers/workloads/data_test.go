@@ -152,3 +152,43 @@ func TestDataOfTaintedNode(t *testing.T) {
 	r.change(at["db-1"], func(n *v1alpha1.Node) { n.Spec.Taints = nil })
 	r.stay("db", at)
 }
+
+// TestDataOfRolloutOnDrainedNode: a rollout waits for as long as the node is drained, and goes on when it is not.
+func TestDataOfRolloutOnDrainedNode(t *testing.T) {
+	r := newRig(t)
+	r.join("n0", "n1")
+	r.declare("db", withData(1, declared.MustStick))
+	r.is("db", "Complete")
+	at := r.places("db")
+	r.change(at["db-0"], drain)
+	r.declare("db", version(withData(1, declared.MustStick), "2"))
+	r.until("it has gone", func() string { return unless(strings.HasPrefix(r.drained(at["db-0"]), "True"), r.dump()) })
+	r.pass(time.Hour)
+	if s := r.workload("db").Status; s.Phase != "Waiting" || !strings.Contains(s.Message, "waits for the nodes that have its data") {
+		t.Errorf("it is %s: %s", s.Phase, s.Message)
+	}
+	r.change(at["db-0"], func(n *v1alpha1.Node) { n.Spec.Drain = nil })
+	r.stay("db", at)
+}
+
+// TestDataOfNewLeader: what was to go to its data and had no node yet goes there with another leader too, though it hears of other nodes first.
+func TestDataOfNewLeader(t *testing.T) {
+	r := newRig(t)
+	r.join("n0", "n1")
+	r.declare("db", withData(1, declared.PreferStick))
+	r.is("db", "Complete")
+	at := r.places("db")
+	home := r.hosts[at["db-0"]]
+	r.must(r.store.Delete(r.Context(), r.instances("db")[0], nil))
+	home.linked = false // it is heard later than the others
+	r.lead()
+	for range 5 {
+		r.settle()
+		r.now = r.now.Add(time.Second)
+	}
+	if got := r.places("db"); len(got) > 0 {
+		t.Errorf("it is at %v, and its data at %v", got, at)
+	}
+	r.link(home.name)
+	r.stay("db", at)
+}

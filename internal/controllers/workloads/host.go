@@ -132,6 +132,19 @@ func (w *world) settleHost(h *host, anew bool) {
 	if anew {
 		w.touchData(h.name)
 	}
+	w.touchPending(h.name)
+}
+
+// touchPending has the workloads decided about of which something waits for a node: whether it is to be waited for is another matter now.
+func (w *world) touchPending(name string) {
+	for _, of := range w.workloads {
+		for _, p := range of.pending {
+			if p.Node == name {
+				w.touch(of)
+				break
+			}
+		}
+	}
 }
 
 // touchData has the workloads decided about of which a node has data: with its Node that is given up.
@@ -180,7 +193,7 @@ func (w *world) sight(h *host, now time.Time) {
 	if p == node.Silent && h.seen.Heard.After(h.missedAt) {
 		h.missedAt = h.seen.Heard
 	}
-	w.sights[h.name] = fleet.Node{Presence: p, Gone: h.goneAt, Missed: h.missedAt}
+	w.sights[h.name] = fleet.Node{Presence: p, Gone: h.goneAt, Missed: h.missedAt, Closed: h.unschedulable || h.drain != nil}
 	if h.joined {
 		w.snapshot.SetNode(h.offered())
 	} else {

@@ -33,7 +33,7 @@ func anyView(w *world, rng *rand.Rand) View {
 	}
 	for i := range 4 {
 		n := fmt.Sprint("n", i)
-		v.Nodes[n] = Node{Presence: node.Presence(rng.IntN(4)), Gone: at(), Missed: at(), Lost: w.oneIn(8)}
+		v.Nodes[n] = Node{Presence: node.Presence(rng.IntN(4)), Gone: at(), Missed: at(), Lost: w.oneIn(8), Closed: w.oneIn(3)}
 		if w.oneIn(2) {
 			v.Eligible = append(v.Eligible, n)
 		}

@@ -121,7 +121,7 @@ func (w *work) phase() (pace.Phase, string, []*member) {
 // waiting is what has to come from outside before the rollout goes on. Empty: nothing.
 func (w *work) waiting() (string, []*member) {
 	r := w.r
-	away := w.of(isKeptAway)
+	away := w.of(w.isKeptAway)
 	switch {
 	case len(w.stalled) > 0:
 		return w.Brake, w.stalled
@@ -135,12 +135,12 @@ func (w *work) waiting() (string, []*member) {
 		return fmt.Sprintf("step %d of %d waits for approval of %s", r.Step+1, len(w.Spec.Rollout.Steps), r.Goal), nil
 	case !r.Held.IsZero():
 		return fmt.Sprintf("step %d of %d is looked at", r.Step+1, len(w.Spec.Rollout.Steps)), nil
+	case w.lost() && w.count(w.waits) > 0:
+		return "all that is missing waits for the nodes that have its data, or is on nodes that are not heard", away
 	case w.lost():
 		return "all that is missing is on nodes that are not heard", away
-	case w.surge == 0 && w.floor >= w.wanted && w.count(isOld) > 0 && w.Spec.Mode != declared.PerNode:
-		return "spec.disruptionBudget lets nothing be taken away, and there can be none beyond the replicas", nil
 	}
-	return "", nil
+	return w.hemmed(""), nil
 }
 
 func (w *work) whyNotBack() string {
@@ -177,6 +177,8 @@ func (w *work) culprit(m *member) Culprit {
 	switch {
 	case m.Failure != nil:
 		c.Code, c.Why, c.Since = m.Failure.Code, m.Failure.Message, m.Failure.Since
+	case w.waits(m):
+		c.Why = "it waits for " + m.Bound + ", which has its data"
 	case m.away():
 		c.Why = "its node is " + m.presence.String()
 	case isFresh(m) && !w.updated(m):

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	declared "tako.dev/tako/declare/workload"
+	"tako.dev/tako/internal/fleet/node"
 	"tako.dev/tako/internal/reason"
 )
 
@@ -45,7 +46,7 @@ func (w *work) locate() {
 		}
 	}
 	for _, m := range w.members {
-		if m.Attempt > 0 || m.Phase == Starting || m.Phase == Running {
+		if (m.Attempt > 0 || m.Phase == Starting || m.Phase == Running) && !m.refused() {
 			w.settle(m)
 		}
 		if h, has := w.homes[m.Slot]; has && m.standing == live {
@@ -53,6 +54,11 @@ func (w *work) locate() {
 			w.homes[m.Slot] = h
 		}
 	}
+}
+
+// refused: its node has not taken it, or cannot run it. Agents of before told of the attempt that was to come as if it had begun.
+func (m *member) refused() bool {
+	return m.Phase == Failed && m.Failure != nil && (m.Failure.Code == reason.InstanceRefused || m.Failure.Code == reason.RuntimeUnfit)
 }
 
 // located is what there is to be stored of it.
@@ -97,6 +103,32 @@ func (w *work) spare(m *member) {
 	}
 }
 
+// spareRest marks the last of the slots as spare to which nobody is to come back: there are as many in others as are wanted, or will be. Otherwise somebody
+// would take one of them much later, with data that is older than that of others, or wait for its node for ever. Of an abandoned copy it is decided when
+// its node is back.
+func (w *work) spareRest() {
+	if !w.slots {
+		return
+	}
+	kept := map[int]bool{}
+	for _, m := range w.members {
+		kept[m.Slot] = kept[m.Slot] || m.standing == live || m.standing == abandoned
+	}
+	for _, c := range w.made {
+		kept[c.Slot] = true
+	}
+	left := w.wanted - w.count(isLive) - len(w.made)
+	for _, slot := range slices.Sorted(maps.Keys(w.homes)) {
+		h := w.homes[slot]
+		if kept[slot] || h.Spare {
+			continue
+		}
+		left--
+		h.Spare = left < 0
+		w.homes[slot] = h
+	}
+}
+
 // pin is the node that an instance is to go to because the data of its slot is there, and whether to no other. Empty: any.
 func (w *work) pin(slot int, revision string) (nodeName string, must bool) {
 	stick := w.stickOf(revision)
@@ -105,6 +137,15 @@ func (w *work) pin(slot int, revision string) (nodeName string, must bool) {
 	}
 	nodeName = w.homes[slot].Node
 	return nodeName, nodeName != "" && stick == declared.MustStick
+}
+
+// unheard: this leader has not heard yet from the node that has the data of a slot. Who only prefers it would be sent to another one, though it is there.
+func (w *work) unheard(slot int, nodeName, revision string) bool {
+	if nodeName != "" {
+		return false
+	}
+	at, _ := w.pin(slot, revision)
+	return at != "" && w.Nodes[at].Presence == node.Unheard && w.deaf()
 }
 
 // unpin takes back those that wait for a node that has their data no more, because there is none of that name: they are made anew, for any node.
@@ -119,15 +160,34 @@ func (w *work) unpin() {
 	}
 }
 
-// deserted are the slots whose data waits and that nobody has, in order. An exclusive workload has none but those that are wanted.
+// waits: it must go to the node that has its data, and that is not heard, or takes nothing.
+func (w *work) waits(m *member) bool {
+	if m.standing != live || m.Phase != Pending || m.Bound == "" {
+		return false
+	}
+	at, must := w.pin(m.Slot, m.Revision)
+	n := w.Nodes[at]
+	return must && at == m.Bound && (n.Presence != node.Here || n.Closed)
+}
+
+// deserted are the slots whose data waits and that nobody has, in order.
 func (w *work) deserted() []int {
 	all := []int{}
 	for _, slot := range slices.Sorted(maps.Keys(w.homes)) {
-		if !w.busy[slot] && !w.homes[slot].Spare && (!w.exclusive || slot < w.wanted) {
+		if !w.busy[slot] && !w.homes[slot].Spare {
 			all = append(all, slot)
 		}
 	}
 	return all
+}
+
+// beyond: an exclusive workload has no such slot, but where data waits in one that it had before it was exclusive. There are no more in all by that. With mode
+// PerNode which slot it is says nothing, and of a job each try has another one.
+func (w *work) beyond(slot int) bool {
+	if h, has := w.homes[slot]; has && !h.Spare {
+		return false
+	}
+	return w.exclusive && slot >= w.wanted && (w.Spec.Mode == "" || w.Spec.Mode == declared.Replicated)
 }
 
 // freeSlot is where an instance is made: first in the slots whose data waits, so that a successor has what its predecessor had; then the first that nobody

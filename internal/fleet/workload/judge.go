@@ -188,8 +188,16 @@ func (w *work) late() {
 		w.r.Clock = time.Time{}
 	case w.deadline > 0 && w.alarm.Passed(pace.Deadline(w.deadline, w.r.Clock, w.Quiet)):
 		w.fail(reason.RolloutStuck, fmt.Sprintf("nothing has gone on for %s with %s; %d of %d instances that have it are available", w.deadline, w.r.Goal,
-			w.count(w.done), w.count(isFresh)))
+			w.count(w.done), w.count(isFresh))+w.hemmed("; "))
 	}
+}
+
+// hemmed says, after a separator, that nothing old can be taken away; empty: something can, or nothing is old.
+func (w *work) hemmed(separator string) string {
+	if w.surge > 0 || w.floor < w.wanted || w.count(isOld) == 0 || w.Spec.Mode == declared.PerNode {
+		return ""
+	}
+	return separator + "spec.disruptionBudget lets nothing be taken away, and there can be none beyond the replicas"
 }
 
 // example is what is known of one instance that has the goal and does not work, to be said after what became of all: it goes with its revision.
@@ -202,20 +210,22 @@ func (w *work) example() string {
 	return ""
 }
 
-// lost: all that is missing is on nodes that are not heard, or waits for the place of what is told to end there.
+// lost: all that is missing is on nodes that are not heard, or waits for the place of what is told to end there, or for the node that has its data.
 func (w *work) lost() bool {
-	if w.count(func(m *member) bool { return isFresh(m) && !w.done(m) && !m.away() }) > 0 {
+	if w.count(func(m *member) bool { return isFresh(m) && !w.done(m) && !m.away() && !w.waits(m) }) > 0 {
 		return false
 	}
 	if w.Spec.Mode == declared.PerNode {
 		return slices.ContainsFunc(w.Eligible, func(name string) bool { return w.Nodes[name].Presence != node.Here })
 	}
-	kept := w.count(isKeptAway)
+	kept := w.count(w.isKeptAway)
 	return kept > 0 && w.count(isFresh)+w.count(isOld)+w.count(func(m *member) bool { return m.standing == leaving && m.away() }) >= w.wanted
 }
 
-// isKeptAway: it takes up a place, and nobody hears of it.
-func isKeptAway(m *member) bool { return (m.standing == live || m.standing == leaving) && m.away() }
+// isKeptAway: it takes up a place, and nobody hears of it, or it waits for the node that has its data.
+func (w *work) isKeptAway(m *member) bool {
+	return (m.standing == live || m.standing == leaving) && (m.away() || w.waits(m))
+}
 
 // fail goes back to what was stable, or stays.
 func (w *work) fail(code reason.Code, why string) {

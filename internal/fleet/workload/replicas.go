@@ -57,6 +57,9 @@ func (w *work) replicas() {
 		w.evict()
 		w.inPlace() // in the place of one that has gone
 	}
+	if w.slots {
+		w.shrink(w.wanted) // whoever takes others away than the last slots would leave some that nobody comes back to
+	}
 	s := w.shares()
 	w.grow(s)
 	if !w.frozen() && !w.deaf() {
@@ -70,6 +73,7 @@ func (w *work) replicas() {
 		w.shrink(w.wanted)
 	}
 	w.inPlace()
+	w.spareRest()
 }
 
 // stopOld takes old ones away, as far as what is available allows: first what does not work, because nobody misses it, and of what works
@@ -80,7 +84,7 @@ func (w *work) stopOld(s shares) {
 	left := len(old) + len(w.made) - madeFresh - max(s.old, s.keep) - w.extra[0]
 	coming := w.count(isFresh) + madeFresh - w.count(isFreshAvailable)
 	room := w.count(isLive) + len(w.made) - w.floor - coming
-	if left <= 0 || room <= 0 {
+	if left <= 0 {
 		return
 	}
 	base := ""
@@ -95,8 +99,10 @@ func (w *work) stopOld(s shares) {
 	for _, m := range old {
 		was := m.available
 		switch {
-		case left <= 0 || room <= 0:
+		case left <= 0:
 			return
+		case room <= 0 && !(w.slots && m.Phase == Pending): // which runs nothing, and may wait for what its successor does not need
+			continue
 		case was && spare <= 0, !was && w.spared(m):
 			continue
 		case !w.stop(m, reason.Replaced):

@@ -61,6 +61,8 @@ type Node struct {
 	Missed time.Time
 	// Lost: people say that it is gone for good, or its Node was deleted. What ran there does not any more.
 	Lost bool
+	// Closed: it is cordoned or drained, so that nothing is placed there.
+	Closed bool
 }
 
 // Phase is how far an instance has come.

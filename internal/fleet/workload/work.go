@@ -233,7 +233,7 @@ func (w *work) create(revision, nodeName string) bool {
 		return false
 	}
 	slot := w.freeSlot(nodeName)
-	if w.exclusive && w.Spec.Mode != declared.RunToCompletion && slot >= w.wanted {
+	if w.beyond(slot) || w.unheard(slot, nodeName, revision) {
 		return false
 	}
 	w.busy[slot] = true

@@ -135,7 +135,7 @@ func (w *world) snapshot() View {
 		v.Instances = append(v.Instances, c.Instance)
 	}
 	for _, m := range w.machines {
-		v.Nodes[m.name] = Node{Presence: w.presence(m), Gone: m.gone, Missed: m.gone}
+		v.Nodes[m.name] = Node{Presence: w.presence(m), Gone: m.gone, Missed: m.gone, Closed: m.cordoned}
 		if !m.cordoned {
 			v.Eligible = append(v.Eligible, m.name)
 		}

@@ -18,7 +18,7 @@ func duration(ns int64) time.Duration { return time.Duration(ns) }
 
 // advance does what is due of an instance, after what has happened to it, and has its record saved before that.
 func (m *Machine) advance(i *instance, happened func()) {
-	first := len(m.effects)
+	first, over := len(m.effects), i.Over
 	if happened != nil {
 		happened()
 	}
@@ -29,11 +29,47 @@ func (m *Machine) advance(i *instance, happened func()) {
 		m.live(i)
 		m.finish(i)
 	}
-	if i.Over && !i.wanted && m.known && m.drop(i) {
-		return
+	if !i.Over || i.wanted || !m.known || !m.drop(i) {
+		m.tell(i)
+		m.save(i, first)
 	}
-	m.tell(i)
-	m.save(i, first)
+	if i.Over && !over {
+		m.succeed(i)
+	}
+}
+
+// succeed begins what has waited for the end of the one before in its slot. What is to end itself is not looked at.
+func (m *Machine) succeed(before *instance) {
+	for _, uid := range m.order() {
+		if i := m.instances[uid]; i != nil && i != before && i.wanted && !i.Over && !i.Stop && !i.begun && i.follows(before) {
+			m.advance(i, nil)
+		}
+	}
+}
+
+// follows reports whether an instance has the slot of another one, and with that its data.
+func (i *instance) follows(before *instance) bool {
+	a, b := &i.Instance, &before.Instance
+	return a.Namespace == b.Namespace && a.Workload == b.Workload && a.Slot == b.Slot && i.template != nil && i.template.Stick() != ""
+}
+
+// precedes is an instance that has begun, has the same data as one that has not, and is not over: two processes on one directory destroy it. Of two that
+// have begun neither waits for the other.
+func (m *Machine) precedes(i *instance) bool {
+	if m.started(i) {
+		return false
+	}
+	for _, other := range m.instances {
+		if other != i && !other.Over && i.follows(other) && m.started(other) {
+			return true
+		}
+	}
+	return false
+}
+
+// started reports whether something of an instance may run, or has run, as far as is known.
+func (m *Machine) started(i *instance) bool {
+	return i.begun || slices.ContainsFunc(i.tasks, func(t task) bool { return t.state.Attempt > 0 }) || len(m.attemptsOf(i.Instance.UID)) > 0
 }
 
 // save puts a record that has changed in front of what may be done after it is durable only.
@@ -149,7 +185,7 @@ func (m *Machine) begin(i *instance) {
 		return
 	}
 	switch ending := i.Stop || i.Failure != nil; {
-	case i.template == nil && !ending:
+	case !ending && (i.template == nil || m.precedes(i)):
 		return
 	case !i.Bound && !ending:
 		m.bind(i)

@@ -380,3 +380,49 @@ func TestLeaseDeclaredLater(t *testing.T) {
 		t.Errorf("starts %v, %+v", h.starts, h.one("u1"))
 	}
 }
+
+// TestWhatIsRefusedHasNotBegun: servers take an instance with an attempt for one that has left data on its host.
+func TestWhatIsRefusedHasNotBegun(t *testing.T) {
+	h := newHost(t)
+	large, unfit := wanted("u1", 0), wanted("u2", 0)
+	large.Template.Tasks[0].Resources.Requests.CPU = "100"
+	unfit.Template.Runtime = "Other"
+	h.want(large, unfit, wanted("u3", 0))
+	for uid, code := range map[string]reason.Code{"u1": reason.InstanceRefused, "u2": reason.RuntimeUnfit} {
+		is(t, h.one(uid).Code, code, "why "+uid+" is over")
+		is(t, h.one(uid).Phase, wire.InstanceFailed, "phase of "+uid)
+		is(t, h.one(uid).Attempt, 0, "attempts of "+uid)
+	}
+	is(t, h.one("u3").Attempt, 1, "attempts of what was taken")
+}
+
+// TestOneOfASlotAtATime: what has the data of one that has not ended begins when that has, also where the agent was restarted meanwhile.
+func TestOneOfASlotAtATime(t *testing.T) {
+	withData := func(uid string, slot int) Wanted {
+		w := wanted(uid, 0)
+		w.Slot = slot
+		w.Template.Volumes = []workload.Volume{{Name: "data", Data: &workload.DataVolume{}}}
+		return w
+	}
+	end := run.ID{Instance: "u2", Task: "main", Attempt: 1}
+	for name, list := range map[string]func(old Wanted) []Wanted{
+		"it is to end":              func(old Wanted) []Wanted { old.Stop = true; return []Wanted{withData("u1", 0), old, withData("u3", 1)} },
+		"it is not wanted any more": func(Wanted) []Wanted { return []Wanted{withData("u1", 0), withData("u3", 1)} },
+	} {
+		h := newHost(t)
+		h.want(withData("u2", 0))
+		is(t, h.running("u2"), 1, name+": processes of the one before")
+		h.deaf = true // it takes its time to end
+		h.want(list(withData("u2", 0))...)
+		is(t, h.running("u3"), 1, name+": processes of another slot")
+		is(t, h.running("u1"), 0, name+": processes of the next while the one before ends")
+		is(t, h.one("u1").Phase, wire.InstancePlaced, name+": phase of the next")
+		h.agent()
+		is(t, h.running("u1"), 0, name+": processes of the next after a restart of the agent")
+		h.step(h.over(end, run.Ending{Cause: run.Exited, At: h.now.At}))
+		is(t, h.running("u1"), 1, name+": processes of the next when the one before has ended")
+		is(t, h.running("u2"), 0, name+": processes of the one before then")
+		h.agent()
+		is(t, h.running("u1"), 1, name+": processes of the next after another restart")
+	}
+}

@@ -30,8 +30,8 @@ func (m *Machine) tell(i *instance) {
 		s := &i.tasks[k].state
 		n.Restarts += s.Restarts
 		attempt += s.Attempt
-		if s.Phase == life.Waiting || s.Phase == life.Stopping && !s.Stopped {
-			attempt++ // the one that comes: what is told goes forward only
+		if s.Phase == life.Waiting && i.begun || s.Phase == life.Stopping && !s.Stopped {
+			attempt++ // the one that comes: what is told goes forward only. Where nothing has begun none comes: it may be refused yet
 		}
 	}
 	i.Attempt = max(i.Attempt, attempt)
