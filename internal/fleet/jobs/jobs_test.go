@@ -49,27 +49,6 @@ func TestSchedule(t *testing.T) {
 	}
 }
 
-// TestScheduleOfAClockAhead: a leader whose clock was a day ahead has begun a run of tomorrow. What is due today begins all the same, and that of tomorrow does
-// not begin twice.
-func TestScheduleOfAClockAhead(t *testing.T) {
-	v := hourly()
-	v.Was = ScheduleStatus{Last: at(24*60 + 10), Cron: v.Spec.Cron, TimeZone: "UTC"}
-	v.Runs = []Run{{At: at(24*60 + 10), Over: true}}
-	d := Schedule(v, at(30))
-	if !d.Start.IsZero() || d.Status.Last != at(30) || d.WakeAt != at(70) {
-		t.Errorf("nothing is due: %+v", d)
-	}
-	v.Was = d.Status
-	if d = Schedule(v, at(70)); d.Start != at(70) {
-		t.Errorf("at its time: %+v", d)
-	}
-	v.Was = d.Status
-	v.Was.Last = at(23*60 + 10)
-	if d = Schedule(v, at(24*60+10)); !d.Start.IsZero() {
-		t.Errorf("that of tomorrow: %+v", d)
-	}
-}
-
 func TestMissed(t *testing.T) {
 	v := hourly()
 	v.Was = ScheduleStatus{Last: at(10), Cron: v.Spec.Cron, TimeZone: "UTC"}

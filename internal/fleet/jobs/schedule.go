@@ -13,8 +13,6 @@ const (
 	// onTime is how late a run may begin and still count as begun at its time: a change of leaders, with the times that they wait for each
 	// other, takes less.
 	onTime = 2 * time.Minute
-	// aheadMax is by how much the clocks of two servers may differ: clocks that are kept at all are within seconds.
-	aheadMax = 5 * time.Minute
 	// runsMax bounds the runs of one job that are not over, with concurrency Allow: ours, who needs more has made a mistake.
 	runsMax = 100
 	// missedMax bounds how far missed runs are counted.
@@ -94,8 +92,7 @@ type planner struct {
 	next func(time.Time) (time.Time, bool)
 }
 
-// begin finds out what was dealt with. A run that is there was begun, whatever the status says. A leader whose clock was far ahead has dealt with times
-// that are still to come, and nothing would be begun until then.
+// begin finds out what was dealt with. A run that is there was begun, whatever the status says.
 func (p *planner) begin() {
 	s := &p.Status
 	declared := ScheduleStatus{s.Last, p.Spec.Cron, p.Spec.TimeZoneOrDefault(), p.Spec.Suspend}
@@ -106,14 +103,8 @@ func (p *planner) begin() {
 		declared.Last = later(s.Last, p.now) // it was edited, or goes on: what it says of the past was never due
 	}
 	*s = declared
-	credible := p.now.Add(aheadMax)
-	if s.Last.After(credible) {
-		s.Last = p.now
-	}
 	for i := range p.Runs {
-		if at := p.Runs[i].At; !at.After(credible) {
-			s.Last = later(s.Last, at)
-		}
+		s.Last = later(s.Last, p.Runs[i].At)
 	}
 }
 
