@@ -12,8 +12,9 @@
 //	evict      nodes where instances of lower priority hold what is missing, within their budgets; the room is kept for who it was made for
 //
 // What was decided counts at once (it is assumed), and becomes a fact or is taken back when the store has answered. A binding names the
-// revision of its node's column in the store, and how many bindings to that node were on their way before it: the store refuses it when
-// anything else was written there meanwhile.
+// revision of its node's column in the store, and how many bindings to that node were on their way before it, so that a store could refuse it when
+// anything else was written there meanwhile. The controller of workloads does not ask for that: one leader writes, each write is fenced by its term,
+// and the host's own admission has the last word.
 //
 // A Queue holds the groups that wait: those that may be tried in order of priority and age, and the others by what could help them. What
 // changes between a decision and the moment at which its group is put back wakes it too, because the decision says what it had seen.
