@@ -160,8 +160,8 @@ func (h *host) removed(k converge.Key) {
 	}
 	next := h.ledger
 	next.Removals = slices.DeleteFunc(slices.Clone(next.Removals), func(r activeEntry) bool { return agentcore.Key(r.Claim) == k })
-	if len(next.Removals) < len(h.ledger.Removals) {
-		_ = h.saveLedger(next) // it is found to be undone the next time
+	if len(next.Removals) < len(h.ledger.Removals) && h.saveLedger(next) != nil {
+		h.ledger = next // it reaches the disk with what is written next, or is found to be undone at the next start
 	}
 }
 
