@@ -22,6 +22,7 @@ import (
 
 	"tako.dev/tako/internal/apiserver/missed"
 	"tako.dev/tako/internal/apiserver/resume"
+	"tako.dev/tako/internal/apiserver/stream"
 )
 
 const (
@@ -127,7 +128,7 @@ func (b *Backend) decorate(config *storagebackend.ConfigForResource, prefix stri
 	}
 	watched := missed.New(missed.Kind{Resource: config.GroupResource, KV: b.client.KV, Root: config.Prefix, Prefix: prefix, KeyOf: keyFunc, NewList: newListFunc})
 	c, err := cacher.NewCacherFromConfig(cacher.Config{
-		Storage: watched.Below(raw), Versioner: versioner, GroupResource: config.GroupResource, EventsHistoryWindow: config.EventsHistoryWindow, ResourcePrefix: prefix,
+		Storage: watched.Below(stream.Each(raw)), Versioner: versioner, GroupResource: config.GroupResource, EventsHistoryWindow: config.EventsHistoryWindow, ResourcePrefix: prefix,
 		KeyFunc: keyFunc, NewFunc: newFunc, NewListFunc: newListFunc, GetAttrsFunc: attrs, IndexerFuncs: triggers, Indexers: indexers, Codec: config.Codec,
 	})
 	if err != nil {

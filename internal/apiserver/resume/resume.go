@@ -16,23 +16,18 @@ package resume
 
 import (
 	"context"
-	"crypto/rand"
 	"strconv"
 	"time"
 
-	"google.golang.org/grpc/metadata"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/apiserver/pkg/storage"
+
+	"tako.dev/tako/internal/apiserver/stream"
 )
 
 // progressEvery is how often etcd is asked how far it has told everything, until it has: as often as the library's cache asks.
 const progressEvery = 100 * time.Millisecond
-
-// ownStream is the name of a value that etcd's client is given with a watch, different for each: watches with the same values share
-// a stream, and how far etcd is it tells a stream. The answer may reach a watch that was begun on the stream after it was given, and
-// would tell that one that it has been told everything before it has been told anything.
-const ownStream = "tako-watch"
 
 // resultsMax is how many events wait for a client who is slower than they come: as many as the library lets wait of a watch of etcd.
 // Behind it the cache has room for some more, and ends the watch when that is full.
@@ -149,7 +144,7 @@ func (s Storage) catchUp(ctx context.Context, key string, opts storage.ListOptio
 		return nil
 	}
 	opts.ProgressNotify = true
-	ctx = metadata.AppendToOutgoingContext(ctx, ownStream, rand.Text())
+	ctx = stream.Own(ctx)
 	past, err := s.store.Watch(ctx, key, opts)
 	if err != nil {
 		return nil
