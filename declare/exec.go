@@ -33,6 +33,9 @@ type Exec struct {
 	RefreshOnly bool `json:"refreshOnly,omitempty"`
 	// Timeout ends the command with all that it has started: "30s", "10m"; one second to a day. Default 5m.
 	Timeout string `json:"timeout,omitempty"`
+	// Tries is how often the command is run, with pauses, until it counts as failed: 1 to 20, and all of them together may take a day at
+	// most. Default 1. One that has failed is tried again later all the same, for ever.
+	Tries int `json:"tries,omitempty"`
 	// User is who runs it, a name or a number in quotes. Default root; without root rights, the caller.
 	User string `json:"user,omitempty"`
 	// Group is the group in which it runs. Default the user's primary one.
@@ -58,6 +61,9 @@ const (
 	ExecTimeoutDefault = 5 * time.Minute
 	// ExecTimeoutMax bounds how long a command may run.
 	ExecTimeoutMax = 24 * time.Hour
+
+	// ExecTriesMax bounds how often a command is run until it counts as failed.
+	ExecTriesMax = 20
 
 	execTimeoutMin      = time.Second
 	execUmaskDefault    = 0o022
@@ -153,6 +159,9 @@ func (e *Exec) TimeoutOrDefault() time.Duration {
 	return ExecTimeoutDefault
 }
 
+// TriesOrDefault returns how often the command is run until it counts as failed, at least once.
+func (e *Exec) TriesOrDefault() int { return max(e.Tries, 1) }
+
 // UmaskOrDefault returns the permissions that new files do not get.
 func (e *Exec) UmaskOrDefault() uint32 { return e.Umask.bitsOr(execUmaskDefault) }
 
@@ -191,6 +200,7 @@ func (e *Exec) validate(v *validator) {
 		}
 	}
 	v.execTimeout(e.Timeout)
+	v.tries("exec.tries", e)
 	v.environment("exec.environment", e.Environment)
 	v.contentSource("exec.environmentFrom", e.EnvironmentFrom, false)
 	v.umask("exec.umask", e.Umask)
@@ -241,6 +251,16 @@ func (v *validator) execTimeout(text string) {
 		v.invalid(at, fmt.Sprintf("%q is not a time", clipText(text)), hint)
 	case d < execTimeoutMin || d > ExecTimeoutMax || d%time.Second != 0:
 		v.invalid(at, fmt.Sprintf("%q is not a number of whole seconds from one to a day", clipText(text)), hint)
+	}
+}
+
+// tries checks how often a command is run: an operation of the agent lasts a day at most.
+func (v *validator) tries(field string, e *Exec) {
+	switch at := v.path(field); {
+	case e.Tries < 0 || e.Tries > ExecTriesMax:
+		v.invalid(at, fmt.Sprintf("%d is no number of tries", e.Tries), fmt.Sprintf("1 to %d: what has failed is tried again later in any case, for ever", ExecTriesMax))
+	case e.Tries > 1 && time.Duration(e.Tries)*e.TimeoutOrDefault() > ExecTimeoutMax:
+		v.invalid(at, fmt.Sprintf("%d tries of %v take more than a day", e.Tries, e.TimeoutOrDefault()), "fewer of them, or a shorter exec.timeout")
 	}
 }
 

@@ -14549,6 +14549,13 @@ func schema_takodev_tako_declare_Exec(ref common.ReferenceCallback) common.OpenA
 							Format:      "",
 						},
 					},
+					"tries": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Tries is how often the command is run, with pauses, until it counts as failed: 1 to 20, and all of them together may take a day at most. Default 1. One that has failed is tried again later all the same, for ever.",
+							Type:        []string{"integer"},
+							Format:      "int32",
+						},
+					},
 					"user": {
 						SchemaProps: spec.SchemaProps{
 							Description: "User is who runs it, a name or a number in quotes. Default root; without root rights, the caller.",

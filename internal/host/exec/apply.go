@@ -46,12 +46,9 @@ func (t *Type) apply(ctx context.Context, r *resource, p host.Plan) host.Result 
 	case !v.run:
 		return host.Result{Err: &reason.Error{Code: reason.ConcurrentEdit, Doing: r.doing(), Cause: errors.New(v.why)}}
 	}
-	if err = a.run(ctx); err == nil {
-		return host.Result{Changed: true}
-	}
+	again, err := a.tries(ctx, a.decide)
 	// Whom it notifies hears of it when it has succeeded, unless nobody would have it run again.
-	v, undecided := a.decide(context.WithoutCancel(ctx))
-	return host.Result{Err: err, Changed: undecided == nil && !v.run}
+	return host.Result{Err: err, Changed: err == nil || !again}
 }
 
 // Refresh runs the command, unless a run of it began after since, or its conditions say that it has nothing to do.
@@ -71,13 +68,14 @@ func (t *Type) Refresh(ctx context.Context, res host.Resource, since host.Stamp)
 	if err != nil {
 		return host.Refreshed{}, err
 	}
-	if r.creates != "" || r.guarded { // that it has run before is no reason not to
-		v, err := a.decide(ctx)
-		if err != nil || !v.run {
-			return host.Refreshed{Note: v.why}, err
-		}
+	due := a.decide
+	if r.creates == "" && !r.guarded { // that it has run before is no reason not to
+		due = func(context.Context) (verdict, error) { return verdict{run: true}, nil }
 	}
-	if err := a.run(ctx); err != nil {
+	if v, err := due(ctx); err != nil || !v.run {
+		return host.Refreshed{Note: v.why}, err
+	}
+	if _, err := a.tries(ctx, due); err != nil {
 		return host.Refreshed{}, err
 	}
 	return host.Refreshed{Acted: true, Note: "ran"}, nil
@@ -110,6 +108,32 @@ func (a *attempt) decide(ctx context.Context) (verdict, error) {
 		return v, err
 	}
 	return a.t.guards(ctx, a.resource, a.exec, &a.who, false)
+}
+
+// The pauses between tries: each is twice as long as the one before.
+const (
+	triesPauseMin = time.Second
+	triesPauseMax = 30 * time.Second
+)
+
+// tries runs the command until it succeeds, as often as is declared, and while it is due. again says whether it is after the last try has failed.
+func (a *attempt) tries(ctx context.Context, due func(context.Context) (verdict, error)) (again bool, err error) {
+	pause := triesPauseMin
+	for left := a.exec.TriesOrDefault() - 1; ; left-- {
+		if err = a.run(ctx); err == nil {
+			return false, nil
+		}
+		v, undecided := due(context.WithoutCancel(ctx))
+		if again = undecided != nil || v.run; !again || left <= 0 {
+			return again, err
+		}
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+			return again, err
+		}
+		pause = min(2*pause, triesPauseMax)
+	}
 }
 
 // run runs the command to its end, and records it when it has succeeded.

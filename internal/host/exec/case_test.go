@@ -21,7 +21,7 @@ func TestAgentCase28_Exec(t *testing.T) {
 	c := casetest.Start(t)
 	for name, run := range map[string]func(*casetest.Case, *ground){
 		"once": caseOnce, "creates": caseCreates, "refreshOnly": caseRefreshOnly, "timeout": caseTimeout, "stopped": caseStopped,
-		"cwd, environment, umask": caseSurroundings, "exit codes": caseExitCodes, "user": caseUser, "guards": caseGuards,
+		"cwd, environment, umask": caseSurroundings, "exit codes": caseExitCodes, "tries": caseTries, "user": caseUser, "guards": caseGuards,
 	} {
 		t.Run(name, func(t *testing.T) { run(c.Sub(t), newGround(t)) })
 	}
@@ -190,6 +190,35 @@ func caseExitCodes(c *casetest.Case, g *ground) {
 	}
 	_, res := g.converge(g.bind(declare.Exec{Command: sh("kill -9 $$")}))
 	c.Check(reason.Is(res.Err, reason.CommandFailed) && strings.Contains(res.Err.Error(), "SIGKILL"), "ended by a signal: %v", res.Err)
+}
+
+// caseTries: one that fails is run again at once, as often as is declared, unless nothing is left to do or the agent ends.
+func caseTries(c *casetest.Case, g *ground) {
+	fails := "echo run >>" + g.path("runs") + "; "
+	third := fails + "test $(wc -l <" + g.path("runs") + ") -ge 3"
+	_, res := g.converge(g.bind(declare.Exec{Command: sh(third), Tries: 2}))
+	c.Check(reason.Is(res.Err, reason.CommandFailed) && !res.Changed && g.runs("runs") == 2, "two tries, and the third would succeed: %+v, %d runs", res, g.runs("runs"))
+	g.remove("runs")
+	g.made(g.bind(declare.Exec{Command: sh(third), Tries: 3}))
+	c.Equal(g.runs("runs"), 3, "runs until one succeeds")
+
+	g.remove("runs")
+	_, res = g.converge(g.bind(declare.Exec{Command: sh(fails + ": >" + g.path("made") + "; exit 1"), Creates: g.path("made"), Tries: 3}))
+	c.Check(reason.Is(res.Err, reason.CommandFailed) && res.Changed && g.runs("runs") == 1, "nothing is left to do after the first: %+v, %d runs", res, g.runs("runs"))
+
+	g.remove("runs")
+	done, err := g.Refresh(g.Context(), g.bind(declare.Exec{Command: sh(third), RefreshOnly: true, Tries: 3}), now(g))
+	c.Check(err == nil && done.Acted && g.runs("runs") == 3, "notified: %+v, %v, %d runs", done, err, g.runs("runs"))
+
+	g.remove("runs")
+	ctx, cancel := context.WithCancel(g.Context())
+	plan := g.look(g.bind(declare.Exec{Command: sh(fails + "exit 1"), Tries: declare.ExecTriesMax}))
+	ended := make(chan host.Result, 1)
+	go func() { ended <- g.Apply(ctx, []host.Plan{plan})[0] }()
+	eventually(g.T, "it has run", func() bool { return g.runs("runs") > 0 })
+	cancel()
+	res = <-ended
+	c.Check(res.Err != nil && g.runs("runs") < declare.ExecTriesMax, "the agent ends in a pause: %+v, %d runs", res, g.runs("runs"))
 }
 
 func caseUser(c *casetest.Case, g *ground) {
