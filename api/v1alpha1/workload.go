@@ -98,6 +98,9 @@ type WorkloadStatus struct {
 	// Data says which nodes have the data of which instances. Only with data volumes, by node.
 	// +listType=atomic
 	Data []WorkloadHome `json:"data,omitempty"`
+	// Picks is a digest of what picks nodes, selector and architectures, for which all instances were looked at: those on nodes that it picks no
+	// more are told to leave.
+	Picks string `json:"picks,omitempty"`
 	// Culprits are the instances that hold it up: at most 10.
 	// +listType=atomic
 	Culprits []WorkloadCulprit `json:"culprits,omitempty"`

@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"crypto/sha256"
 	"encoding/base32"
+	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -197,6 +198,16 @@ func Compare(old, updated *Spec) Change {
 		c.differ(declare.KeyPath(path+".volumes", name), NeedsRestart, x, y)
 	})
 	return c.Change
+}
+
+// picksBytes is how much of a digest tells what picks nodes from what did before.
+const picksBytes = 8
+
+// Picks returns a digest of what picks nodes, selector and architectures: while it is the same, Compare says that nothing moves.
+func Picks(s *Spec) string {
+	text, _ := json.Marshal([]any{s.Selector, sorted(s.Placement.Architectures)}) // they have nothing that JSON cannot say
+	sum := sha256.Sum256(text)
+	return hex.EncodeToString(sum[:picksBytes])
 }
 
 // comparison collects what differs.

@@ -13431,6 +13431,13 @@ func schema_takodev_tako_api_v1alpha1_WorkloadStatus(ref common.ReferenceCallbac
 							},
 						},
 					},
+					"picks": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Picks is a digest of what picks nodes, selector and architectures, for which all instances were looked at: those on nodes that it picks no more are told to leave.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
 					"culprits": {
 						VendorExtensible: spec.VendorExtensible{
 							Extensions: spec.Extensions{

@@ -32,6 +32,8 @@ type decision struct {
 	start  time.Time         // of a schedule: the run that begins; zero: none
 	status v1alpha1.WorkloadStatus
 	first  bool // the status is to be stored before anything else is done
+	// repicked are instances of which it is to be stored that they are to leave, or not any more, because of what picks nodes.
+	repicked []repicked
 	// measureAt is when what is measured is looked at again; zero: it decides nothing.
 	measureAt time.Time
 }
@@ -123,7 +125,7 @@ func (w *world) inTurn() []*workload {
 
 // writes is how many instances are written when a decision is carried out.
 func (d *decision) writes() int {
-	n := len(d.Stop) + len(d.Update) + len(d.Drop) + len(d.Abandon) + len(d.Reclaim)
+	n := len(d.Stop) + len(d.Update) + len(d.Drop) + len(d.Abandon) + len(d.Reclaim) + len(d.repicked)
 	if d.job != nil {
 		n += len(d.job.Remove)
 	}
@@ -146,6 +148,7 @@ func (c *Workloads) decide(w *world, of *workload, d *decision, now time.Time) {
 	if d.job != nil {
 		wake = earlier(wake, d.job.WakeAt)
 	}
+	w.repick(d)
 	w.wake(of, earlier(earlier(earlier(wake, d.WakeAt), of.held), d.measureAt))
 	of.explain(&d.status, w)
 	of.conclude(&d.status, now)

@@ -14,9 +14,11 @@ import (
 	"tako.dev/tako/api/v1alpha1"
 	"tako.dev/tako/declare"
 	declared "tako.dev/tako/declare/workload"
+	"tako.dev/tako/internal/casetest"
 	"tako.dev/tako/internal/fleet/jobs"
 	"tako.dev/tako/internal/fleet/node"
 	fleet "tako.dev/tako/internal/fleet/workload"
+	"tako.dev/tako/internal/reason"
 	"tako.dev/tako/internal/transfer/wire"
 )
 
@@ -383,6 +385,97 @@ func TestPerNode(t *testing.T) {
 	if n := r.running("agent"); n != 3 {
 		t.Errorf("%d after a drain: %s", n, r.dump())
 	}
+}
+
+// TestWorkloadCase23_SelectorMoves: a declaration that picks other nodes moves instances there within the budget, also when nobody led when it was changed, or the
+// leader dies while it notes who is to go. Labels that change move nobody, and one whose node is picked again stays.
+func TestWorkloadCase23_SelectorMoves(t *testing.T) {
+	kase := casetest.Start(t)
+	for name, disturb := range map[string]func(r *rig){
+		"at once":        func(*rig) {},
+		"another leader": func(r *rig) { r.lead() },
+		"in the middle": func(r *rig) {
+			r.round()
+			r.lead()
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := kase.Sub(t)
+			r := newRig(t)
+			r.join("n0", "n1", "n2", "n3", "n4")
+			label := func(node, role string) { r.change(node, func(n *v1alpha1.Node) { n.Labels["role"] = role }) }
+			for i, role := range []string{"web", "web", "web", "api", "api"} {
+				label(fmt.Sprint("n", i), role)
+			}
+			spec := web(3)
+			spec.Selector = declare.Selector{MatchLabels: map[string]string{"role": "web"}}
+			r.declare("web", spec)
+			r.is("web", "Complete")
+			label("n0", "old")
+			r.pass(time.Minute)
+			on := nodesOf(r.instances("web"))
+			c.Equal(on["n0"]+on["n1"]+on["n2"], 3, "instances that labels have not moved")
+
+			spec.Selector.MatchLabels = map[string]string{"role": "api"}
+			r.declare("web", spec)
+			disturb(r)
+			fewest := 3
+			r.until("all have moved", func() string {
+				fewest = min(fewest, int(r.workload("web").Status.AvailableReplicas))
+				on := nodesOf(r.instances("web"))
+				return unless(on["n3"]+on["n4"] == 3 && len(on) == 2 && r.workload("web").Status.Picks == declared.Picks(&spec), r.dump())
+			})
+			c.Check(fewest >= 2, "%d were available meanwhile", fewest)
+			r.is("web", "Complete")
+			label("n3", "old")
+			r.pass(time.Minute)
+			on = nodesOf(r.instances("web"))
+			c.Equal(on["n3"]+on["n4"], 3, "instances that labels have not moved after that")
+		})
+	}
+}
+
+// TestSelectorChangedBack: what was to leave and cannot stays where it is once its node is picked again. A changed list of architectures moves, too.
+func TestSelectorChangedBack(t *testing.T) {
+	r := newRig(t)
+	r.join("n0", "n1")
+	spec := web(2)
+	r.declare("web", spec)
+	r.is("web", "Complete")
+	before := nodesOf(r.instances("web"))
+	spec.Placement.Architectures = []string{"riscv64"} // which no node has
+	r.declare("web", spec)
+	r.pass(time.Minute)
+	left := 0
+	for _, in := range r.instances("web") {
+		if in.Status.Leave != nil && in.Status.Leave.Code == reason.PlacementChanged.String() {
+			left++
+		}
+	}
+	if left == 0 || r.running("web") == 0 {
+		t.Errorf("%d are to leave, %d run: %s", left, r.running("web"), r.dump())
+	}
+	spec.Placement.Architectures = []string{"amd64"}
+	r.declare("web", spec)
+	r.is("web", "Complete")
+	r.pass(time.Minute)
+	for _, in := range r.instances("web") {
+		if in.Status.Leave != nil {
+			t.Errorf("%s is to leave still: %+v", in.Name, in.Status.Leave)
+		}
+	}
+	if after := nodesOf(r.instances("web")); len(after) != len(before) || r.running("web") != 2 {
+		t.Errorf("before %v, after %v: %s", before, after, r.dump())
+	}
+}
+
+// nodesOf counts instances by node.
+func nodesOf(all []*v1alpha1.Instance) map[string]int {
+	on := map[string]int{}
+	for _, in := range all {
+		on[in.Spec.Node]++
+	}
+	return on
 }
 
 // TestJob: a job runs until enough have ended well, and says so; what failed is tried again.

@@ -289,6 +289,9 @@ func (c *Workloads) instanceJobs(w *world, d *decision, now time.Time) []job {
 			o.Status.Losses++
 		})
 	}
+	for _, p := range d.repicked {
+		change(p.uid, "note who is to move of", true, func(o *v1alpha1.Instance) { o.Status.Leave = p.leave })
+	}
 	lease := leaseSeconds(&d.of.o.Spec)
 	for _, in := range d.of.sorted() {
 		if in.o.Spec.LeaseSeconds != lease && in.o.Spec.Stop == nil {
