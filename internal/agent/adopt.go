@@ -13,6 +13,7 @@ import (
 	"tako.dev/tako/declare"
 	"tako.dev/tako/internal/agent/core"
 	"tako.dev/tako/internal/agent/load"
+	"tako.dev/tako/internal/agent/program"
 	"tako.dev/tako/internal/agent/report"
 	"tako.dev/tako/internal/agent/socket"
 	"tako.dev/tako/internal/agent/subscribe"
@@ -354,4 +355,5 @@ func (l *loop) changed(p *part) bool {
 func (l *loop) release() {
 	runtime.GC()
 	debug.FreeOSMemory()
+	program.GiveBack()
 }
