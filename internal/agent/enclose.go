@@ -16,7 +16,7 @@ func (l *loop) standing(yield func(converge.ID, ground.Member) bool) {
 		if p.removal != nil && p.removal.done {
 			continue
 		}
-		if !yield(converge.ID(i), ground.Member{Claim: p.claim(), Resource: p.res}) {
+		if !yield(converge.ID(i), ground.Member{Claim: p.claim(), Type: p.kind, Resource: p.res}) {
 			return
 		}
 	}

@@ -21,7 +21,8 @@ import (
 // Member is a vertex of the graph as the ground sees it.
 type Member struct {
 	Claim    declare.Claim
-	Resource host.Resource // nil while it is not bound
+	Type     declare.ResourceType // empty where it is not known
+	Resource host.Resource        // nil while it is not bound
 }
 
 // Ground is what stands where. The zero Ground is empty. Below may be called from any goroutine, Lay from one at a time.
@@ -71,7 +72,7 @@ func places(members iter.Seq2[converge.ID, Member]) []host.Place {
 	var list []host.Place
 	for _, m := range members {
 		if p := pathOf(m.Claim); p != "" {
-			list = append(list, host.Place{Path: p})
+			list = append(list, host.Place{Path: p, Whole: m.Type == declare.TypeArchive}) // all that was unpacked there is its
 		}
 		if m.Resource == nil {
 			continue

@@ -49,14 +49,14 @@ func TestGround(t *testing.T) {
 	if again := g.Lay(all(file)); again != nil || g.Below("/") != nil {
 		t.Error("without anything that encloses it is not kept")
 	}
-	outer := Member{claim(declare.ClaimPath, "/srv"), tree{dir: "/srv"}}
-	inner := Member{claim(declare.ClaimPath, "/srv/b"), tree{thing{[]string{"/elsewhere"}}, "/srv/b"}}
+	outer := Member{Claim: claim(declare.ClaimPath, "/srv"), Resource: tree{dir: "/srv"}}
+	inner := Member{Claim: claim(declare.ClaimPath, "/srv/b"), Resource: tree{thing{[]string{"/elsewhere"}}, "/srv/b"}}
 	members := []Member{outer, inner, file,
 		{Claim: claim(declare.ClaimEdit, "/srv/e#x")}, {Claim: claim(declare.ClaimMount, "/srv/m")}, {Claim: claim(declare.ClaimSwap, "/srv/s")},
 		{Claim: claim(declare.ClaimPackage, "/srv/no")}, {Claim: claim(declare.ClaimTimer, "t"), Resource: thing{[]string{"/srv/t.timer", "/etc/t"}}},
-		{Claim: claim(declare.ClaimPath, "/srv-x")},
+		{Claim: claim(declare.ClaimPath, "/srv-x")}, {Claim: claim(declare.ClaimPath, "/srv/unpacked"), Type: declare.TypeArchive},
 	}
-	want := []host.Place{{Path: "/srv/a/file"}, {Path: "/srv/b", Whole: true}, {Path: "/srv/e"}, {Path: "/srv/m"}, {Path: "/srv/s"}, {Path: "/srv/t.timer"}}
+	want := []host.Place{{Path: "/srv/a/file"}, {Path: "/srv/b", Whole: true}, {Path: "/srv/e"}, {Path: "/srv/m"}, {Path: "/srv/s"}, {Path: "/srv/t.timer"}, {Path: "/srv/unpacked", Whole: true}}
 	if again := g.Lay(all(members...)); !slices.Equal(again, []converge.ID{0}) || !slices.Equal(g.Below("/srv"), want) {
 		t.Errorf("again %v, below %+v", again, g.Below("/srv"))
 	}
@@ -77,7 +77,7 @@ func TestBelow(t *testing.T) {
 		path := rapid.Custom(func(t *rapid.T) string {
 			return "/" + strings.Join(rapid.SliceOfN(rapid.SampledFrom([]string{"a", "b", "a-", "a0", "\xff", " "}), 1, 4).Draw(t, "names"), "/")
 		})
-		members := []Member{{claim(declare.ClaimPath, "/tree"), tree{dir: "/tree"}}}
+		members := []Member{{Claim: claim(declare.ClaimPath, "/tree"), Resource: tree{dir: "/tree"}}}
 		paths := append(rapid.SliceOf(path).Draw(t, "paths"), "/tree")
 		for _, p := range paths {
 			members = append(members, Member{Claim: claim(declare.ClaimPath, p)})

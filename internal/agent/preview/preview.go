@@ -87,7 +87,7 @@ type bound struct {
 // standing yields what stands on the host.
 func (v *preview) standing(yield func(converge.ID, ground.Member) bool) {
 	for i := range v.bound {
-		if !yield(converge.ID(i), ground.Member{Claim: v.Desired.Compiled.Items[i].Claim, Resource: v.bound[i].res}) {
+		if !yield(converge.ID(i), ground.Member{Claim: v.Desired.Compiled.Items[i].Claim, Type: v.Desired.Compiled.Items[i].Type, Resource: v.bound[i].res}) {
 			return
 		}
 	}
