@@ -138,3 +138,32 @@ func TestReportOfAnotherVersionOrDamaged(t *testing.T) {
 		})
 	}
 }
+
+// TestEventsDoNotFloodTheHistory: of a resource that somebody changes all the time so much is told in an hour and no more; what else happens to it, and
+// what happens to others, is told.
+func TestEventsDoNotFloodTheHistory(t *testing.T) {
+	var shown []Line
+	b, _ := opened(t, filepath.Join(t.TempDir(), "state"), func(l Line) { shown = append(shown, l) })
+	at := time.Now()
+	tell := func(title string, cause converge.Cause, times int) (told int) {
+		before := len(shown)
+		for range times {
+			at = at.Add(time.Second)
+			b.Tell(Line{At: at, Resource: Resource{Title: title, Outcome: reason.Failed}, Cause: report.CauseName(cause)})
+		}
+		return len(shown) - before
+	}
+	if n := tell("file/his", converge.CauseTouched, 1000); n != 30 {
+		t.Errorf("of 1000 events %d are told", n)
+	}
+	if last := shown[len(shown)-1].Note; !strings.Contains(last, "30 times") {
+		t.Errorf("the last one says %q", last)
+	}
+	if n := tell("file/other", converge.CauseTouched, 10) + tell("file/his", converge.CauseRetry, 10) + tell("file/his", converge.CauseTouched, 10); n != 20 {
+		t.Errorf("of 30 others %d are told", n)
+	}
+	at = at.Add(time.Hour)
+	if n := tell("file/his", converge.CauseTouched, 2); n != 2 || shown[len(shown)-2].Note != "980 changes before this one were not told" || shown[len(shown)-1].Note != "" {
+		t.Errorf("an hour later %d of 2 are told: %q, %q", n, shown[len(shown)-2].Note, shown[len(shown)-1].Note)
+	}
+}

@@ -15,9 +15,10 @@ import (
 
 // Book counts and tells. Use New.
 type Book struct {
-	store    *store.Store
-	onLine   func(report.Line)
-	troubles report.Troubles
+	store     *store.Store
+	onLine    func(report.Line)
+	troubles  report.Troubles
+	restraint restraint
 
 	Scrub  func(string) string // takes the values of secrets out of a text; nil where there are none
 	Totals report.Totals
@@ -45,8 +46,11 @@ func (b *Book) Counted(verb converge.Verb, r converge.Result) {
 	b.Totals.Checks++
 }
 
-// Tell keeps a line in the history and shows it.
+// Tell keeps a line in the history and shows it, unless there were too many of its resource lately.
 func (b *Book) Tell(line report.Line) {
+	if !b.restraint.lets(&line) {
+		return
+	}
 	if err := b.store.Append(line.Happening()); err != nil {
 		b.Note("write the history", err)
 	}
