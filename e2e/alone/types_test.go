@@ -35,7 +35,7 @@ spec:
     - {name: zone, timezone: {zone: FIRSTEtc/GMTTHENEtc/UTCEND}}
     - {name: language, locale: {lang: FIRSTC.UTF-8THENPOSIXEND}}
     - {name: types-FIRSTaTHENbEND, hostname: {name: types-FIRSTaTHENbEND}}
-    - {name: tool, package: {version: "FIRST1.0THEN2.0END"}}
+    - {name: tool, package: {version: "FIRST1.0THEN2.0END", options: {allowDowngrade: true}}}
     - {name: web-unit, unit: {unit: web.service, content: "[Service]\nExecStart=/bin/sleep infinity\nNice=FIRST1THEN2END\n"}, notify: [web]}
     - {name: web, service: {}}
     - {name: tidy, timer: {timer: tidy, calendar: ["FIRSThourlyTHENdailyEND"], command: ["/bin/true"]}}

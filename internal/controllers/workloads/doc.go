@@ -25,8 +25,9 @@
 // # Who wants an instance away
 //
 // A drain of its node, a NoExecute taint that it does not tolerate any more, labels that do not fit any more where the workload says Move,
-// another environment, and preemption. All go by the disruption budget of the workload, and all but preemption follow from what is declared, so
-// they are stored nowhere and end with their cause. For how long a taint is tolerated is counted from when the server that leads has seen it.
+// another environment; a declaration that was changed and picks other nodes; and preemption. All go by the disruption budget of the workload. The first
+// four follow from what is there, so they are stored nowhere and end with their cause. The others are noted in the status of the Instance. For how long a
+// taint is tolerated is counted from when a server has first seen it, which the status of the Node says.
 //
 // # Who writes what
 //
