@@ -19,6 +19,8 @@ const (
 	// readers and writers are how many ask at once, each with a pause between two requests.
 	readers, writers = 2, 1
 	shopperPause     = 100 * time.Millisecond
+	// crowded is how many more ask where there are many.
+	crowded = 8
 	// requestTime is how long a person would wait.
 	requestTime = 20 * time.Second
 	// logged bounds what is said of requests that have failed.
@@ -81,6 +83,23 @@ func (s *shopper) start() (stop func()) {
 		each(func(number int) {
 			is, err := s.ask(http.MethodPost, fmt.Sprint("?number=", number))
 			s.note(is, err, fmt.Sprint("write ", number), func(a *asked) (*int, *int) { return &a.writes, &a.writesFailed })
+		})
+	}
+	return func() {
+		cancel()
+		all.Wait()
+	}
+}
+
+// crowd has many others read without a pause until stop is called. What comes of it is not noted.
+func (s *shopper) crowd() (stop func()) {
+	ctx, cancel := context.WithCancel(s.t.Context())
+	var all sync.WaitGroup
+	for range crowded {
+		all.Go(func() {
+			for ctx.Err() == nil {
+				_, _ = s.read()
+			}
 		})
 	}
 	return func() {

@@ -187,6 +187,9 @@ spec:
 `, rollout, version, database)
 }
 
+// scaledMax is how many there are of the middle tier under load.
+const scaledMax = 6
+
 const rolling, canary = "strategy: Rolling, progressDeadline: 1m", `strategy: Canary, steps: [{replicas: "1", pause: 1s}], progressDeadline: 8s`
 
 // tiers is the application on five hosts.
@@ -213,6 +216,7 @@ func TestThreeTiers(t *testing.T) {
 	t.Run("a host without power", f.powerCut)
 	t.Run("a host off the network", f.linkCut)
 	t.Run("drained", f.drained)
+	t.Run("scaled by load", f.scaled)
 	stop()
 	f.counted()
 	f.ends()
@@ -434,6 +438,24 @@ func (f *tiers) drained(t *testing.T) {
 		}
 	}
 	f.tako("node", "uncordon", victim.Spec.Node)
+}
+
+// scaled: what the hosts' kernels say of the processors that the middle tier takes has more of it run while many ask, and as many as before when they do
+// not any more. Nobody's request fails, of those who came first.
+func (f *tiers) scaled(t *testing.T) {
+	before := f.client.asked()
+	scaled := strings.Replace(apiTier("v2", "shop", rolling), "  replicas: 4\n", fmt.Sprintf("  scale: {min: 4, max: %d, targets: [{name: cpu, cpu: 200}], down: {stabilization: 15s}}\n", scaledMax), 1)
+	f.apply(scaled)
+	f.until("complete with as many as before", "api", complete(4))
+	stop := f.client.crowd()
+	defer stop()
+	f.until("complete with more", "api", complete(scaledMax))
+	stop()
+	w := f.until("complete with as many as before the crowd", "api", complete(4))
+	if len(w.Status.Scale.Grown) == 0 || len(w.Status.Scale.Shrunk) == 0 {
+		t.Errorf("it was scaled: %s", shown(w.Status.Scale))
+	}
+	f.quiet(t, before)
 }
 
 // counted: whatever was answered with yes is in the database, once.
