@@ -142,4 +142,6 @@ type InstanceLeave struct {
 	Since metav1.Time `json:"since"`
 	// Force is when it goes whatever the disruption budget says. Left out where never.
 	Force *metav1.Time `json:"force,omitempty"`
+	// For is the workload that it makes room for, NAMESPACE/NAME. Only where it was preempted: the wish ends when that has all that it wants.
+	For string `json:"for,omitempty"`
 }

@@ -48,6 +48,9 @@ const (
 	shortest = time.Second
 )
 
+// GangMax is how many instances of a job may be placed together: they are one decision, and one transaction of the scheduler.
+const GangMax = 1000
+
 // faultsMax bounds what is said of one workload: far more than anybody reads.
 const faultsMax = 1000
 
@@ -241,6 +244,9 @@ func (v *validator) job() {
 	}
 	v.count("spec.job.completions", j.Completions, 1, replicasMax)
 	v.count("spec.job.parallelism", j.Parallelism, 1, replicasMax)
+	if n := min(intOr(j.Completions, 1), intOr(j.Parallelism, 1)); j.Gang && n > GangMax {
+		v.invalid("spec.job.parallelism", fmt.Sprintf("%d instances are to be placed together, at most %d are", n, GangMax), "declare a smaller parallelism, or no gang")
+	}
 	v.count("spec.job.backoffLimit", j.BackoffLimit, 0, backoffLimitMax)
 	v.duration("spec.job.activeDeadline", j.ActiveDeadline, shortest, longest)
 	v.duration("spec.job.keepFinished", j.KeepFinished, 0, longest)

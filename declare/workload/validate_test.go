@@ -111,6 +111,7 @@ func TestValidateTakes(t *testing.T) {
 		task,
 		"mode: PerNode, rollout: {maxUnavailable: 10%}, " + task,
 		"mode: PerNode, rollout: {maxUnavailable: 1, maxSurge: 0}, " + task,
+		"mode: Job, job: {completions: 1000, parallelism: 100000, gang: true}, " + task,
 		"mode: Job, job: {completions: 10, parallelism: 3, gang: true, activeDeadline: 1h, keepFinished: 0s}, schedule: {cron: \"*/5 * * * *\", timeZone: Europe/Berlin}, " + task,
 		"rollout: {strategy: BlueGreen, keepOld: 5m}, " + task,
 		"rollout: {gates: [{name: errors, prometheus: {query: rate(errors), server: main}, max: '0.05'}, {name: speed, prometheus: {query: speed}, min: 1, max: 2k}]}, " + task,
@@ -156,6 +157,7 @@ func TestValidateRefuses(t *testing.T) {
 		{"revisionHistoryLimit: 0, " + task, "spec.revisionHistoryLimit", reason.InvalidValue},
 		// Jobs.
 		{"mode: Job, job: {completions: 0}, " + task, "spec.job.completions", reason.InvalidValue},
+		{"mode: Job, job: {gang: true, completions: 2000, parallelism: 1001}, " + task, "spec.job.parallelism", reason.InvalidValue},
 		{"mode: Job, job: {activeDeadline: 0s}, " + task, "spec.job.activeDeadline", reason.InvalidValue},
 		{"mode: Job, job: {backoffLimit: 1001}, " + task, "spec.job.backoffLimit", reason.InvalidValue},
 		{"mode: Job, schedule: {cron: \"61 * * * *\"}, " + task, "spec.schedule.cron", reason.InvalidValue},

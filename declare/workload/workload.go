@@ -61,7 +61,7 @@ type Job struct {
 	BackoffLimit *int32 `json:"backoffLimit,omitempty"`
 	// ActiveDeadline ends a job that takes longer: "90m", 1 second to 366 days. Default none.
 	ActiveDeadline string `json:"activeDeadline,omitempty"`
-	// Gang places the instances that run at once together or not at all. Default false.
+	// Gang places the instances that run at once together or not at all: at most 1,000. Default false.
 	Gang bool `json:"gang,omitempty"`
 	// KeepFinished is for how long what has ended is kept to be looked at: "1h", up to 366 days. Default 24h.
 	KeepFinished string `json:"keepFinished,omitempty"`

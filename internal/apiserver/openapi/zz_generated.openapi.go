@@ -8231,6 +8231,13 @@ func schema_takodev_tako_api_v1alpha1_InstanceLeave(ref common.ReferenceCallback
 							Ref:         ref(metav1.Time{}.OpenAPIModelName()),
 						},
 					},
+					"for": {
+						SchemaProps: spec.SchemaProps{
+							Description: "For is the workload that it makes room for, NAMESPACE/NAME. Only where it was preempted: the wish ends when that has all that it wants.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
 				},
 				Required: []string{"code", "since"},
 			},
@@ -17538,7 +17545,7 @@ func schema_takodev_tako_declare_workload_Job(ref common.ReferenceCallback) comm
 					},
 					"gang": {
 						SchemaProps: spec.SchemaProps{
-							Description: "Gang places the instances that run at once together or not at all. Default false.",
+							Description: "Gang places the instances that run at once together or not at all: at most 1,000. Default false.",
 							Type:        []string{"boolean"},
 							Format:      "",
 						},

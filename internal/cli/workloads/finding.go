@@ -436,6 +436,9 @@ func (i *Instance) Findings() []fleet.Finding {
 	}
 	if l := s.Leave; l != nil && i.Spec.Stop == nil && !ended {
 		text := "it is to leave its node within the disruption budget"
+		if l.For != "" {
+			text = "it is to make room for " + l.For + " within the disruption budget"
+		}
 		if l.Force != nil {
 			text += ", at " + l.Force.UTC().Format(time.RFC3339) + " whatever that says"
 		}

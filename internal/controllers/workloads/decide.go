@@ -31,9 +31,8 @@ type decision struct {
 	job    *jobs.RunDecision // of a job
 	start  time.Time         // of a schedule: the run that begins; zero: none
 	status v1alpha1.WorkloadStatus
-	first  bool // the status is to be stored before anything else is done
-	// repicked are instances of which it is to be stored that they are to leave, or not any more, because of what picks nodes.
-	repicked []repicked
+	first  bool   // the status is to be stored before anything else is done
+	wishes []wish // that are to be stored of instances
 	// measureAt is when what is measured is looked at again; zero: it decides nothing.
 	measureAt time.Time
 }
@@ -125,7 +124,7 @@ func (w *world) inTurn() []*workload {
 
 // writes is how many instances are written when a decision is carried out.
 func (d *decision) writes() int {
-	n := len(d.Stop) + len(d.Update) + len(d.Drop) + len(d.Abandon) + len(d.Reclaim) + len(d.repicked)
+	n := len(d.Stop) + len(d.Update) + len(d.Drop) + len(d.Abandon) + len(d.Reclaim) + len(d.wishes)
 	if d.job != nil {
 		n += len(d.job.Remove)
 	}
@@ -148,7 +147,7 @@ func (c *Workloads) decide(w *world, of *workload, d *decision, now time.Time) {
 	if d.job != nil {
 		wake = earlier(wake, d.job.WakeAt)
 	}
-	w.repick(d)
+	w.wishes(d)
 	w.wake(of, earlier(earlier(earlier(wake, d.WakeAt), of.held), d.measureAt))
 	of.explain(&d.status, w)
 	of.conclude(&d.status, now)

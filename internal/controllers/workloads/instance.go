@@ -28,6 +28,7 @@ type instance struct {
 	said *wire.Instance // what its host says of it; nil: nothing yet
 	over time.Time      // when it had ended
 	wish *fleet.Leave   // who wants it away, as it was decided on last
+	room string         // for whom it makes room; see makesRoom
 }
 
 func (w *world) absorbInstance(told told[v1alpha1.Instance]) {
@@ -66,6 +67,7 @@ func (w *world) take(in *instance, o *v1alpha1.Instance) {
 		in.o = o
 	}
 	in.o = o
+	w.makeRoom(in, makesRoom(o))
 	w.restate(in)
 	w.touch(in.of)
 	if h := w.hosts[o.Spec.Node]; in.here {
@@ -102,6 +104,7 @@ func (w *world) lose(in *instance) {
 	if h := w.hosts[in.o.Spec.Node]; h != nil {
 		w.unsettled[h.name] = true
 	}
+	w.makeRoom(in, "")
 	w.snapshot.RemoveInstance(keyOf(in.o).String())
 	w.touch(in.of)
 	w.leave(in.of)

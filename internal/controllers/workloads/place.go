@@ -124,6 +124,11 @@ func (w *world) regroup(of *workload) {
 		w.groups[name], of.groups[name] = g, true
 		w.queue.Put(g.Group, g.priority)
 	}
+	if len(of.pending) == 0 {
+		for in := range w.room[of.key.String()] {
+			w.touch(in.of)
+		}
+	}
 }
 
 // bound is an instance with the node that was found for it.
@@ -269,7 +274,7 @@ func (c *Workloads) evictJobs(w *world, all []scheduler.Eviction) []job {
 		}
 		o := in.o.DeepCopy()
 		if o.Status.Leave == nil {
-			o.Status.Leave = &v1alpha1.InstanceLeave{Code: reason.Preempted.String(), Since: statuses.Seconds(w.now)}
+			o.Status.Leave = &v1alpha1.InstanceLeave{Code: reason.Preempted.String(), Since: statuses.Seconds(w.now), For: w.groups[e.For].of.key.String()}
 		}
 		jobs = append(jobs, job{
 			do: func(ctx context.Context) error { return c.options.Objects.UpdateStatus(ctx, o) },

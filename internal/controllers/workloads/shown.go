@@ -12,6 +12,7 @@ import (
 	declared "tako.dev/tako/declare/workload"
 	"tako.dev/tako/internal/controllers/statuses"
 	fleet "tako.dev/tako/internal/fleet/workload"
+	"tako.dev/tako/internal/reason"
 )
 
 // shown is what whoever reads an instance is told of it that stands nowhere. The loop's goroutine writes, any may read.
@@ -117,6 +118,9 @@ func (in *instance) status() *v1alpha1.InstanceStatus {
 	}
 	if l := in.wish; l != nil {
 		to.Leave = &v1alpha1.InstanceLeave{Code: statuses.CodeText(l.Why), Since: metav1.NewTime(l.Since), Force: statuses.SecondsOrNone(l.Force)}
+		if l.Why == reason.Preempted {
+			to.Leave.For = in.room
+		}
 	}
 	return to
 }

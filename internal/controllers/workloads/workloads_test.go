@@ -469,6 +469,60 @@ func TestSelectorChangedBack(t *testing.T) {
 	}
 }
 
+// TestPreemptedForNobody: who was told to make room stays when that is not needed any more: whom it was for is gone, or has all that it wants. As long as it
+// is needed it is to leave, whoever leads.
+func TestPreemptedForNobody(t *testing.T) {
+	r := newRig(t)
+	r.join("n0")
+	budget := web(2)
+	budget.DisruptionBudget = &declared.DisruptionBudget{MinAvailable: "2"}
+	budget.Selector = declare.Selector{MatchLabels: map[string]string{"name": "n0"}}
+	budget.Template.Tasks[0].Resources.Requests.CPU = "2" // so that there is no room for another one, and nobody may leave
+	r.declare("web", budget)
+	r.is("web", "Complete")
+	mark := func() {
+		in := r.instances("web")[0].DeepCopy()
+		in.Status.Leave = &v1alpha1.InstanceLeave{Code: reason.Preempted.String(), Since: metav1.NewTime(r.now), For: "prod/urgent"}
+		r.must(r.store.UpdateStatus(r.Context(), in))
+		r.pass(time.Minute)
+	}
+	want := func(marked int, when string) {
+		t.Helper()
+		n := 0
+		for _, in := range r.instances("web") {
+			if in.Status.Leave != nil {
+				n++
+			}
+		}
+		if n != marked || r.running("web") != 2 {
+			t.Errorf("%s %d are to leave: %s", when, n, r.dump())
+		}
+	}
+	mark()
+	want(0, "for one that is not there")
+	urgent := web(1)
+	urgent.Selector = declare.Selector{MatchLabels: map[string]string{"name": "n1"}} // which is not there yet
+	r.declare("urgent", urgent)
+	r.pass(time.Minute)
+	mark()
+	want(1, "for one that waits")
+	r.lead()
+	r.pass(time.Minute)
+	want(1, "for one that waits, under another leader")
+	r.join("n1")
+	r.is("urgent", "Complete")
+	r.pass(time.Minute)
+	want(0, "for one that has its node")
+	urgent.Replicas = new(int32(100))
+	r.declare("urgent", urgent)
+	r.pass(time.Minute)
+	mark()
+	want(1, "for one that waits again")
+	r.remove("urgent")
+	r.pass(time.Minute)
+	want(0, "for one that was deleted")
+}
+
 // nodesOf counts instances by node.
 func nodesOf(all []*v1alpha1.Instance) map[string]int {
 	on := map[string]int{}

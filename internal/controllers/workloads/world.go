@@ -56,7 +56,8 @@ type placing struct {
 	snapshot *scheduler.Snapshot
 	queue    *scheduler.Queue
 	groups   map[string]*group
-	number   uint64 // of pending ones, so that each has a name of its own
+	room     map[string]map[*instance]bool // who makes room, by for whom
+	number   uint64                        // of pending ones, so that each has a name of its own
 }
 
 // absent stands for all nodes that are not there any more: a Node that was deleted, or made anew.
@@ -73,7 +74,7 @@ func newWorld(now time.Time) *world {
 			unsettled: map[string]bool{},
 		},
 		scaled:    scaled{measured: map[*workload]bool{}},
-		placing:   placing{snapshot: scheduler.New(seedOfTies), queue: scheduler.NewQueue(), groups: map[string]*group{}},
+		placing:   placing{snapshot: scheduler.New(seedOfTies), queue: scheduler.NewQueue(), groups: map[string]*group{}, room: map[string]map[*instance]bool{}},
 		workloads: map[types.NamespacedName]*workload{}, byUID: map[types.UID]*workload{}, instances: map[types.NamespacedName]*instance{}, uids: map[types.UID]*instance{},
 		owners: map[types.NamespacedName]types.NamespacedName{}, dirty: map[*workload]bool{}, stale: map[*workload]bool{}, wakes: map[*workload]time.Time{}, fresh: map[*instance]bool{},
 	}

@@ -289,8 +289,8 @@ func (c *Workloads) instanceJobs(w *world, d *decision, now time.Time) []job {
 			o.Status.Losses++
 		})
 	}
-	for _, p := range d.repicked {
-		change(p.uid, "note who is to move of", true, func(o *v1alpha1.Instance) { o.Status.Leave = p.leave })
+	for _, wish := range d.wishes {
+		change(wish.uid, "note who wants away", true, func(o *v1alpha1.Instance) { o.Status.Leave = wish.leave })
 	}
 	lease := leaseSeconds(&d.of.o.Spec)
 	for _, in := range d.of.sorted() {

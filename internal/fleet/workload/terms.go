@@ -29,7 +29,7 @@ const (
 
 // Bounds of one decision. What is left comes with the next, at once.
 const (
-	createMax = 1000
+	createMax = declared.GangMax // a gang is created by one
 	// takeMax keeps Taken, and with it the stored status, below 10 KiB.
 	takeMax   = 100
 	failedMax = 10
