@@ -87,10 +87,7 @@ func (w *world) wakeAt() time.Time {
 	for c := range w.stale {
 		at = earlier(at, c.mayWrite)
 	}
-	for _, h := range w.hosts {
-		at = earlier(at, h.wakeAt)
-	}
-	return earlier(at, w.workloads.wakeAt())
+	return earlier(earlier(at, w.hostsAt), w.workloads.wakeAt())
 }
 
 // earlier of two times; the zero time is never.
@@ -326,7 +323,8 @@ func (a *Assignments) view(ctx context.Context, w *world, now time.Time) assign.
 func (w *world) take(d *assign.Decision) (other bool) {
 	for name, rows := range d.Rows {
 		if h := w.hosts[name]; h.rows == nil || !slices.Equal(h.rows, rows) {
-			h.rows, h.dirty = rows, true
+			h.rows = rows
+			w.replan(h)
 		}
 	}
 	refused, awaited, blocked := map[string]map[string][]rollout.Target{}, map[string]map[string]bool{}, map[string]bool{}

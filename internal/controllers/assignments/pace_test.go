@@ -29,8 +29,12 @@ func TestDirtyHosts(t *testing.T) {
 	for name, h := range map[string]*host{
 		"c": {dirty: true, rows: []assign.Row{}}, "a": {dirty: true, rows: []assign.Row{}}, "planned": {rows: []assign.Row{}}, "undecided": {dirty: true},
 	} {
-		w.hosts[name] = h
+		h.name = name
+		if w.hosts[name] = h; h.dirty {
+			w.replan(h)
+		}
 	}
+	w.planned["gone"] = true
 	if got := w.dirtyHosts(); !slices.Equal(got, []string{"a", "c"}) {
 		t.Errorf("%v", got)
 	}

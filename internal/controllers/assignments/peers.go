@@ -93,6 +93,7 @@ func (w *world) draw(now time.Time) {
 		for _, p := range list {
 			drawn = append(drawn, v1alpha1.NodePeer{Name: p.Name, UID: types.UID(p.UID), Address: p.Address})
 		}
-		h.drawn, h.dirty = &drawn, true
+		h.drawn = &drawn
+		w.replan(h)
 	}
 }

@@ -26,6 +26,8 @@ import (
 type world struct {
 	began     time.Time
 	hosts     map[string]*host   // by name
+	planned   map[string]bool    // hosts of which the Assignment is to be planned, and maybe some that are not there
+	hostsAt   time.Time          // no host is planned by itself before; zero: none is
 	configs   map[string]*config // by ID
 	chosen    map[*config]bool   // those that select a host
 	dirty     map[*config]bool   // those of which something has changed that their rollouts follow from
@@ -54,7 +56,7 @@ type drawing struct {
 
 func newWorld(now time.Time) *world {
 	return &world{
-		began: now, hosts: map[string]*host{}, configs: map[string]*config{}, placed: map[string]*v1alpha1.Assignment{}, drawing: drawing{groups: map[string]string{}}, leaving: map[string]*v1alpha1.Assignment{},
+		began: now, hosts: map[string]*host{}, planned: map[string]bool{}, configs: map[string]*config{}, placed: map[string]*v1alpha1.Assignment{}, drawing: drawing{groups: map[string]string{}}, leaving: map[string]*v1alpha1.Assignment{},
 		chosen: map[*config]bool{}, dirty: map[*config]bool{}, stale: map[*config]bool{}, releasing: map[*config]bool{}, gated: map[*config]bool{},
 		revisions: newRevisions(), orders: orders{}, workloads: newWorkloads(), again: true,
 	}
@@ -229,7 +231,9 @@ func (a *Assignments) absorb(w *world, now time.Time) {
 			if h.seen, _ = a.options.Presence.Of(h.uid); h.peerAddress() != told {
 				w.drawSoon(now)
 			}
-			h.dirty = w.orders.caughtUp(h) || h.dirty
+			if w.orders.caughtUp(h) {
+				w.replan(h)
+			}
 			w.touchConfigs(h)
 		}
 	}
@@ -263,15 +267,28 @@ func (a *Assignments) absorb(w *world, now time.Time) {
 	if due(&w.drawAt, now) {
 		w.draw(now)
 	}
-	for _, h := range w.hosts {
-		h.dirty = due(&h.wakeAt, now) || h.dirty
+	if due(&w.hostsAt, now) {
+		for _, h := range w.hosts {
+			if due(&h.wakeAt, now) {
+				w.replan(h)
+			}
+			w.hostsAt = earlier(w.hostsAt, h.wakeAt)
+		}
 	}
+}
+
+// replan has the Assignment of a host planned.
+func (w *world) replan(h *host) { h.dirty, w.planned[h.name] = true, true }
+
+// wakeHost has a host planned by itself at a moment; zero: not.
+func (w *world) wakeHost(h *host, at time.Time) {
+	h.wakeAt, w.hostsAt = at, earlier(w.hostsAt, at)
 }
 
 // plan has the Assignment of a node planned, if there is one.
 func (w *world) plan(node string) {
 	if h := w.hosts[node]; h != nil {
-		h.dirty = true
+		w.replan(h)
 	}
 }
 
@@ -322,12 +339,13 @@ func (w *world) attach(h *host) {
 		h.assigned = p
 		maps.DeleteFunc(h.reached, func(config string, _ reached) bool { return layerOf(p.Spec.Layers, config) == nil })
 	}
-	h.dirty = true
+	w.replan(h)
 }
 
 // reselect finds anew which configs are for a host; there says whether the host is.
 func (w *world) reselect(h *host, there bool) {
-	h.dirty, w.again = true, true
+	w.replan(h)
+	w.again = true
 	for _, c := range w.configs {
 		i, found := slices.BinarySearchFunc(c.hosts, h.name, func(o *host, name string) int { return cmp.Compare(o.name, name) })
 		selects := there && c.selects(h)
@@ -417,7 +435,7 @@ func (w *world) renew(c *config, spec *configSpec) {
 	}
 	if (old.rollout.Try == "") != (spec.rollout.Try == "") {
 		for _, h := range c.hosts {
-			h.dirty = true
+			w.replan(h)
 		}
 	}
 }
@@ -510,6 +528,6 @@ func (w *world) touchHosts(c *config) {
 	w.touch(c)
 	c.fault = nil
 	for _, h := range c.hosts {
-		h.dirty = true
+		w.replan(h)
 	}
 }

@@ -56,13 +56,14 @@ func (a *Assignments) assignmentJobs(ctx context.Context, w *world, now time.Tim
 		next, err := p.plan(ctx)
 		if err != nil {
 			a.options.Log.Error("assignment cannot be made", "node", name, "err", err)
-			h.wakeAt = now.Add(retryAfter)
+			w.wakeHost(h, now.Add(retryAfter))
 			continue
 		}
-		h.dirty, h.wakeAt = false, next.wakeAt
+		h.dirty = false
+		w.wakeHost(h, next.wakeAt)
 		a.keepLeft(h.uid, next.left)
 		if next.retry {
-			h.wakeAt = earlier(h.wakeAt, now.Add(retryAfter))
+			w.wakeHost(h, earlier(h.wakeAt, now.Add(retryAfter)))
 		}
 		if h.assigned != nil && next.is(&h.assigned.Spec, h.assigned.Annotations[sealedFor]) {
 			continue
@@ -79,8 +80,11 @@ func (a *Assignments) assignmentJobs(ctx context.Context, w *world, now time.Tim
 // to plan. Most rounds are about the reports of hosts, after which there is none, and must not cost an order of all names.
 func (w *world) dirtyHosts() []string {
 	var names []string
-	for name, h := range w.hosts {
-		if h.dirty && h.rows != nil {
+	for name := range w.planned {
+		switch h := w.hosts[name]; {
+		case h == nil || !h.dirty:
+			delete(w.planned, name)
+		case h.rows != nil: // otherwise nothing was decided about it yet
 			names = append(names, name)
 		}
 	}
@@ -136,7 +140,7 @@ func (a *Assignments) assignmentJob(w *world, h *host, next *plan) job {
 
 // notWritten has a host planned anew. Where somebody else has written, the watch tells what.
 func (a *Assignments) notWritten(w *world, h *host, err error) {
-	h.wakeAt = earlier(h.wakeAt, time.Now().Add(retryAfter))
+	w.wakeHost(h, earlier(h.wakeAt, time.Now().Add(retryAfter)))
 	w.again = true
 	w.touchConfigs(h)
 	if !apierrors.IsConflict(err) && !apierrors.IsAlreadyExists(err) && !apierrors.IsNotFound(err) {

@@ -42,6 +42,9 @@ func (r *rig) Of(uid types.UID) (presence.Seen, bool) {
 	return s, known
 }
 
+// Since says of every node that it may have changed.
+func (*rig) Since(uint64) (names []string, all bool, now uint64) { return nil, true, 0 }
+
 func (r *rig) Tell(chan struct{}) func() { return func() {} }
 
 func (r *rig) ListerWatcher(schema.GroupVersionKind, bool) cache.ListerWatcher { return nil }

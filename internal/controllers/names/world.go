@@ -71,6 +71,8 @@ type world struct {
 	deaf      bool      // not all hosts had the time to be heard
 	full      bool      // it was told that there are more names than fit
 	nodes     hosts
+	unasked   map[string]bool // nodes of which the presence is to be asked, whatever it says has changed
+	asked     uint64          // how many changes the presence had when it was asked last
 	workloads map[string]*v1alpha1.Workload
 	revisions map[string]*revision
 	instances map[string]*v1alpha1.Instance
@@ -84,7 +86,7 @@ type world struct {
 type hosts map[string]*host
 
 func newWorld(now time.Time, term uint64) *world {
-	return &world{began: now, term: term, deaf: true, nodes: hosts{}, workloads: map[string]*v1alpha1.Workload{}, revisions: map[string]*revision{}, instances: map[string]*v1alpha1.Instance{},
+	return &world{began: now, term: term, deaf: true, nodes: hosts{}, unasked: map[string]bool{}, workloads: map[string]*v1alpha1.Workload{}, revisions: map[string]*revision{}, instances: map[string]*v1alpha1.Instance{},
 		on: map[string]map[string]bool{}, of: map[string]map[string]bool{}, spaces: map[string]int{}, left: map[string]bool{}}
 }
 
@@ -130,6 +132,7 @@ func (h hosts) take(news map[string]*host, w *world) {
 			h[name] = is
 			w.space(is.environment, 1)
 		}
+		w.unasked[name] = true
 		w.touchHost(name)
 	}
 }
@@ -194,8 +197,22 @@ func (w *world) takeInstances(news map[string]*v1alpha1.Instance) {
 
 // hear takes in what the presence knows by now.
 func (w *world) hear(p Presence) {
+	names, all, asked := p.Since(w.asked)
+	for _, name := range names {
+		w.unasked[name] = true
+	}
+	of := func(yield func(string, *host) bool) {
+		for name := range w.unasked {
+			if h := w.nodes[name]; h != nil && !yield(name, h) {
+				return
+			}
+		}
+	}
+	if all || w.deaf { // whether all were heard is about all of them
+		of = maps.All(w.nodes)
+	}
 	unheard := false
-	for name, h := range w.nodes {
+	for name, h := range of {
 		seen, known := p.Of(h.uid)
 		unheard = unheard || h.joined && (!known || seen.Presence == node.Unheard)
 		if known == h.known && seen.Presence == h.seen.Presence && seen.Believed == h.seen.Believed && seen.Report == h.seen.Report {
@@ -208,6 +225,7 @@ func (w *world) hear(p Presence) {
 		w.touchHost(name)
 	}
 	w.deaf = w.deaf && unheard
+	w.asked, w.unasked = asked, map[string]bool{}
 }
 
 // quiet is until when hosts that were not heard yet may still be.

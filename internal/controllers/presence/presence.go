@@ -80,7 +80,8 @@ type Register struct {
 	wakes   wakes               // when to decide again
 	changes map[string]struct{} // names of nodes
 	told    []chan struct{}     // hold one each: who else is told of changes
-	saves   saves               // those that have something to store, and are not being stored
+	journal journal
+	saves   saves // those that have something to store, and are not being stored
 }
 
 var _ server.Presence = (*Register)(nil)

@@ -124,6 +124,7 @@ func (r *Register) decideOneLocked(e *entry, now time.Time) []event {
 		view.Expired, view.Ahead = e.report.Stale, e.doubts.ahead
 	}
 	e.life, e.said = node.Decide(e.life, view, now)
+	r.journal.note(e.name)
 	if e.since.IsZero() || e.said.Presence != was.Presence {
 		e.since = now
 	}
@@ -184,6 +185,7 @@ func (r *Register) forgetLocked(e *entry) {
 	delete(r.nodes, e.uid)
 	e.saving.due = time.Time{}
 	r.saveLocked(e)
+	r.journal.note(e.name)
 	if r.names[e.name] == e {
 		delete(r.names, e.name)
 		r.changedLocked(e.name)

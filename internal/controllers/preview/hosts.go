@@ -36,6 +36,9 @@ func (h *hosts) Of(uid types.UID) (presence.Seen, bool) {
 	return is.Seen, is.known
 }
 
+// Since says of every node that it may have changed.
+func (*hosts) Since(uint64) (names []string, all bool, now uint64) { return nil, true, 0 }
+
 // Tell tells nobody: who asks says when.
 func (*hosts) Tell(chan struct{}) (stop func()) { return func() {} }
 

@@ -76,6 +76,7 @@ func (w *world) absorbHost(name string, spec *hostSpec, now time.Time) {
 	if spec == nil {
 		return
 	}
+	w.unasked[name] = true
 	if h != nil && reflect.DeepEqual(h.hostSpec, *spec) {
 		return
 	}
@@ -245,12 +246,27 @@ func (c *Workloads) hear(w *world, now time.Time) {
 		known bool
 	}
 	var changed []change
-	for _, h := range w.hosts {
+	names, all, asked := c.options.Presence.Since(w.asked)
+	for _, name := range names {
+		w.unasked[name] = true
+	}
+	ask := func(h *host) {
 		seen, known := c.options.Presence.Of(h.uid)
 		if known != h.known || seen.Presence != h.seen.Presence || !seen.Since.Equal(h.seen.Since) || seen.Believed != h.seen.Believed || seen.Report != h.seen.Report || later(seen, h.seen) {
 			changed = append(changed, change{h, seen, known})
 		}
 	}
+	for name := range w.unasked {
+		if h := w.hosts[name]; h != nil && !all {
+			ask(h)
+		}
+	}
+	if all {
+		for _, h := range w.hosts {
+			ask(h)
+		}
+	}
+	w.asked, w.unasked = asked, map[string]bool{}
 	slices.SortFunc(changed, func(a, b change) int { return cmp.Compare(a.name, b.name) })
 	for _, one := range changed {
 		h, seen, known := one.host, one.seen, one.known

@@ -42,6 +42,13 @@ type rig struct {
 	feeding  int                                 // how much watches tell at once; 0: all
 	crashes  *crashes                            // of what is crashing
 	many     bool                                // there are too many objects to compare all of them each time
+	told     map[string]heardOf                  // what is known of hosts, as the server was told
+}
+
+// heardOf is what is known of a host.
+type heardOf struct {
+	uid  types.UID
+	seen presence.Seen
 }
 
 // quality is what becomes of an instance.
@@ -70,7 +77,7 @@ type agent struct {
 }
 
 func newRig(t testing.TB) *rig {
-	r := &rig{TB: t, now: start, hosts: map[string]*agent{}, recorder: &fakeRecorder{}, quality: func(*v1alpha1.Instance) quality { return good }}
+	r := &rig{TB: t, now: start, hosts: map[string]*agent{}, told: map[string]heardOf{}, recorder: &fakeRecorder{}, quality: func(*v1alpha1.Instance) quality { return good }}
 	r.store = newMemory(func() time.Time { return r.now })
 	r.lead()
 	return r
@@ -111,6 +118,17 @@ func (r *rig) Of(uid types.UID) (presence.Seen, bool) {
 
 // Tell is not needed: a test says when there is a round.
 func (r *rig) Tell(chan struct{}) func() { return func() {} }
+
+// Since names the hosts of which something else is known than at the last call.
+func (r *rig) Since(changes uint64) (names []string, all bool, now uint64) {
+	for name, h := range r.hosts {
+		if is := (heardOf{uid: h.uid, seen: h.seen}); r.told[name] != is {
+			r.told[name] = is
+			names = append(names, name)
+		}
+	}
+	return names, changes == 0, changes + 1
+}
 
 func (h *agent) speak() {
 	h.seen = presence.Seen{Presence: node.Here, Believed: true, Report: h.report, Host: h.report.Host}

@@ -84,6 +84,9 @@ func (p *fakePresence) Of(uid types.UID) (presence.Seen, bool) {
 	return s, ok
 }
 
+// Since says of every node that it may have changed.
+func (*fakePresence) Since(uint64) (names []string, all bool, now uint64) { return nil, true, 0 }
+
 func (p *fakePresence) Tell(c chan struct{}) func() {
 	p.mu.Lock()
 	defer p.mu.Unlock()

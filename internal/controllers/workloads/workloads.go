@@ -43,6 +43,9 @@ type Presence interface {
 	Of(node types.UID) (presence.Seen, bool)
 	// Tell has c hold something whenever something else is to be said of nodes, until stop is called.
 	Tell(c chan struct{}) (stop func())
+	// Since returns the names of the nodes of which Of may say something else than when there were so many changes, some of them more than once, and how
+	// many there are now. all says that it may be any node: so it is with 0.
+	Since(changes uint64) (names []string, all bool, now uint64)
 }
 
 // Recorder makes Events. It does not wait.

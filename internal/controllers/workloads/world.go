@@ -42,6 +42,8 @@ type world struct {
 // land is the nodes, and what is on them.
 type land struct {
 	hosts     map[string]*host      // by name
+	unasked   map[string]bool       // of which the presence is to be asked, whatever it says has changed
+	asked     uint64                // how many changes the presence had when it was asked last
 	sights    map[string]fleet.Node // the same, as decisions see them, and absent
 	on        map[string]map[*instance]bool
 	counted   bool              // hosts have come, gone or changed since they were counted
@@ -70,7 +72,7 @@ func newWorld(now time.Time) *world {
 	return &world{
 		began: now,
 		land: land{
-			hosts: map[string]*host{}, sights: map[string]fleet.Node{absent: {Presence: node.Gone, Lost: true}}, on: map[string]map[*instance]bool{}, brakes: map[string]string{}, deaf: true,
+			hosts: map[string]*host{}, unasked: map[string]bool{}, sights: map[string]fleet.Node{absent: {Presence: node.Gone, Lost: true}}, on: map[string]map[*instance]bool{}, brakes: map[string]string{}, deaf: true,
 			unsettled: map[string]bool{},
 		},
 		scaled:    scaled{measured: map[*workload]bool{}},
