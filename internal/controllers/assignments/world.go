@@ -26,8 +26,6 @@ import (
 type world struct {
 	began     time.Time
 	hosts     map[string]*host   // by name
-	planned   map[string]bool    // hosts of which the Assignment is to be planned, and maybe some that are not there
-	hostsAt   time.Time          // no host is planned by itself before; zero: none is
 	configs   map[string]*config // by ID
 	chosen    map[*config]bool   // those that select a host
 	dirty     map[*config]bool   // those of which something has changed that their rollouts follow from
@@ -44,7 +42,14 @@ type world struct {
 	retryAt   time.Time
 	unwritten bool      // there were more statuses to write than at once
 	mayDecide time.Time // the next decision is not to come before
+	planning
 	drawing
+}
+
+// planning is which hosts are to be planned.
+type planning struct {
+	planned map[string]bool // those of which the Assignment is, and maybe some that are not there
+	hostsAt time.Time       // no host is planned by itself before; zero: none is
 }
 
 // drawing is when peers are drawn anew.
@@ -56,7 +61,7 @@ type drawing struct {
 
 func newWorld(now time.Time) *world {
 	return &world{
-		began: now, hosts: map[string]*host{}, planned: map[string]bool{}, configs: map[string]*config{}, placed: map[string]*v1alpha1.Assignment{}, drawing: drawing{groups: map[string]string{}}, leaving: map[string]*v1alpha1.Assignment{},
+		began: now, hosts: map[string]*host{}, planning: planning{planned: map[string]bool{}}, configs: map[string]*config{}, placed: map[string]*v1alpha1.Assignment{}, drawing: drawing{groups: map[string]string{}}, leaving: map[string]*v1alpha1.Assignment{},
 		chosen: map[*config]bool{}, dirty: map[*config]bool{}, stale: map[*config]bool{}, releasing: map[*config]bool{}, gated: map[*config]bool{},
 		revisions: newRevisions(), orders: orders{}, workloads: newWorkloads(), again: true,
 	}

@@ -1,5 +1,5 @@
 // Package inbox collects what a watch says about the objects of one kind, until it is taken: so that a loop that owns its state decides on the
-// newest of everything, and nothing waits in a queue. It owns no goroutine.
+// newest of everything, and nothing waits in a queue; and it paces the rounds of such a loop. It owns no goroutine.
 package inbox
 
 import (

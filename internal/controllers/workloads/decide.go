@@ -53,8 +53,16 @@ func (c *Workloads) round(ctx context.Context, w *world, now time.Time) (next, p
 	c.settle(ctx, w)
 	c.want(w, now)
 	c.show(w)
-	c.metrics.observe(w, time.Since(began))
+	c.metrics.Observe(w.waiting(), len(w.instances), time.Since(began))
 	return w.wakeAt(now), pause
+}
+
+// waiting is how many instances have no node.
+func (w *world) waiting() (n int) {
+	for _, of := range w.workloads {
+		n += len(of.pending)
+	}
+	return n
 }
 
 // wakeAt is when time alone changes something.
@@ -103,7 +111,7 @@ func (c *Workloads) decideAll(w *world, now time.Time) []*decision {
 			} else {
 				c.decide(w, of, d, now)
 			}
-			c.metrics.decisions.Inc()
+			c.metrics.Decisions.Inc()
 			all = append(all, d)
 			writes += d.writes()
 		}

@@ -162,7 +162,7 @@ func (c *Workloads) drainedJob(w *world, h *host, want *metav1.Condition) job {
 		done: func(err error) {
 			if err != nil {
 				w.unsettled[h.name], w.settleAt = true, w.now.Add(retryAfter)
-				c.metrics.failures.Inc()
+				c.metrics.Failures.Inc()
 				if !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) {
 					c.options.Log.Warn("condition of a node is not written", "node", h.name, "err", err)
 				}

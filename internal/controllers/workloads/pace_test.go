@@ -6,6 +6,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"tako.dev/tako/internal/controllers/inbox"
 )
 
 // rounds notes when rounds begin, after a time, and says what they ask for.
@@ -32,7 +34,7 @@ func (r *rounds) run(happens func(nudge func())) []time.Duration {
 	nudges, ended := make(chan struct{}, 1), make(chan struct{})
 	go func() {
 		defer close(ended)
-		paced(ctx, nudges, r.round)
+		inbox.Rounds(ctx, nudges, burstWait, r.round)
 	}()
 	happens(func() {
 		select {

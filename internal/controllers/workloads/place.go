@@ -223,7 +223,7 @@ func (c *Workloads) createJobs(w *world, all []bound) []job {
 					return
 				}
 				w.snapshot.Committed(b.Instance, 0)
-				c.metrics.placements.Inc()
+				c.metrics.Placements.Inc()
 				w.created(of, b.slot, o)
 			},
 		})
@@ -284,7 +284,7 @@ func (c *Workloads) evictJobs(w *world, all []scheduler.Eviction) []job {
 					c.failed(w, in.of, "displace instance "+o.Name, err)
 					return
 				}
-				c.metrics.evictions.Inc()
+				c.metrics.Evictions.Inc()
 				w.take(in, o)
 				c.tellDisplaced(in, w.groups[e.For])
 			},

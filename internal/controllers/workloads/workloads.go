@@ -18,6 +18,7 @@ import (
 	"tako.dev/tako/api/v1alpha1"
 	"tako.dev/tako/internal/controllers/inbox"
 	"tako.dev/tako/internal/controllers/presence"
+	"tako.dev/tako/internal/controllers/workloads/meters"
 	"tako.dev/tako/internal/reason"
 )
 
@@ -96,7 +97,7 @@ type Workloads struct {
 	workloads *inbox.Inbox[v1alpha1.Workload]
 	revisions *inbox.Inbox[v1alpha1.Revision]
 	instances *inbox.Inbox[v1alpha1.Instance]
-	metrics   *metrics
+	metrics   *meters.Meters
 	shown     shown
 }
 
@@ -114,16 +115,16 @@ func New(options Options) (*Workloads, error) {
 	nudge := make(chan struct{}, 1)
 	return &Workloads{
 		options: options, nudge: nudge, nodes: inbox.New(nudge, shapeNode), workloads: inbox.New(nudge, shape[v1alpha1.Workload]), revisions: inbox.New(nudge, shapeRevision),
-		instances: inbox.New(nudge, shape[v1alpha1.Instance]), metrics: newMetrics(),
+		instances: inbox.New(nudge, shape[v1alpha1.Instance]), metrics: meters.New(),
 	}, nil
 }
 
 // Run keeps instances until ctx is done. It returns nil then.
 func (c *Workloads) Run(ctx context.Context) error {
-	if err := c.metrics.register(c.options.Metrics); err != nil {
+	if err := c.metrics.Register(c.options.Metrics); err != nil {
 		return err
 	}
-	defer c.metrics.unregister(c.options.Metrics)
+	defer c.metrics.Unregister(c.options.Metrics)
 	ctx, cancel := context.WithCancel(ctx)
 	var all sync.WaitGroup
 	defer func() {
@@ -141,38 +142,8 @@ func (c *Workloads) Run(ctx context.Context) error {
 			return nil
 		}
 	}
-	paced(ctx, c.nudge, c.Lead(time.Now()).Round)
+	inbox.Rounds(ctx, c.nudge, burstWait, c.Lead(time.Now()).Round)
 	return nil
-}
-
-// paced calls round when something nudges, and when round says, until ctx is done: at once after a rest, otherwise burstWait after it has begun last, and
-// in no case before the pause that it asks for. What nudges while it waits is one call.
-func paced(ctx context.Context, nudge <-chan struct{}, round func(ctx context.Context, now time.Time) (next, pause time.Time)) {
-	for ctx.Err() == nil {
-		select {
-		case <-nudge: // this round sees what it was about
-		default:
-		}
-		began := time.Now()
-		next, pause := round(ctx, began)
-		if apart := began.Add(burstWait); pause.Before(apart) {
-			pause = apart
-		}
-		var timer <-chan time.Time
-		if !next.IsZero() {
-			timer = time.After(time.Until(next))
-		}
-		select {
-		case <-ctx.Done():
-			return
-		case <-timer:
-		case <-nudge:
-		}
-		select {
-		case <-ctx.Done():
-		case <-time.After(time.Until(pause)):
-		}
-	}
 }
 
 // Lead is one time of leading: the memory that rounds have in common. Use Workloads.Lead.

@@ -52,7 +52,7 @@ func expected(err error) bool {
 // failed has a workload decided about again of which something is not written.
 func (c *Workloads) failed(w *world, of *workload, what string, err error) {
 	w.retry(of)
-	c.metrics.failures.Inc()
+	c.metrics.Failures.Inc()
 	if !expected(err) {
 		c.options.Log.Warn("a write of a workload has failed", "namespace", of.key.Namespace, "name", of.key.Name, "what", what, "err", err)
 	}

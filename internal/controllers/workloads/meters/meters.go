@@ -1,4 +1,5 @@
-package workloads
+// Package meters is what the controller of workloads counts.
+package meters
 
 import (
 	"time"
@@ -8,14 +9,15 @@ import (
 	"tako.dev/tako/internal/reason"
 )
 
-// metrics are what is counted. No label names a workload: there may be any number.
-type metrics struct {
-	decisions, placements, evictions, failures prometheus.Counter
+// Meters are the metrics tako_workloads_*. No label names a workload: there may be any number.
+type Meters struct {
+	Decisions, Placements, Evictions, Failures prometheus.Counter
 	pending, instances                         prometheus.Gauge
 	seconds                                    prometheus.Histogram
 }
 
-func newMetrics() *metrics {
+// New makes them. They count from 0.
+func New() *Meters {
 	name := func(s string) string { return "tako_workloads_" + s }
 	counter := func(n, help string) prometheus.Counter {
 		return prometheus.NewCounter(prometheus.CounterOpts{Name: name(n), Help: help})
@@ -23,34 +25,30 @@ func newMetrics() *metrics {
 	gauge := func(n, help string) prometheus.Gauge {
 		return prometheus.NewGauge(prometheus.GaugeOpts{Name: name(n), Help: help})
 	}
-	return &metrics{
-		decisions:  counter("decisions_total", "Decisions about single workloads."),
-		placements: counter("placements_total", "Instances that were created on a node."),
-		evictions:  counter("preemptions_total", "Instances that were told to leave for others of higher priority."),
-		failures:   counter("failures_total", "Writes that have failed, or met a newer version, and are decided about again."),
+	return &Meters{
+		Decisions:  counter("decisions_total", "Decisions about single workloads."),
+		Placements: counter("placements_total", "Instances that were created on a node."),
+		Evictions:  counter("preemptions_total", "Instances that were told to leave for others of higher priority."),
+		Failures:   counter("failures_total", "Writes that have failed, or met a newer version, and are decided about again."),
 		pending:    gauge("pending", "Instances that are wanted and have no node."),
 		instances:  gauge("instances", "Instances that there are."),
 		seconds:    prometheus.NewHistogram(prometheus.HistogramOpts{Name: name("round_seconds"), Help: "How long a round takes, with its writes.", Buckets: prometheus.ExponentialBuckets(0.001, 4, 8)}),
 	}
 }
 
-func (m *metrics) all() []prometheus.Collector {
-	return []prometheus.Collector{m.decisions, m.placements, m.evictions, m.failures, m.pending, m.instances, m.seconds}
+func (m *Meters) all() []prometheus.Collector {
+	return []prometheus.Collector{m.Decisions, m.Placements, m.Evictions, m.Failures, m.pending, m.instances, m.seconds}
 }
 
-// observe notes how a round has ended.
-func (m *metrics) observe(w *world, took time.Duration) {
-	pending := 0
-	for _, of := range w.workloads {
-		pending += len(of.pending)
-	}
+// Observe notes how a round has ended: how many instances have no node, how many there are, and how long it took.
+func (m *Meters) Observe(pending, instances int, took time.Duration) {
 	m.pending.Set(float64(pending))
-	m.instances.Set(float64(len(w.instances)))
+	m.instances.Set(float64(instances))
 	m.seconds.Observe(took.Seconds())
 }
 
-// register registers all or none; nil is nowhere.
-func (m *metrics) register(at prometheus.Registerer) error {
+// Register registers all or none; nil is nowhere. The error is InternalFault.
+func (m *Meters) Register(at prometheus.Registerer) error {
 	if at == nil {
 		return nil
 	}
@@ -65,7 +63,8 @@ func (m *metrics) register(at prometheus.Registerer) error {
 	return nil
 }
 
-func (m *metrics) unregister(at prometheus.Registerer) {
+// Unregister undoes that.
+func (m *Meters) Unregister(at prometheus.Registerer) {
 	if at == nil {
 		return
 	}
