@@ -20,7 +20,7 @@ const (
 	readers, writers = 2, 1
 	shopperPause     = 100 * time.Millisecond
 	// crowded is how many more ask where there are many.
-	crowded = 8
+	crowded = 16
 	// requestTime is how long a person would wait.
 	requestTime = 20 * time.Second
 	// logged bounds what is said of requests that have failed.

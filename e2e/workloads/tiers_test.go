@@ -187,7 +187,7 @@ spec:
 `, rollout, version, database)
 }
 
-// scaledMax is how many there are of the middle tier under load.
+// scaledMax is how many there are of the middle tier under load, at most.
 const scaledMax = 6
 
 const rolling, canary = "strategy: Rolling, progressDeadline: 1m", `strategy: Canary, steps: [{replicas: "1", pause: 1s}], progressDeadline: 8s`
@@ -444,12 +444,12 @@ func (f *tiers) drained(t *testing.T) {
 // not any more. Nobody's request fails, of those who came first.
 func (f *tiers) scaled(t *testing.T) {
 	before := f.client.asked()
-	scaled := strings.Replace(apiTier("v2", "shop", rolling), "  replicas: 4\n", fmt.Sprintf("  scale: {min: 4, max: %d, targets: [{name: cpu, cpu: 200}], down: {stabilization: 15s}}\n", scaledMax), 1)
+	scaled := strings.Replace(apiTier("v2", "shop", rolling), "  replicas: 4\n", fmt.Sprintf("  scale: {min: 4, max: %d, targets: [{name: cpu, cpu: 400}], down: {stabilization: 15s}}\n", scaledMax), 1)
 	f.apply(scaled)
 	f.until("complete with as many as before", "api", complete(4))
 	stop := f.client.crowd()
 	defer stop()
-	f.until("complete with more", "api", complete(scaledMax))
+	f.until("complete with more", "api", func(w *v1alpha1.Workload) bool { return w.Status.Wanted > 4 && complete(w.Status.Wanted)(w) })
 	stop()
 	w := f.until("complete with as many as before the crowd", "api", complete(4))
 	if len(w.Status.Scale.Grown) == 0 || len(w.Status.Scale.Shrunk) == 0 {
