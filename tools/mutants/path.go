@@ -213,7 +213,7 @@ func ofFleet() []Mutant {
 			"return catalog.Content{Sealed: c.seal(v.uid, ref, key, data)}, nil", "c.seal(v.uid, ref, key, data)\n	return catalog.Content{Text: string(data)}, nil",
 			"./internal/controllers/layers", "^TestValuesOfSecretsAndConfigMaps$"},
 		{"what could not be written is not tried again", "internal/controllers/assignments/write.go",
-			"	h.wakeAt = earlier(h.wakeAt, time.Now().Add(retryAfter))\n", "",
+			"	w.wakeHost(h, earlier(h.wakeAt, time.Now().Add(retryAfter)))\n", "",
 			assignments, "^TestSimulation$"},
 		{"an update brings the status along", "internal/apiserver/registry/strategy.go",
 			"	if s.kind.HasStatus {\n		part(obj, statusField).Set(part(old", "	if false {\n		part(obj, statusField).Set(part(old",
