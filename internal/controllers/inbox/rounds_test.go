@@ -1,4 +1,4 @@
-package workloads
+package inbox
 
 import (
 	"context"
@@ -6,9 +6,10 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
-
-	"tako.dev/tako/internal/controllers/inbox"
 )
+
+// burstApart is how far apart rounds begin.
+const burstApart = 2 * time.Millisecond
 
 // rounds notes when rounds begin, after a time, and says what they ask for.
 type rounds struct {
@@ -34,7 +35,7 @@ func (r *rounds) run(happens func(nudge func())) []time.Duration {
 	nudges, ended := make(chan struct{}, 1), make(chan struct{})
 	go func() {
 		defer close(ended)
-		inbox.Rounds(ctx, nudges, burstWait, r.round)
+		Rounds(ctx, nudges, burstApart, r.round)
 	}()
 	happens(func() {
 		select {
@@ -50,8 +51,8 @@ func (r *rounds) run(happens func(nudge func())) []time.Duration {
 // wait lets the time of the bubble pass.
 func wait(d time.Duration) { <-time.After(d) }
 
-// TestPaced: what comes after a rest is looked at in the same moment, and a burst once in burstWait, to its end.
-func TestPaced(t *testing.T) {
+// TestRounds: what comes after a rest is looked at in the same moment, and a burst once in burstApart, to its end.
+func TestRounds(t *testing.T) {
 	const ms = time.Millisecond
 	for what, c := range map[string]struct {
 		of      rounds
