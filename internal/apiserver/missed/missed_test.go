@@ -12,6 +12,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/apiserver/pkg/storage"
+
+	"tako.dev/tako/internal/apiserver/etcd/etcdtest"
 )
 
 func TestDiffering(t *testing.T) {
@@ -40,7 +42,7 @@ func TestPages(t *testing.T) {
 
 // TestManyPages: all keys are read, page after page.
 func TestManyPages(t *testing.T) {
-	db := connect(t)
+	db := etcdtest.Connect(t)
 	s := begin(t, db)
 	for n := range 2*pageMin + 1 {
 		s.put(t, name(n))
@@ -76,7 +78,7 @@ func expires(t *testing.T, w watch.Interface) {
 // TestLost: what the cache was not told of is found, and whoever watches lists anew: who had a watch, who goes on from before, at this
 // server, at another one, and at one that is started afterwards.
 func TestLost(t *testing.T) {
-	db := connect(t)
+	db := etcdtest.Connect(t)
 	a, b := begin(t, db), begin(t, db)
 	a.follow(t)
 	first := b.put(t, "thing")
@@ -119,7 +121,7 @@ func TestLost(t *testing.T) {
 // TestNoRoom: where nothing can be written, what the cache has is served on, and the comparison says that it failed; when there is room again
 // the next one puts it right.
 func TestNoRoom(t *testing.T) {
-	s := begin(t, connect(t))
+	s := begin(t, etcdtest.Connect(t))
 	first := s.put(t, "thing")
 	s.has(t, "thing", first)
 	s.lose(t, func() { s.put(t, "thing") })
@@ -152,7 +154,7 @@ func TestNoRoom(t *testing.T) {
 
 // TestStalled: a cache that hears nothing any more reads everything again after some comparisons.
 func TestStalled(t *testing.T) {
-	s := begin(t, connect(t))
+	s := begin(t, etcdtest.Connect(t))
 	s.has(t, "thing", s.put(t, "thing"))
 	s.raw.stall()
 	next := s.put(t, "thing")

@@ -26,7 +26,6 @@ import (
 	"k8s.io/apiserver/pkg/storage/value/encrypt/identity"
 	"k8s.io/utils/clock"
 
-	"tako.dev/tako/internal/apiserver/etcd"
 	"tako.dev/tako/internal/apiserver/resume"
 )
 
@@ -40,22 +39,6 @@ const (
 var things = schema.GroupResource{Group: "example.org", Resource: "things"}
 
 func name(n int) string { return fmt.Sprintf("thing-%d", n) }
-
-// connect starts an etcd for a test.
-func connect(t *testing.T) *kubernetes.Client {
-	t.Helper()
-	member, err := etcd.Start(t.Context(), etcd.Options{Dir: t.TempDir()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(member.Close)
-	client, err := etcd.Connect(t.Context(), etcd.Connection{Endpoints: member.Endpoints()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = client.Close() })
-	return client
-}
 
 // noCompactor leaves the history alone.
 type noCompactor struct{ etcd3.Compactor }

@@ -25,29 +25,13 @@ import (
 	"k8s.io/utils/clock"
 	"pgregory.net/rapid"
 
-	"tako.dev/tako/internal/apiserver/etcd"
+	"tako.dev/tako/internal/apiserver/etcd/etcdtest"
 )
 
 // waitMax bounds the wait for an event, which takes milliseconds.
 const waitMax = time.Minute
 
 var things = schema.GroupResource{Group: "example.org", Resource: "things"}
-
-// connect starts an etcd for a test.
-func connect(t *testing.T) *kubernetes.Client {
-	t.Helper()
-	member, err := etcd.Start(t.Context(), etcd.Options{Dir: t.TempDir()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(member.Close)
-	client, err := etcd.Connect(t.Context(), etcd.Connection{Endpoints: member.Endpoints()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = client.Close() })
-	return client
-}
 
 // noCompactor leaves the history alone.
 type noCompactor struct{ etcd3.Compactor }
@@ -256,7 +240,7 @@ func selected(all []wrote) []wrote {
 // TestNoGapNoDuplicate: whatever happened in one life of the server, and while and after a watch is taken up in the next, the watch
 // tells each change since its version once, in order.
 func TestNoGapNoDuplicate(t *testing.T) {
-	db := connect(t)
+	db := etcdtest.Connect(t)
 	var runs atomic.Int32
 	rapid.Check(t, func(t *rapid.T) {
 		prefix := fmt.Sprintf("/run%d", runs.Add(1))
@@ -334,7 +318,7 @@ func (l *life) awaitNoWatchOfEtcd(t failer) {
 
 // TestUnderWrites: many watches are taken up at once while much is written.
 func TestUnderWrites(t *testing.T) {
-	db := connect(t)
+	db := etcdtest.Connect(t)
 	l := begin(t, db, "/tako")
 	const before, meanwhile, watches = 50, 300, 100
 	var all []wrote
@@ -364,7 +348,7 @@ func TestUnderWrites(t *testing.T) {
 
 // TestForgotten: what etcd has forgotten is too long ago, as ever.
 func TestForgotten(t *testing.T) {
-	db := connect(t)
+	db := etcdtest.Connect(t)
 	l := begin(t, db, "/tako")
 	first := l.write(t.Context(), t, watch.Added, "a", true)
 	last := l.write(t.Context(), t, watch.Deleted, "a", true)
@@ -386,7 +370,7 @@ func TestForgotten(t *testing.T) {
 
 // TestStop: a watch that is stopped, or whose request ends, while it is taken up leaves nothing behind.
 func TestStop(t *testing.T) {
-	db := connect(t)
+	db := etcdtest.Connect(t)
 	l := begin(t, db, "/tako")
 	first := l.write(t.Context(), t, watch.Added, "a", true)
 	l.write(t.Context(), t, watch.Modified, "a", false)

@@ -16,7 +16,7 @@ import (
 	"k8s.io/apiserver/pkg/storage/storagebackend"
 	"k8s.io/apiserver/pkg/storage/value/encrypt/identity"
 
-	"tako.dev/tako/internal/apiserver/etcd"
+	"tako.dev/tako/internal/apiserver/etcd/etcdtest"
 )
 
 const (
@@ -30,21 +30,6 @@ const (
 type noCompactor struct{ etcd3.Compactor }
 
 func (noCompactor) CompactRevision() int64 { return 0 }
-
-func connect(t *testing.T) *kubernetes.Client {
-	t.Helper()
-	member, err := etcd.Start(t.Context(), etcd.Options{Dir: t.TempDir()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(member.Close)
-	client, err := etcd.Connect(t.Context(), etcd.Connection{Endpoints: member.Endpoints()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = client.Close() })
-	return client
-}
 
 // kind is the storage of a kind below a cache.
 func kind(t *testing.T, db *kubernetes.Client, name string) storage.Interface {
@@ -80,7 +65,7 @@ func follow(ctx context.Context, t *testing.T, s storage.Interface, name string)
 // TestFreshWhileQuiet: two kinds are followed, something else was written in between, and nothing after it. The one that was followed first
 // hears how far etcd is.
 func TestFreshWhileQuiet(t *testing.T) {
-	ctx, db := t.Context(), connect(t)
+	ctx, db := t.Context(), etcdtest.Connect(t)
 	early, late := kind(t, db, "early"), kind(t, db, "late")
 	w, _ := follow(ctx, t, early, "early")
 	if _, err := db.KV.Put(ctx, "/elsewhere", ""); err != nil {
