@@ -117,6 +117,7 @@ func importTable() []row {
 		{pattern: "internal/agent/observe", may: plain("host", "disk")},
 		{pattern: "internal/agent/clock", may: []string{"internal/reason"}},
 		{pattern: "internal/agent/preview", may: plain("catalog", "converge", "host", "agent/core", "agent/ground", "agent/hold", "agent/load")},
+		{pattern: "internal/agent/program"},
 		{pattern: "internal/agent/rehearse", may: plain("catalog", "host", "trust", "agent/clock", "agent/held", "agent/hold", "agent/load", "agent/preview", "agent/store")},
 		{pattern: "internal/agent/report", may: plain("agent/instances/core", "agent/usage", "converge", "host", "transfer/wire", "transfer/client", "agent/observe", "agent/store")},
 		{pattern: "internal/agent/socket", may: []string{"internal/reason"}},
