@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
-	"path"
 	"runtime"
 	"runtime/debug"
 	"slices"
@@ -12,6 +11,7 @@ import (
 
 	"tako.dev/tako/declare"
 	"tako.dev/tako/internal/agent/core"
+	"tako.dev/tako/internal/agent/ground"
 	"tako.dev/tako/internal/agent/load"
 	"tako.dev/tako/internal/agent/program"
 	"tako.dev/tako/internal/agent/report"
@@ -105,20 +105,9 @@ func (l *loop) ready(ctx context.Context) *socket.Socket {
 	return s
 }
 
-// sweep removes the temporary files that a killed agent left in the directories that are managed.
+// sweep removes the temporary files that a killed agent has left.
 func (l *loop) sweep(ctx context.Context) {
-	var dirs []string
-	for _, p := range l.parts {
-		if p.claim().Kind == declare.ClaimPath {
-			dirs = append(dirs, path.Dir(p.claim().ID))
-		}
-	}
-	slices.Sort(dirs)
-	s, ok := l.opts.Types[declare.TypeFile].(host.Sweeper) // which makes directories and symlinks too
-	if !ok {
-		return
-	}
-	if err := s.Sweep(ctx, slices.Compact(dirs)); err != nil {
+	if err := ground.Sweep(ctx, l.opts.Types, l.standing); err != nil {
 		l.book.Trouble("remove temporary files that were left behind", err)
 	}
 }

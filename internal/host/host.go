@@ -63,8 +63,8 @@ type Satisfier interface {
 
 // Sweeper is a Type that leaves something behind when it is killed.
 type Sweeper interface {
-	// Sweep removes from directories what a killed run left there, and keeps old content that is among it. It is called
-	// before the first Check.
+	// Sweep removes what a killed run left in directories, which are those that resources of the type stand in, and keeps old content that is among
+	// it. It is called before the first Check, and of files before that of others.
 	Sweep(ctx context.Context, dirs []string) error
 }
 

@@ -105,14 +105,15 @@ func sweepOne(d *disk.Dir, name string, backup Backup) (bool, error) {
 }
 
 const (
-	// besideMax bounds what is removed beside one path: a killed run leaves one temporary.
-	besideMax = 16
+	// besideMax bounds what is removed beside one path: a killed run leaves one temporary. sweptMax does of one directory.
+	besideMax, sweptMax = 16, 1024
 	// namesAtOnce bounds one step of a listing, and listSteps how many there are: somebody may have filled the directory.
 	namesAtOnce, listSteps = 1024, 64
 )
 
-// Sweeper removes what a killed run has left beside a path that is about to be written, once for each path. What is younger than the
-// Sweeper is left alone: somebody may be writing it. Its methods may be called from any goroutine.
+// Sweeper removes what a killed run has left in directories, and beside a path that is about to be written, once for each path. What is younger than the
+// Sweeper is left alone: somebody may be writing it. Nothing that it removes is kept: it is for who keeps old content before it is moved away, or none.
+// Its methods may be called from any goroutine.
 type Sweeper struct {
 	root    *disk.Root
 	started int64 // the clock of the file system, as Stat has it
@@ -124,6 +125,26 @@ type Sweeper struct {
 // NewSweeper makes a Sweeper.
 func NewSweeper(root *disk.Root) *Sweeper {
 	return &Sweeper{root: root, started: disk.Tick(), swept: map[string]bool{}}
+}
+
+// Sweep sweeps directories. Those that are not there are passed over.
+func (s *Sweeper) Sweep(ctx context.Context, dirs []string) error {
+	var errs []error
+	for _, p := range dirs {
+		if err := ctx.Err(); err != nil {
+			return errors.Join(append(errs, stopped("sweep directory", p, err))...)
+		}
+		d, err := s.root.Dir(p)
+		if err != nil {
+			errs = append(errs, ignoreMissing(err))
+			continue
+		}
+		errs = append(errs, s.old(d, "", sweptMax, func(name string) error {
+			_, err := sweepOne(d, name, nil)
+			return err
+		}), d.Close())
+	}
+	return errors.Join(errs...)
 }
 
 // Beside sweeps beside a path. What cannot be listed, or is not ours to remove, is no reason not to write.
@@ -143,6 +164,16 @@ func (s *Sweeper) Beside(ctx context.Context, p string) error {
 		return err
 	}
 	defer d.Close()
+	return s.old(d, name+".", besideMax, func(temp string) error {
+		if err := Remove(ctx, s.root, RemoveSpec{Path: d.Join(temp)}); err != nil && !reason.Is(err, reason.PermissionDenied) {
+			return err
+		}
+		return nil
+	})
+}
+
+// old has each be removed, up to so many, of what killed runs have left in a directory under names that begin so.
+func (s *Sweeper) old(d *disk.Dir, begin string, most int, remove func(temp string) error) error {
 	list, err := d.Reopen()
 	if err != nil {
 		return d.Fault("list directory", "", err)
@@ -152,13 +183,13 @@ func (s *Sweeper) Beside(ctx context.Context, p string) error {
 	for range listSteps {
 		names, err := list.Readdirnames(namesAtOnce)
 		for _, n := range names {
-			if removed == besideMax || !disk.IsTemporary(n) || !strings.HasPrefix(n, disk.TempPrefix+name+".") {
+			if removed == most || !disk.IsTemporary(n) || !strings.HasPrefix(n, disk.TempPrefix+begin) {
 				continue
 			}
 			if st, err := d.Stat(n); err != nil || st.Ctime >= s.started {
 				continue
 			}
-			if err := Remove(ctx, s.root, RemoveSpec{Path: d.Join(n)}); err != nil && !reason.Is(err, reason.PermissionDenied) {
+			if err := remove(n); err != nil {
 				return err
 			}
 			removed++

@@ -32,14 +32,14 @@ type Keys struct {
 	databases databases
 	uid       uint32         // the agent's own
 	store     *content.Store // or nil
-	sweeper   *durable.Sweeper
+	*durable.Sweeper
 }
 
 var _ host.Type = (*Keys)(nil)
 
 // NewKeys makes the Type, for an agent that runs as this process does.
 func NewKeys(o Options) *Keys {
-	return &Keys{root: o.Root, databases: databases{root: o.Root}, uid: uint32(os.Geteuid()), store: o.Content, sweeper: durable.NewSweeper(o.Root)}
+	return &Keys{root: o.Root, databases: databases{root: o.Root}, uid: uint32(os.Geteuid()), store: o.Content, Sweeper: durable.NewSweeper(o.Root)}
 }
 
 // Lane returns the lane of keys.

@@ -45,7 +45,7 @@ func (k *Keys) write(ctx context.Context, f *keyFile, was found) (changed bool, 
 		}
 		changed = true
 	}
-	if err := k.sweeper.Beside(ctx, f.at.path); err != nil {
+	if err := k.Beside(ctx, f.at.path); err != nil {
 		return changed, err
 	}
 	res, err := durable.Write(ctx, k.root, durable.WriteSpec{

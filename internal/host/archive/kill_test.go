@@ -72,6 +72,12 @@ func TestAgentCase13_KillWhileUnpacking(t *testing.T) {
 			}
 			row.Killed = func(_ testing.TB, at string) {
 				_, typ := next()
+				c.NoError(typ.Sweep(t.Context(), nil), "sweep")
+				records, err := os.ReadDir(typ.records)
+				c.Check(err == nil || os.IsNotExist(err), "list the records: %v", err)
+				for _, e := range records {
+					c.Check(!disk.IsTemporary(e.Name()), "killed at %s: of the records %s is left", at, e.Name())
+				}
 				c.NoError(typ.Forget(t.Context(), nil), "forget")
 				left, err := os.ReadDir(dir + "/there")
 				c.NoError(err, "list")

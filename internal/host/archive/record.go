@@ -135,6 +135,17 @@ func beside(p, name string) string {
 	return disk.Join(dir, name)
 }
 
+// Sweep removes what a killed run has left of a record that was being written.
+func (t *Type) Sweep(ctx context.Context, _ []string) error {
+	root, err := disk.OpenRoot("/")
+	if err != nil {
+		return unrecorded(t.records, err)
+	}
+	defer root.Close()
+	_, err = durable.SweepTemporaries(ctx, root, []string{t.records}, nil)
+	return err
+}
+
 // Forget removes what killed runs have left, and the records of what is not there any more.
 func (t *Type) Forget(ctx context.Context, _ [][]byte) error {
 	if !t.working.TryLock() {

@@ -134,7 +134,7 @@ func (j *job) edit(text string) (string, error) {
 // write backs the old text up, and writes the new one.
 func (t *Type) write(ctx context.Context, s *site, now *sight, text string, jobs []*job) (note string, res durable.WriteResult, err error) {
 	r := jobs[0].resource
-	if err := t.sweeper.Beside(ctx, r.path); err != nil {
+	if err := t.Beside(ctx, r.path); err != nil {
 		return "", res, err
 	}
 	if note, err = t.keep(ctx, r.path, now); err != nil {

@@ -35,8 +35,8 @@ type Options struct {
 type Type struct {
 	root  *disk.Root
 	store *content.Store // may be nil
-	// sweeper is for what a killed run has left beside the files.
-	sweeper *durable.Sweeper
+	// Sweeper is for what a killed run has left beside the files.
+	*durable.Sweeper
 
 	mu    sync.Mutex // guards sites
 	sites map[string]*site
@@ -46,7 +46,7 @@ var _ host.Type = (*Type)(nil)
 
 // New makes the Type.
 func New(o Options) *Type {
-	return &Type{root: o.Root, store: o.Content, sweeper: durable.NewSweeper(o.Root), sites: map[string]*site{}}
+	return &Type{root: o.Root, store: o.Content, Sweeper: durable.NewSweeper(o.Root), sites: map[string]*site{}}
 }
 
 // Lane returns the lane of edits.

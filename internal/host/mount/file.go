@@ -27,8 +27,8 @@ type fstab struct {
 	root  *disk.Root
 	store *content.Store // or nil
 	bus   bus            // nil where there is no systemd
-	// sweeper is for what a killed run has left beside fstab, and beside files that are swapped to.
-	sweeper *durable.Sweeper
+	// Sweeper is for what a killed run has left beside fstab, and beside files that are swapped to.
+	*durable.Sweeper
 
 	edit sync.Mutex // held while fstab is edited
 }
@@ -74,7 +74,7 @@ func (f *fstab) editLines(ctx context.Context, done *work, change func([]fstabLi
 		if body == old.body {
 			return nil
 		}
-		if err = f.sweeper.Beside(ctx, fstabFile); err != nil {
+		if err = f.Beside(ctx, fstabFile); err != nil {
 			return err
 		}
 		var res durable.WriteResult

@@ -30,7 +30,7 @@ func TestFstabKept(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f := &fstab{root: root, store: store, sweeper: durable.NewSweeper(root)}
+	f := &fstab{root: root, store: store, Sweeper: durable.NewSweeper(root)}
 	var done work
 	if err := f.editLines(t.Context(), &done, func([]fstabLine) []fstabLine { return parseFstab("tmpfs /srv/data tmpfs defaults 0 0\n") }); err != nil || !done.changed {
 		t.Fatalf("%v, %+v", err, done)

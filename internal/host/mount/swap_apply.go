@@ -171,7 +171,7 @@ func (s *swap) apply(ctx context.Context, t *Type, sight any, done *work) error 
 // makeFile writes a file with a swap area. It is written and not only allocated: of what was never written, not every file system lets swap
 // be made.
 func (s *swap) makeFile(ctx context.Context, t *Type, done *work) error {
-	if err := t.sweeper.Beside(ctx, s.path); err != nil {
+	if err := t.Beside(ctx, s.path); err != nil {
 		return err
 	}
 	size := s.bytes / int64(os.Getpagesize()) * int64(os.Getpagesize())

@@ -51,7 +51,7 @@ var _ host.Type = (*Type)(nil)
 
 // Types makes both types, which share fstab.
 func Types(o Options) map[declare.ResourceType]host.Type {
-	f := &fstab{root: o.Root, store: o.Content, sweeper: durable.NewSweeper(o.Root)}
+	f := &fstab{root: o.Root, store: o.Content, Sweeper: durable.NewSweeper(o.Root)}
 	if o.Bus != nil {
 		f.bus = o.Bus
 	}

@@ -228,7 +228,7 @@ func (j *job) put(ctx context.Context, p string, now view, b []byte) error {
 	if err := j.makeDirectory(ctx, path.Dir(p)); err != nil {
 		return err
 	}
-	if err := j.sweeper.Beside(ctx, p); err != nil {
+	if err := j.Beside(ctx, p); err != nil {
 		return err
 	}
 	err := j.write(ctx, p, &now.sig, b, j.keeper(ctx, p))
@@ -278,7 +278,7 @@ func (t *Type) makeDirectory(ctx context.Context, dir string) error {
 	if err := t.makeDirectory(ctx, path.Dir(dir)); err != nil {
 		return err
 	}
-	if err := t.sweeper.Beside(ctx, dir); err != nil {
+	if err := t.Beside(ctx, dir); err != nil {
 		return err
 	}
 	_, err = durable.Mkdir(ctx, t.root, durable.MkdirSpec{Path: dir, Mode: dirMode, UID: durable.Keep, GID: durable.Keep})

@@ -30,17 +30,17 @@ type Options struct {
 
 // Type is the resource type repository.
 type Type struct {
-	root    *disk.Root
-	store   *content.Store // may be nil
-	seed    maphash.Seed
-	sweeper *durable.Sweeper
+	root  *disk.Root
+	store *content.Store // may be nil
+	seed  maphash.Seed
+	*durable.Sweeper
 }
 
 var _ host.Type = (*Type)(nil)
 
 // New makes the Type.
 func New(o Options) *Type {
-	return &Type{root: o.Root, store: o.Content, seed: maphash.MakeSeed(), sweeper: durable.NewSweeper(o.Root)}
+	return &Type{root: o.Root, store: o.Content, seed: maphash.MakeSeed(), Sweeper: durable.NewSweeper(o.Root)}
 }
 
 // Lane returns the lane of repositories: one is fetched at a time, because they share the lock of what is fetched.

@@ -63,7 +63,7 @@ func (t *Type) write(ctx context.Context, f *text, body string) (changed bool, e
 			return false, err
 		}
 	}
-	if err := t.sweeper.Beside(ctx, f.path); err != nil {
+	if err := t.Beside(ctx, f.path); err != nil {
 		return false, err
 	}
 	res, err := durable.Write(ctx, t.root, durable.WriteSpec{
@@ -108,7 +108,7 @@ func (t *Type) makeDirectory(ctx context.Context, dir string) error {
 	if err := t.makeDirectory(ctx, path.Dir(dir)); err != nil {
 		return err
 	}
-	if err := t.sweeper.Beside(ctx, dir); err != nil {
+	if err := t.Beside(ctx, dir); err != nil {
 		return err
 	}
 	_, err = durable.Mkdir(ctx, t.root, durable.MkdirSpec{Path: dir, Mode: newDirMode, UID: durable.Keep, GID: durable.Keep})

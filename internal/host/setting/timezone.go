@@ -223,7 +223,7 @@ func (t *Type) link(ctx context.Context, p, target string) error {
 	}
 	st, err := t.root.Stat(p)
 	if err == nil {
-		err = t.sweeper.Beside(ctx, p)
+		err = t.Beside(ctx, p)
 	}
 	if err != nil {
 		return err

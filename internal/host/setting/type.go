@@ -33,8 +33,8 @@ type Type struct {
 	store *content.Store // or nil
 	bind  func(*Type, *declare.Resource) (thing, error)
 	seed  maphash.Seed
-	// sweeper is for what a killed run has left beside the files.
-	sweeper *durable.Sweeper
+	// Sweeper is for what a killed run has left beside the files.
+	*durable.Sweeper
 
 	mu    sync.Mutex // guards later
 	later later      // for parameters of the kernel
@@ -49,7 +49,7 @@ func Types(o Options) map[declare.ResourceType]host.Type {
 		declare.TypeSysctl: bindSysctl, declare.TypeKernelModule: bindModule, declare.TypeHostname: bindHostname,
 		declare.TypeHostEntry: bindHostEntry, declare.TypeTimezone: bindTimezone, declare.TypeLocale: bindLocale,
 	} {
-		types[kind] = &Type{kind: kind, root: o.Root, store: o.Content, bind: bind, seed: maphash.MakeSeed(), sweeper: sweeper}
+		types[kind] = &Type{kind: kind, root: o.Root, store: o.Content, bind: bind, seed: maphash.MakeSeed(), Sweeper: sweeper}
 	}
 	return types
 }

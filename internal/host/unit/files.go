@@ -63,11 +63,11 @@ type files struct {
 	bus      bus            // nil in a sandbox
 	verifier verifier
 	uid, gid uint32 // who unit files belong to: root, or the agent
-	sweeper  *durable.Sweeper
+	*durable.Sweeper
 }
 
 func newFiles(o Options) files {
-	f := files{root: o.Root, store: o.Content, verifier: verifier{dir: path.Join(o.StateDir, "units")}, uid: uint32(os.Geteuid()), gid: uint32(os.Getegid()), sweeper: durable.NewSweeper(o.Root)}
+	f := files{root: o.Root, store: o.Content, verifier: verifier{dir: path.Join(o.StateDir, "units")}, uid: uint32(os.Geteuid()), gid: uint32(os.Getegid()), Sweeper: durable.NewSweeper(o.Root)}
 	if o.Bus != nil {
 		f.bus = o.Bus
 	}
@@ -308,7 +308,7 @@ func (f *files) makeHolder(ctx context.Context, g *target) error {
 		missing = append(missing, dir)
 	}
 	for i := len(missing) - 1; i >= 0; i-- {
-		if err := f.sweeper.Beside(ctx, missing[i]); err != nil {
+		if err := f.Beside(ctx, missing[i]); err != nil {
 			return err
 		}
 		_, err := durable.Mkdir(ctx, f.root, durable.MkdirSpec{Path: missing[i], Mode: dirMode, UID: int(f.uid), GID: int(f.gid)})

@@ -70,7 +70,7 @@ func (t *Timers) setUp(ctx context.Context, jobs []*job) {
 		}
 	}
 	for _, d := range drafts {
-		if err := t.sweeper.Beside(ctx, d.path); err != nil {
+		if err := t.Beside(ctx, d.path); err != nil {
 			for _, j := range jobs {
 				j.failed(err)
 			}

@@ -97,7 +97,7 @@ func (t *Type) ready(ctx context.Context) error {
 		return &reason.Error{Code: reason.StateUnwritable, Doing: "make the directory " + t.dir, Cause: err}
 	}
 	for _, path := range []string{t.program, t.path(newName), t.path(previousName), t.path(trialName), t.path(refusedName)} {
-		if err := t.sweeper.Beside(ctx, path); err != nil {
+		if err := t.Beside(ctx, path); err != nil {
 			return err
 		}
 	}

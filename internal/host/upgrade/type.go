@@ -61,7 +61,7 @@ type Type struct {
 	own     func() (content.Digest, error) // of the program of this process
 	// awaitEnd waits until the agent ends, because it is restarted; but for tests.
 	awaitEnd func(ctx context.Context) error
-	sweeper  *durable.Sweeper
+	*durable.Sweeper
 }
 
 var _ host.Type = (*Type)(nil)
@@ -72,7 +72,7 @@ func New(o Options) *Type {
 	if err != nil {
 		program = ""
 	}
-	return &Type{Options: o, dir: filepath.Join(o.StateDir, "upgrade"), program: strings.TrimSuffix(program, " (deleted)"), uid: uint32(os.Geteuid()), own: sync.OnceValues(ownDigest), awaitEnd: ended, sweeper: durable.NewSweeper(o.Root)}
+	return &Type{Options: o, dir: filepath.Join(o.StateDir, "upgrade"), program: strings.TrimSuffix(program, " (deleted)"), uid: uint32(os.Geteuid()), own: sync.OnceValues(ownDigest), awaitEnd: ended, Sweeper: durable.NewSweeper(o.Root)}
 }
 
 // ownDigest is the digest of the program of this process.
