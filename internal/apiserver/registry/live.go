@@ -2,7 +2,6 @@ package registry
 
 import (
 	"context"
-	"reflect"
 
 	"k8s.io/apimachinery/pkg/apis/meta/internalversion"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -11,6 +10,7 @@ import (
 	"k8s.io/apiserver/pkg/registry/rest"
 
 	"tako.dev/tako/api/v1alpha1"
+	"tako.dev/tako/internal/apiserver/unwrap"
 )
 
 // live is what is known of hosts that are connected, and is not stored.
@@ -72,7 +72,7 @@ func (l *live) following(w watch.Interface, err error) (watch.Interface, error) 
 	}
 	return watch.Filter(w, func(e watch.Event) (watch.Event, bool) {
 		if e.Type != watch.Error && e.Type != watch.Bookmark {
-			e.Object = unshared(e.Object)
+			e.Object = unwrap.Shallow(e.Object)
 			l.show(e.Object)
 		}
 		return e, true
@@ -116,15 +116,4 @@ func (s nodeStore) Watch(ctx context.Context, options *internalversion.ListOptio
 		return s.Store.Watch(ctx, options)
 	}
 	return s.live.following(s.Store.Watch(ctx, options))
-}
-
-// unshared is the object of an event as one whose fields, and nothing deeper, may be replaced.
-func unshared(o runtime.Object) runtime.Object {
-	// Events for several watchers come in a wrapping that keeps their encoded form.
-	if wrapped, ok := o.(runtime.CacheableObject); ok {
-		o = wrapped.GetObject()
-	}
-	copied := reflect.New(reflect.TypeOf(o).Elem())
-	copied.Elem().Set(reflect.ValueOf(o).Elem())
-	return copied.Interface().(runtime.Object)
 }

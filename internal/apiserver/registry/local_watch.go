@@ -78,25 +78,17 @@ func (s source) watch(ctx context.Context, options metav1.ListOptions) (watch.In
 	if err != nil {
 		return nil, err
 	}
-	return watch.Filter(w, func(e watch.Event) (watch.Event, bool) {
-		e.Object = s.shape(e)
-		return e, true
-	}), nil
+	return s.store.unwrapped.Follow(w, s.shape), nil
 }
 
 // shape is the object of an event as the watcher gets it.
 func (s source) shape(e watch.Event) runtime.Object {
-	o := e.Object
-	if e.Type == watch.Error {
-		return o
+	if e.Type == watch.Error || !s.metadataOnly {
+		return e.Object
 	}
-	o = unshared(o)
-	if !s.metadataOnly {
-		return o
-	}
-	m := s.metadata(o)
+	m := s.metadata(e.Object)
 	if e.Type == watch.Bookmark {
-		m.Annotations = metadata(o).GetAnnotations() // which say what the bookmark is for
+		m.Annotations = metadata(e.Object).GetAnnotations() // which say what the bookmark is for
 	}
 	return m
 }

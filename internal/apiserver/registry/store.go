@@ -14,12 +14,15 @@ import (
 	"k8s.io/apiserver/pkg/storage"
 	"k8s.io/apiserver/pkg/storage/names"
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
+
+	"tako.dev/tako/internal/apiserver/unwrap"
 )
 
 // Store is the storage of one kind.
 type Store struct {
 	*genericregistry.Store
-	kind *Kind
+	kind      *Kind
+	unwrapped *unwrap.Once // for those who follow within the server
 }
 
 var (
@@ -60,7 +63,7 @@ func newStore(k *Kind, typer runtime.ObjectTyper, options generic.RESTOptionsGet
 	if err := s.CompleteWithOptions(&generic.StoreOptions{RESTOptions: options, AttrFunc: attrs}); err != nil {
 		return nil, err
 	}
-	return &Store{Store: s, kind: k}, nil
+	return &Store{Store: s, kind: k, unwrapped: &unwrap.Once{}}, nil
 }
 
 // attrs is what selectors see of an object.
