@@ -69,6 +69,8 @@ const workersMax = 64
 type Objects interface {
 	// Get reads the newest version.
 	Get(ctx context.Context, key types.NamespacedName, into runtime.Object) error
+	// Cached reads a version that may be late, into an object that is not shared.
+	Cached(ctx context.Context, key types.NamespacedName, into runtime.Object) error
 	// Create creates an object, which it may change; then it is what is stored.
 	Create(ctx context.Context, o runtime.Object) error
 	// Update writes an object without its status, if it is still the version that was read; then it is what is stored.
@@ -89,6 +91,11 @@ type remote struct{ client client.Client }
 // Get reads.
 func (r remote) Get(ctx context.Context, key types.NamespacedName, into runtime.Object) error {
 	return r.client.Get(ctx, key, into.(client.Object))
+}
+
+// Cached reads: no cache is nearer than the API.
+func (r remote) Cached(ctx context.Context, key types.NamespacedName, into runtime.Object) error {
+	return r.Get(ctx, key, into)
 }
 
 // Create creates.

@@ -48,6 +48,21 @@ func (l *Local) Get(ctx context.Context, key types.NamespacedName, into runtime.
 	return nil
 }
 
+// Cached reads an object as the watch cache has it, into one that is not shared with anybody: what it costs is a copy. It may be late, which whoever
+// writes it then is told of. The errors are those of the API.
+func (l *Local) Cached(ctx context.Context, key types.NamespacedName, into runtime.Object) error {
+	k, err := l.kindOf(into)
+	if err != nil {
+		return err
+	}
+	o, err := l.registry.stores[k.Resource()].Get(as(ctx, key.Namespace), key.Name, &metav1.GetOptions{ResourceVersion: "0"})
+	if err != nil {
+		return err
+	}
+	become(into, o.DeepCopyObject())
+	return nil
+}
+
 // Create creates an object, which it may change; then it is what is stored.
 func (l *Local) Create(ctx context.Context, o runtime.Object) error {
 	k, err := l.kindOf(o)

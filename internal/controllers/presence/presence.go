@@ -24,10 +24,10 @@ import (
 	"tako.dev/tako/internal/transfer/wire"
 )
 
-// Objects is where Nodes are, with the errors of the API. controllers.Objects is one.
+// Objects is where Nodes are, with the errors of the API. *registry.Local is one.
 type Objects interface {
-	// Get reads the newest version.
-	Get(ctx context.Context, key types.NamespacedName, into runtime.Object) error
+	// Cached reads a version that may be late, into an object that is not shared.
+	Cached(ctx context.Context, key types.NamespacedName, into runtime.Object) error
 	// UpdateStatus writes the status, if the object is still the version that was read.
 	UpdateStatus(ctx context.Context, o runtime.Object) error
 	// ListerWatcher lists and watches all objects of a kind. The objects may be shared.

@@ -44,7 +44,7 @@ type store struct {
 
 func newStore() *store { return &store{nodes: map[string]*v1alpha1.Node{}} }
 
-func (s *store) Get(_ context.Context, key types.NamespacedName, into k8sruntime.Object) error {
+func (s *store) Cached(_ context.Context, key types.NamespacedName, into k8sruntime.Object) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	n := s.nodes[key.Name]

@@ -179,7 +179,7 @@ func (r *Register) store(ctx context.Context, name string, uid types.UID) error 
 	ctx, cancel := context.WithTimeout(ctx, callMax)
 	defer cancel()
 	n := &v1alpha1.Node{}
-	if err := r.options.Objects.Get(ctx, types.NamespacedName{Name: name}, n); err != nil {
+	if err := r.options.Objects.Cached(ctx, types.NamespacedName{Name: name}, n); err != nil {
 		return err
 	}
 	if n.UID != uid {
