@@ -10,6 +10,8 @@ package host
 
 import (
 	"context"
+	"path"
+	"strings"
 
 	"tako.dev/tako/declare"
 	"tako.dev/tako/internal/converge"
@@ -66,6 +68,20 @@ type Sweeper interface {
 	// Sweep removes what a killed run left in directories, which are those that resources of the type stand in, and keeps old content that is among
 	// it. It is called before the first Check, and of files before that of others.
 	Sweep(ctx context.Context, dirs []string) error
+}
+
+// Around are the directories that a resource is told of: those that it stands in, but those of the kernel, which nobody has made.
+func Around(r Resource) (dirs []string) {
+	for _, w := range r.Watches() {
+		switch {
+		case strings.HasPrefix(w.Name, "/proc/") || strings.HasPrefix(w.Name, "/sys/"):
+		case w.Kind == WatchPath:
+			dirs = append(dirs, path.Dir(w.Name))
+		case w.Kind == WatchEntries || w.Kind == WatchNames:
+			dirs = append(dirs, w.Name)
+		}
+	}
+	return dirs
 }
 
 // Keeper is a Type that keeps old content.

@@ -7,7 +7,6 @@ import (
 	"maps"
 	"path"
 	"slices"
-	"strings"
 
 	"tako.dev/tako/declare"
 	"tako.dev/tako/internal/converge"
@@ -25,7 +24,7 @@ func Sweep(ctx context.Context, types map[declare.ResourceType]host.Type, member
 			dirs[files] = append(dirs[files], path.Dir(m.Claim.ID))
 		}
 		if s != nil && s != files && m.Resource != nil {
-			dirs[s] = append(dirs[s], around(m.Resource)...)
+			dirs[s] = append(dirs[s], host.Around(m.Resource)...)
 		}
 	}
 	order := []host.Sweeper{files}
@@ -42,18 +41,4 @@ func Sweep(ctx context.Context, types map[declare.ResourceType]host.Type, member
 		}
 	}
 	return errors.Join(errs...)
-}
-
-// around are the directories that a resource is told of, but those of the kernel, which nobody has made.
-func around(r host.Resource) (dirs []string) {
-	for _, w := range r.Watches() {
-		switch {
-		case strings.HasPrefix(w.Name, "/proc/") || strings.HasPrefix(w.Name, "/sys/"):
-		case w.Kind == host.WatchPath:
-			dirs = append(dirs, path.Dir(w.Name))
-		case w.Kind == host.WatchEntries || w.Kind == host.WatchNames:
-			dirs = append(dirs, w.Name)
-		}
-	}
-	return dirs
 }

@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"path"
+	"slices"
 	"strings"
 
 	"tako.dev/tako/declare/openpgp"
@@ -218,6 +219,20 @@ func (t *Type) clear(ctx context.Context, dir string) error {
 		paths[i] = d.Join(name)
 	}
 	return t.removeAll(ctx, paths)
+}
+
+// Sweep removes what killed runs have left, also where repositories were tried.
+func (t *Type) Sweep(ctx context.Context, dirs []string) error {
+	dirs = append(slices.Clip(dirs), path.Dir(stageDir))
+	if d, err := t.root.Dir(stageDir); err == nil {
+		defer d.Close()
+		names, _ := d.Names(leftMax) // what cannot be listed is looked at by the next try
+		dirs = append(dirs, stageDir)
+		for _, name := range names {
+			dirs = append(dirs, d.Join(name))
+		}
+	}
+	return t.Sweeper.Sweep(ctx, dirs)
 }
 
 // put gives a file its content, owner and mode.

@@ -9,7 +9,8 @@
 //	for each of the calls:
 //		arrange; apply in a helper that is killed as it enters the call
 //		each part of what is seen is as before or as after, and Killed has nothing against it
-//		an agent starts, as one does after a crash, and converges
+//		an agent starts, as one does after a crash, and sweeps; no temporary file is left in Dirs
+//		it converges
 //		what is seen is as after, and no temporary file is left in Dirs
 //
 // Meddled has somebody else change something at each of the calls instead, and shows that the next look sees what is not as declared.

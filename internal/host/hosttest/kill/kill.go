@@ -194,6 +194,7 @@ func (r *Row) goOn(t testing.TB, call string, after []string) {
 		t.Fatal(err)
 	}
 	defer agent.Close()
+	r.sweep(t, call, of)
 	o := r.order(t, apply)
 	if err := o.carryOut(t.Context(), of); err != nil {
 		t.Fatalf("after it was killed at %s: %s", call, hosttest.Told(err))
@@ -210,6 +211,30 @@ func (r *Row) goOn(t testing.TB, call string, after []string) {
 	}
 	for _, p := range temporaries(t, r.Dirs...) {
 		t.Errorf("killed at %s: %s is left behind", call, p)
+	}
+}
+
+// sweep does what an agent does first, which leaves no temporary either: what was left may be beside a path that nothing has to be written to any more.
+func (r *Row) sweep(t testing.TB, call string, of func(declare.Resource) host.Type) {
+	t.Helper()
+	g := hosttest.Ground{TB: t, Of: of}
+	swept := false
+	for i := range r.Resources {
+		typ, bound := g.Bound(r.Resources[i])
+		s, is := typ.(host.Sweeper)
+		if !is {
+			continue
+		}
+		swept = true
+		if err := s.Sweep(t.Context(), host.Around(bound)); err != nil {
+			t.Errorf("sweep, killed at %s: %s", call, hosttest.Told(err))
+		}
+	}
+	if !swept {
+		return
+	}
+	for _, p := range temporaries(t, r.Dirs...) {
+		t.Errorf("killed at %s: %s is left by the sweep", call, p)
 	}
 }
 
