@@ -6,8 +6,9 @@ const (
 	// patienceTimes is how many times as long as Assignments took to write hosts wait for more instances: so at most a tenth of the time goes to that, and
 	// the rest to the instances. With three times, 10,000 of them on 5,000 hosts are stored after 10.4 s, with nine after 3.8 s.
 	patienceTimes = 9
-	// patienceMax is the longest time that a host waits for more instances: ours, short against the minutes for which so many come that it is reached.
-	patienceMax = 10 * time.Second
+	// patienceMax is the longest time that a host waits for more instances: ours, short against the minutes for which so many come that it is reached, and
+	// about what the Assignments of 5,000 hosts with dozens of instances take to write.
+	patienceMax = 30 * time.Second
 	// patienceQuiet is for how long nothing has come when nobody waits any more: ours, longer than what the controller of workloads thinks about.
 	patienceQuiet = 500 * time.Millisecond
 )

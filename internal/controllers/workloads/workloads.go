@@ -60,7 +60,7 @@ type Options struct {
 	Objects  Objects
 	Presence Presence
 	Recorder Recorder
-	// Writers is how many objects are written at once. Default 32, and at least 1: then they are written in one order, which is always the same.
+	// Writers is how many objects are written at once. Default 128, and at least 1: then they are written in one order, which is always the same.
 	Writers int
 	// Measures is what the scale of workloads follows. Default nothing is measured, and only bounds and edits change a number.
 	Measures Measures
@@ -77,8 +77,9 @@ const (
 	// thinkingPause is how many times as long as a decision took is between it and the next one, in which its writes are done: as in package
 	// assignments, so that hosts are heard meanwhile.
 	thinkingPause = 3
-	// writesMax is how many objects are written at once, where Options say nothing: they wait for the disk of the store, which writes them together.
-	writesMax = 32
+	// writesMax is how many objects are written at once, where Options say nothing: they wait for the disk of the store, which writes them together, and for
+	// their turn beside the writes of all other controllers, which are 48 at once.
+	writesMax = 128
 	// callMax bounds one call of the store.
 	callMax = 60 * time.Second
 	// retryAfter is how long what could not be written waits: ours, long for a store and short for a person.
