@@ -19,7 +19,7 @@ const (
 
 // measureBytes measures what a change of a large layer moves, and what it takes of a server.
 func measureBytes(ctx context.Context, b *bench) error {
-	found, err := load.Benchmarks(ctx, benchmarksDir, fmt.Sprintf("^Benchmark(Delta|Descent)$/^entries=%d$", b.entries), "20x")
+	found, err := load.Benchmarks(ctx, "", benchmarksDir, fmt.Sprintf("^Benchmark(Delta|Descent)$/^entries=%d$", b.entries), "20x")
 	if err != nil {
 		return err
 	}

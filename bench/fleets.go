@@ -61,7 +61,7 @@ func measureFleets(ctx context.Context, b *bench) error {
 
 // growEntries measures ever larger layers.
 func (b *bench) growEntries(ctx context.Context) error {
-	found, err := load.Benchmarks(ctx, benchmarksDir, "^Benchmark(Delta|Layer)$", "5x")
+	found, err := load.Benchmarks(ctx, "", benchmarksDir, "^Benchmark(Delta|Layer)$", "5x")
 	if err != nil {
 		return err
 	}

@@ -96,7 +96,8 @@ func rows() []row {
 			return naming.Measure(ctx, b.tako, b.agent, dir, 10*b.rounds, func(what, measured, bar string, met bool) { b.table.add(what, measured, bar, judge(met)) })
 		}},
 		{name: "scheduler", measure: func(ctx context.Context, b *bench) error {
-			return placing.Measure(ctx, func(what, measured, bar string, met bool) { b.table.add(what, measured, bar, judge(met)) }, b.grows)
+			return placing.Measure(ctx, func(what, measured, bar string, met bool) { b.table.add(what, measured, bar, judge(met)) },
+				func(what, measured string) { b.table.add(what, measured, "stated", noVerdict) }, b.grows)
 		}},
 	}
 }

@@ -73,7 +73,7 @@ func (o own) against(peer load.Moves) string {
 
 // ourFigures are those of our benchmarks, over the same loopback.
 func (b *bench) ourFigures(ctx context.Context) (own, error) {
-	found, err := load.Benchmarks(ctx, benchmarksDir, fmt.Sprintf("^Benchmark(Snapshot|Delta)$/^entries=%d$", b.entries), "3x")
+	found, err := load.Benchmarks(ctx, "", benchmarksDir, fmt.Sprintf("^Benchmark(Snapshot|Delta)$/^entries=%d$", b.entries), "3x")
 	if err != nil {
 		return own{}, err
 	}
