@@ -55,8 +55,8 @@ func (s *Snapshot) keep(p *pass, node int32, d *Decision) {
 }
 
 // makeRoom looks for nodes where instances of lower priority hold what is missing, tells as few as will do to go, and keeps what they leave.
-// Where room was being made already, nobody is told again: first comes what is ending anyhow.
-func (s *Snapshot) makeRoom(p *pass, missing int, kept []int32, d *Decision) {
+// Where room was being made already, nobody is told again: first comes what is ending anyhow. It returns for how many there is no room to be made.
+func (s *Snapshot) makeRoom(p *pass, missing int, kept []int32, d *Decision) int {
 	kept = slices.Clone(kept)
 	for _, b := range d.Bindings {
 		node := s.numbers[b.Node]
@@ -66,7 +66,7 @@ func (s *Snapshot) makeRoom(p *pass, missing int, kept []int32, d *Decision) {
 	}
 	for _, node := range kept {
 		if missing == 0 {
-			return
+			return 0
 		}
 		if victims, ok := s.victims(p, node); ok && len(victims) == 0 && s.ruled(p, node) && p.open.has(node) {
 			s.keep(p, node, d)
@@ -74,7 +74,7 @@ func (s *Snapshot) makeRoom(p *pass, missing int, kept []int32, d *Decision) {
 		}
 	}
 	if missing == 0 || !s.anyLower(p.class.spec.Priority) {
-		return
+		return missing
 	}
 	plans := s.plans(p, missing+plansMax)
 	slices.SortFunc(plans, func(a, b plan) int {
@@ -82,7 +82,7 @@ func (s *Snapshot) makeRoom(p *pass, missing int, kept []int32, d *Decision) {
 	})
 	for _, one := range plans {
 		if missing == 0 {
-			return
+			return 0
 		}
 		// Those that were chosen before have used budgets and changed what the rules see; what does not hold any more is asked again next time.
 		victims, ok := s.victims(p, one.node)
@@ -98,6 +98,7 @@ func (s *Snapshot) makeRoom(p *pass, missing int, kept []int32, d *Decision) {
 		}
 		missing--
 	}
+	return missing
 }
 
 // plans are up to so many nodes where room can be made. Groups begin at different ones, so that they do not all choose among the same.

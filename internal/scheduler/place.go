@@ -131,10 +131,9 @@ func (s *Snapshot) Place(g *Group, now time.Time) Decision {
 	}
 	if missing := s.missing(g); missing > 0 {
 		d.Explanation = s.explain(p, len(g.Instances), len(g.Instances)-missing)
-		d.RetryAt = p.retryAt
+		d.RetryAt, d.Explanation.Gang = p.retryAt, g.Gang
 		if g.Gang {
-			s.undo(&d)
-			d.Explanation.Gang = true
+			s.together(p, missing, kept, &d)
 		} else {
 			s.makeRoom(p, missing, kept, &d)
 		}
@@ -154,6 +153,32 @@ func (s *Snapshot) missing(g *Group) int {
 		}
 	}
 	return n
+}
+
+// together has a gang wait that cannot be placed as a whole now. Where room for all of it is there or being made, it is kept, also that which is free: others
+// would take it while victims go. Otherwise nobody goes, and nothing is kept.
+func (s *Snapshot) together(p *pass, missing int, kept []int32, d *Decision) {
+	// Room is made for one on each node at a time.
+	for before := missing + 1; 0 < missing && missing < before; kept = nil {
+		before, missing = missing, s.makeRoom(p, missing, kept, d)
+	}
+	free := make([]int32, len(d.Bindings))
+	for i, b := range d.Bindings {
+		free[i] = s.numbers[b.Node]
+	}
+	s.undo(d)
+	if missing == 0 {
+		for _, node := range free {
+			s.keep(p, node, d)
+		}
+		return
+	}
+	for _, e := range d.Evictions {
+		k := s.names[e.Instance]
+		s.stays(&s.instances[k], k)
+	}
+	d.Evictions, d.Explanation.Kept = nil, nil
+	s.lift(p.group.Name)
 }
 
 // undo takes back what was assumed.

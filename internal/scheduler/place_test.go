@@ -30,6 +30,48 @@ func TestGang(t *testing.T) {
 	}
 }
 
+// TestGangMakesRoom: a gang displaces others where that makes room for all of it at once, keeps that room while they go, what was free with it, and is placed
+// when the last one has gone. Where budgets leave room for a part only, nobody goes and nothing is kept.
+func TestGangMakesRoom(t *testing.T) {
+	s := site("a", "b")
+	low, high, same := sized("low", 1000, 0), sized("high", 1000, 9), sized("same", 1000, 9)
+	if d := place(s, low, names("low", 3)...); len(d.Bindings) != 3 {
+		t.Fatalf("%v", d.Explanation)
+	}
+	for _, name := range names("low", 3) {
+		s.Committed(name, 0)
+	}
+	s.SetWorkload(high)
+	gang := groupOf(high, names("high", 4)...)
+	gang.Gang = true
+	s.SetBudget(low.Key, 2)
+	if d := s.Place(&gang, start); len(d.Evictions)+len(d.Bindings)+len(d.Explanation.Kept) != 0 || s.budget(low.Key) != 2 || len(s.names) != 3 {
+		t.Fatalf("two may go and three would have to: %+v, %v", d, d.Explanation)
+	}
+	if d := place(s, sized("small", 1000, 0), "small-0"); len(d.Bindings) != 1 {
+		t.Fatalf("what was free is kept: %v", d.Explanation)
+	}
+	s.NotCommitted("small-0")
+
+	s.SetBudget(low.Key, 3)
+	d := s.Place(&gang, start)
+	if len(d.Evictions) != 3 || len(d.Bindings) != 0 || d.Explanation.Code() != reason.GangIncomplete || len(s.rooms[gang.Name]) != 4 {
+		t.Fatalf("three may go: %+v, %v", d, d.Explanation)
+	}
+	if d := place(s, same, "same-0"); len(d.Bindings)+len(d.Evictions) != 0 {
+		t.Errorf("another one takes what is kept: %+v", d)
+	}
+	for i, name := range names("low", 3) {
+		if d := s.Place(&gang, start); len(d.Evictions)+len(d.Bindings) != 0 || len(s.rooms[gang.Name]) != 4 {
+			t.Errorf("after %d have gone: %+v", i, d)
+		}
+		s.RemoveInstance(name)
+	}
+	if d := s.Place(&gang, start); len(d.Bindings) != 4 || d.Explanation != nil || len(s.rooms[gang.Name]) != 0 {
+		t.Errorf("when the last one has gone: %+v, %v", d, d.Explanation)
+	}
+}
+
 // TestBindingsNameTheColumn: a binding says what it was decided on, and how many were on their way before it.
 func TestBindingsNameTheColumn(t *testing.T) {
 	s := site("a")
