@@ -156,6 +156,16 @@ func TestLocalWatch(t *testing.T) {
 	if err := l.Get(t.Context(), types.NamespacedName{Namespace: "default", Name: "bench-1"}, got); err != nil || len(got.Spec.Resources) != 1 {
 		t.Errorf("%v: read %+v", err, got)
 	}
+	// What is read of the cache is the reader's, too: whatever he does with it.
+	for range 2 {
+		if err := l.Cached(t.Context(), types.NamespacedName{Namespace: "default", Name: "bench-1"}, got); err != nil || got.Annotations["long"] != "text" || got.Spec.Resources[0].File == nil {
+			t.Fatalf("%v: read of the cache %+v", err, got)
+		}
+		got.Annotations["long"], got.Spec.Resources[0].File = "other", nil
+	}
+	if err := l.Cached(t.Context(), types.NamespacedName{Namespace: "default", Name: "nobody"}, got); !apierrors.IsNotFound(err) {
+		t.Errorf("read what the cache has not: %v", err)
+	}
 }
 
 // TestLocalInitialEvents: a watcher that asks for what there is gets it, and a mark that says that this was all.
