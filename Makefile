@@ -59,13 +59,13 @@ check: ## format, vet, staticcheck, tidy, generated files
 	$(testsum) -step vet go vet $(E2E) ./... || status=1; \
 	$(testsum) -step staticcheck $(tools) staticcheck $(E2E) ./... || status=1; \
 	$(testsum) -step generated tools/generated.sh || status=1; \
-	$(testsum) -stage tidy $(gotest) -run '^TestTree$$' ./internal/tidy || status=1; \
+	$(testsum) -stage tidy $(gotest) -timeout 30m -run '^TestTree$$' ./internal/tidy || status=1; \
 	exit $$status
 
 # The agent's cases are left to `cases`: they are mostly processes, which start slowly with -race.
 unit: ## unit tests, with -race where there is a C compiler
 	@test -n "$(race)" || echo "unit: no C compiler: WITHOUT -race"
-	@$(testsum) -stage unit $(gotest) $(race) -short -timeout 10m -skip '^TestTree$$|^TestAgentCase' ./...
+	@$(testsum) -stage unit $(gotest) $(race) -short -timeout 20m -skip '^TestTree$$|^TestAgentCase' ./...
 
 cases: ## the cases, in full; writes cases.json
 	@rm -rf .scratch/cases && mkdir -p .scratch/cases
@@ -83,7 +83,7 @@ else
 endif
 
 e2e: ## the real thing: hosts with systemd, built binaries
-	@$(testsum) -stage e2e $(gotest) $(E2E) -count=1 -timeout 45m -skip '^$(CASE)' $(LONGEST) ./e2e/... ./examples/... $(ON_HOSTS)
+	@$(testsum) -stage e2e $(gotest) $(E2E) -count=1 -timeout 60m -skip '^$(CASE)' $(LONGEST) ./e2e/... ./examples/... $(ON_HOSTS)
 
 fuzz: ## every decoder of the transfer for FUZZ=10s, two at a time
 	@$(testsum) -stage fuzz chrt -i 0 tools/fuzz.sh -json $(FUZZ) $(DECODERS)
