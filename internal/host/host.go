@@ -70,16 +70,20 @@ type Sweeper interface {
 	Sweep(ctx context.Context, dirs []string) error
 }
 
-// Around are the directories that a resource is told of: those that it stands in, but those of the kernel, which nobody has made.
+// Around are the directories that a resource is told of, which it stands in, and those above, in which it makes them where they are missing; but those of the
+// kernel, which nobody has made.
 func Around(r Resource) (dirs []string) {
 	for _, w := range r.Watches() {
+		dir := w.Name
 		switch {
 		case strings.HasPrefix(w.Name, "/proc/") || strings.HasPrefix(w.Name, "/sys/"):
+			continue
 		case w.Kind == WatchPath:
-			dirs = append(dirs, path.Dir(w.Name))
-		case w.Kind == WatchEntries || w.Kind == WatchNames:
-			dirs = append(dirs, w.Name)
+			dir = path.Dir(w.Name)
+		case w.Kind != WatchEntries && w.Kind != WatchNames:
+			continue
 		}
+		dirs = append(dirs, dir, path.Dir(dir))
 	}
 	return dirs
 }

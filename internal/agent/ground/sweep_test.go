@@ -49,7 +49,7 @@ func TestSweep(t *testing.T) {
 	if want := []string{"files", "archives", "timers"}; !reflect.DeepEqual(log, want) {
 		t.Errorf("%v, want %v", log, want)
 	}
-	want := map[string][]string{"files": {"/srv/a", "/srv/b"}, "archives": nil, "timers": {"/etc/units", "/etc/units/t.service.d", "/etc/units/t.timer.d"}}
+	want := map[string][]string{"files": {"/srv/a", "/srv/b"}, "archives": nil, "timers": {"/etc", "/etc/units", "/etc/units/t.service.d", "/etc/units/t.timer.d"}}
 	if !reflect.DeepEqual(dirs, want) {
 		t.Errorf("%v, want %v", dirs, want)
 	}
