@@ -35,7 +35,10 @@ type Keys struct {
 	*durable.Sweeper
 }
 
-var _ host.Type = (*Keys)(nil)
+var (
+	_ host.Type    = (*Keys)(nil)
+	_ host.Sweeper = (*Keys)(nil)
+)
 
 // NewKeys makes the Type, for an agent that runs as this process does.
 func NewKeys(o Options) *Keys {

@@ -40,8 +40,9 @@ type Type struct {
 }
 
 var (
-	_ host.Type   = (*Type)(nil)
-	_ host.Keeper = (*Type)(nil)
+	_ host.Type    = (*Type)(nil)
+	_ host.Sweeper = (*Type)(nil)
+	_ host.Keeper  = (*Type)(nil)
 )
 
 // New makes the Type, for an agent that runs as this process does.

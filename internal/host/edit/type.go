@@ -42,7 +42,10 @@ type Type struct {
 	sites map[string]*site
 }
 
-var _ host.Type = (*Type)(nil)
+var (
+	_ host.Type    = (*Type)(nil)
+	_ host.Sweeper = (*Type)(nil)
+)
 
 // New makes the Type.
 func New(o Options) *Type {

@@ -47,7 +47,10 @@ type Type struct {
 	*fstab
 }
 
-var _ host.Type = (*Type)(nil)
+var (
+	_ host.Type    = (*Type)(nil)
+	_ host.Sweeper = (*Type)(nil)
+)
 
 // Types makes both types, which share fstab.
 func Types(o Options) map[declare.ResourceType]host.Type {

@@ -36,7 +36,10 @@ type Type struct {
 	*durable.Sweeper
 }
 
-var _ host.Type = (*Type)(nil)
+var (
+	_ host.Type    = (*Type)(nil)
+	_ host.Sweeper = (*Type)(nil)
+)
 
 // New makes the Type.
 func New(o Options) *Type {

@@ -40,7 +40,10 @@ type Type struct {
 	later later      // for parameters of the kernel
 }
 
-var _ host.Type = (*Type)(nil)
+var (
+	_ host.Type    = (*Type)(nil)
+	_ host.Sweeper = (*Type)(nil)
+)
 
 // Types makes all types of settings.
 func Types(o Options) map[declare.ResourceType]host.Type {

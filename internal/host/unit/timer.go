@@ -47,8 +47,9 @@ type units interface {
 }
 
 var (
-	_ host.Type = (*Timers)(nil)
-	_ units     = (*systemd.Bus)(nil)
+	_ host.Type    = (*Timers)(nil)
+	_ host.Sweeper = (*Timers)(nil)
+	_ units        = (*systemd.Bus)(nil)
 )
 
 // NewTimers makes the Type, for an agent that runs as this process does.

@@ -21,7 +21,10 @@ const laneBatch = 64
 // Type is the resource type unit.
 type Type struct{ files }
 
-var _ host.Type = (*Type)(nil)
+var (
+	_ host.Type    = (*Type)(nil)
+	_ host.Sweeper = (*Type)(nil)
+)
 
 // New makes the Type, for an agent that runs as this process does. In a sandbox it writes files only: nobody verifies or reads them there.
 func New(o Options) *Type { return &Type{newFiles(o)} }

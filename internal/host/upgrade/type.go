@@ -64,7 +64,10 @@ type Type struct {
 	*durable.Sweeper
 }
 
-var _ host.Type = (*Type)(nil)
+var (
+	_ host.Type    = (*Type)(nil)
+	_ host.Sweeper = (*Type)(nil)
+)
 
 // New makes the Type, for an agent that runs as this process does.
 func New(o Options) *Type {

@@ -218,20 +218,15 @@ func (r *Row) goOn(t testing.TB, call string, after []string) {
 func (r *Row) sweep(t testing.TB, call string, of func(declare.Resource) host.Type) {
 	t.Helper()
 	g := hosttest.Ground{TB: t, Of: of}
-	swept := false
 	for i := range r.Resources {
 		typ, bound := g.Bound(r.Resources[i])
 		s, is := typ.(host.Sweeper)
 		if !is {
 			continue
 		}
-		swept = true
 		if err := s.Sweep(t.Context(), host.Around(bound)); err != nil {
 			t.Errorf("sweep, killed at %s: %s", call, hosttest.Told(err))
 		}
-	}
-	if !swept {
-		return
 	}
 	for _, p := range temporaries(t, r.Dirs...) {
 		t.Errorf("killed at %s: %s is left by the sweep", call, p)
