@@ -9,16 +9,17 @@ ON_HOSTS := ./internal/host/packages/apt ./internal/host/service ./internal/host
 # What takes minutes, the longest first: go test begins in this order, and what is begun last is waited for alone.
 LONGEST  := $(addprefix ./e2e/,workloads path alone api source) ./internal/host/packages/apt
 # The targets of the transfer are fuzzed in each run, for so long each; make fuzz DECODERS=./... takes all others too.
-FUZZ     := 10s
+FUZZ     := 3s
 DECODERS := ./internal/agent/held ./internal/bundle ./internal/catalog ./internal/layerstore ./internal/transfer/... ./internal/trust
 # The simulation of which SEED replays a world.
 WORLD    := internal/sim
 RESULTS := .scratch/results
 
-# Without it kustomize's library links package plugin, for which the linker keeps 37 MB that nothing calls. It is here and nowhere else, so
-# that each go command of this file, and of what it starts, has it.
+# Without the tag, kustomize's library links package plugin, for which the linker keeps 37 MB that nothing calls. With -trimpath, what was
+# compiled in one clone is not compiled again in the next. They are here and nowhere else, so that each go command of this file, and of
+# what it starts, has them.
 SMALL := kustomize_disable_go_plugin_support
-export GOFLAGS := $(filter-out -tags=$(SMALL),$(shell go env GOFLAGS)) -tags=$(SMALL)
+export GOFLAGS := $(filter-out -tags=$(SMALL) -trimpath,$(shell go env GOFLAGS)) -tags=$(SMALL) -trimpath
 # For tests of the built programs. What a command line says replaces what GOFLAGS says.
 E2E := -tags=e2e,$(SMALL)
 
@@ -85,7 +86,7 @@ endif
 e2e: ## the real thing: hosts with systemd, built binaries
 	@$(testsum) -stage e2e $(gotest) $(E2E) -count=1 -timeout 60m -skip '^$(CASE)' $(LONGEST) ./e2e/... ./examples/... $(ON_HOSTS)
 
-fuzz: ## every decoder of the transfer for FUZZ=10s, two at a time
+fuzz: ## every decoder of the transfer for FUZZ=3s, two at a time
 	@$(testsum) -stage fuzz chrt -i 0 tools/fuzz.sh -json $(FUZZ) $(DECODERS)
 
 bench: ## the table of bars, with peers
