@@ -17,9 +17,6 @@ var agentNever = []string{
 // agentSizeMax bounds the stripped agent, in bytes.
 const agentSizeMax = 20 << 20
 
-// ports are what the commands build for besides the machine's own.
-var ports = []string{"linux/arm64", "linux/riscv64"}
-
 func testAgent(t *testing.T) {
 	t.Run("imports", func(t *testing.T) {
 		for _, name := range strings.Fields(goCommand(t, "", "list", "-deps", "./cmd/tako-agent")) {
@@ -43,18 +40,6 @@ func testAgent(t *testing.T) {
 		}
 		t.Logf("%d bytes", info.Size())
 	})
-}
-
-func testPorts(t *testing.T) {
-	if testing.Short() {
-		t.Skip("short: it builds")
-	}
-	for _, port := range ports {
-		t.Run(strings.ReplaceAll(port, "/", "-"), func(t *testing.T) {
-			// With one command and no -o, go would leave it in the tree.
-			goCommand(t, port, "build", "-o", t.TempDir(), "./cmd/...")
-		})
-	}
 }
 
 // goCommand runs go in the top folder, for a port where one is given, and returns what it prints.
