@@ -63,10 +63,11 @@ check: ## format, vet, staticcheck, tidy, generated files
 	$(testsum) -stage tidy $(gotest) -timeout 30m -run '^TestTree$$' ./internal/tidy || status=1; \
 	exit $$status
 
-# The agent's cases are left to `cases`: they are mostly processes, which start slowly with -race.
+# The agent's cases are left to `cases`: they are mostly processes, which start slowly with -race. A simulated world has one thread: it is
+# left to `sim`.
 unit: ## unit tests, with -race where there is a C compiler
 	@test -n "$(race)" || echo "unit: no C compiler: WITHOUT -race"
-	@$(testsum) -stage unit $(gotest) $(race) -short -timeout 20m -skip '^TestTree$$|^TestAgentCase' ./...
+	@$(testsum) -stage unit $(gotest) $(race) -short -timeout 20m -skip '^TestTree$$|^TestAgentCase' $$(go list ./... | grep -v /$(WORLD))
 
 cases: ## the cases, in full; writes cases.json
 	@rm -rf .scratch/cases && mkdir -p .scratch/cases
@@ -75,7 +76,7 @@ cases: ## the cases, in full; writes cases.json
 	$(testsum) -step cases go run ./tools/cases -dir .scratch/cases -out cases.json -want '$(CASES)' $(skips) || status=1; \
 	exit $$status
 
-# Without -race: a world has one thread. Its clock is not that of the machine, so it takes what others leave.
+# Without -race. Its clock is not that of the machine, so it takes what others leave.
 sim: ## fifty fleets of fifty hosts on a virtual clock, and fifty that run workloads; SEED=n replays one of WORLD=internal/sim[/workloads], with its trace
 ifdef SEED
 	@TAKO_SEED=$(SEED) go test -count=1 -v -run '^TestSeeds$$' ./$(WORLD)

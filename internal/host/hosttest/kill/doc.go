@@ -6,7 +6,7 @@
 //
 //	arrange; before := what is seen
 //	apply in a helper, and list its system calls; after := what is seen
-//	for each of the calls:
+//	for each of the calls (outside a long run, of those that only look: for each eighth):
 //		arrange; apply in a helper that is killed as it enters the call
 //		each part of what is seen is as before or as after, and Killed has nothing against it
 //		an agent starts, as one does after a crash, and sweeps; no temporary file is left in Dirs
