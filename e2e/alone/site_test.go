@@ -28,9 +28,9 @@ import (
 
 const (
 	// convergeTime bounds the wait for a converged host: the slowest is the installation of a package, on a busy machine.
-	convergeTime = 2 * time.Minute
+	convergeTime = 5 * time.Minute
 	// repairTime bounds the wait for the repair of drift, which takes milliseconds, or a second for a service.
-	repairTime = time.Minute
+	repairTime = 2 * time.Minute
 	agentPath  = "/usr/bin/tako-agent"
 	confDir    = "/etc/tako/conf.d"
 	siteFile   = confDir + "/site.yaml"

@@ -18,7 +18,7 @@ import (
 
 const (
 	// runTimeout bounds MustRun, Put, Get and CopyIn: the slowest is the installation of a package.
-	runTimeout = 2 * time.Minute
+	runTimeout = 5 * time.Minute
 	// outputDelay is how long a command that has ended may keep its output open through children that it left behind.
 	outputDelay = 5 * time.Second
 )

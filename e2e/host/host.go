@@ -17,7 +17,7 @@ import (
 
 const (
 	// bootTimeout bounds a boot: it takes a second on an idle machine.
-	bootTimeout = 60 * time.Second
+	bootTimeout = 3 * time.Minute
 	// poweroffTimeout bounds a clean shutdown: systemd gives a stuck service 90 s before it kills it.
 	poweroffTimeout = 100 * time.Second
 	// dumpLines is how much of console and journal a failed test shows.

@@ -23,9 +23,9 @@ import (
 
 const (
 	// soon bounds the wait for what takes milliseconds, or a second for a service, on a busy machine.
-	soon = time.Minute
+	soon = 2 * time.Minute
 	// slow bounds the wait for what installs packages, or boots, or what shows in two answers to heartbeats.
-	slow = 3 * time.Minute
+	slow = 10 * time.Minute
 
 	takoPath   = "/usr/bin/tako"
 	agentPath  = "/usr/bin/tako-agent"

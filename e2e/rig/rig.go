@@ -24,7 +24,7 @@ import (
 
 // InTime bounds the wait for what takes milliseconds, or a host a few tries to connect, or the half minute after which it is to
 // come again, on a busy machine.
-const InTime = 2 * time.Minute
+const InTime = 5 * time.Minute
 
 // Programs builds both programs, as they are shipped, and returns the directory where they are.
 func Programs(t testing.TB) string {
