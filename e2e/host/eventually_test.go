@@ -29,8 +29,8 @@ func TestEventually(t *testing.T) {
 		failure string
 	}{
 		{"at once", 1, ""},
-		{"later", 40, ""},
-		{"too late", 60, "wait for a state: not so after 1s; last seen: look 5"},
+		{"later", 30, ""},
+		{"too late", 60, "wait for a state: not so after 1s; last seen: look 4"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -53,6 +53,20 @@ func TestEventually(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+func TestPollPause(t *testing.T) {
+	for _, test := range []struct{ waited, look, want time.Duration }{
+		{0, time.Millisecond, pollInterval},
+		{300 * time.Millisecond, time.Millisecond, pollInterval},
+		{10 * time.Second, 5 * time.Millisecond, 500 * time.Millisecond},
+		{time.Second, 200 * time.Millisecond, 400 * time.Millisecond}, // two thirds of the time are not ours
+		{time.Hour, time.Minute, pollMax},
+	} {
+		if got := pollPause(test.waited, test.look); got != test.want {
+			t.Errorf("after %v, of which the last look took %v: %v, want %v", test.waited, test.look, got, test.want)
+		}
 	}
 }
 

@@ -73,8 +73,8 @@ func (f *fleet) work(ctx context.Context, port int32) {
 // TestScaled: under a real load there are more instances, and fewer when it is over and the stabilisation too.
 func TestScaled(t *testing.T) {
 	f := newFleet(t, 2)
-	// Each requests 10m, so that 1000 % are 100m. Two clients ask for about 1000m.
-	f.Apply(f.web("v1", "  scale: {max: 3, targets: [{name: cpu, cpu: 1000}], down: {stabilization: 20s}}"))
+	// Each requests 10m, so that 300 % are 30m. Two clients ask for about 1000m where nobody else works, and for enough of that where many do.
+	f.Apply(f.web("v1", "  scale: {max: 3, targets: [{name: cpu, cpu: 300}], down: {stabilization: 20s}}"))
 	f.until("complete with one", complete(1))
 	stop := f.loaded(2)
 	defer stop()
