@@ -23,6 +23,7 @@ const (
 // TestExclusiveUnits: with the runtime Systemd the unit beside it ends a task whose agent stands still on a host that is cut off, before another copy
 // begins.
 func TestExclusiveUnits(t *testing.T) {
+	t.Parallel() // its hosts are its own
 	const name = "single"
 	labels := []string{name + "=yes"}
 	c := newCluster(t, host.NewLab(t), map[string][]string{"first": labels, "spare": labels})

@@ -201,6 +201,7 @@ type tiers struct {
 // TestThreeTiers runs nginx, a program of ours and PostgreSQL on five hosts in three zones, with a client that asks all the time, through what happens to
 // such an application.
 func TestThreeTiers(t *testing.T) {
+	t.Parallel() // its hosts are its own
 	f := &tiers{cluster: newCluster(t, host.NewLab(t), map[string][]string{
 		"front":  {"topology.kubernetes.io/zone=a", "role=front"},
 		"box-a":  {"topology.kubernetes.io/zone=a"},
