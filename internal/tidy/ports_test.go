@@ -9,6 +9,7 @@ import (
 	"go/token"
 	"go/types"
 	"io"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -101,4 +102,29 @@ func (i importer) Import(path string) (*types.Package, error) {
 		return p, nil
 	}
 	return nil, fmt.Errorf("%s was not listed before", path)
+}
+
+// TestChecker: a fault in a body is found in our own packages, and one in a declaration in all.
+func TestChecker(t *testing.T) {
+	for _, test := range []struct {
+		text        string
+		ours, wrong bool
+	}{
+		{"package p\n\nfunc f() int { return 1 }\n", true, false},
+		{"package p\n\nfunc f() { undefined() }\n", true, true},
+		{"package p\n\nfunc f() { undefined() }\n", false, false},
+		{"package p\n\nvar v int = \"a\"\n", false, true},
+		{"package p\n\nimport _ \"nowhere\"\n", true, true},
+		{"package p\n\nfunc\n", true, true},
+	} {
+		dir := t.TempDir()
+		if err := os.WriteFile(filepath.Join(dir, "p.go"), []byte(test.text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		c := checker{files: token.NewFileSet(), sizes: types.SizesFor("gc", "riscv64"), done: map[string]*types.Package{}}
+		errs := c.check(listed{ImportPath: "p", Dir: dir, GoFiles: []string{"p.go"}, Module: &struct{ Main bool }{test.ours}})
+		if (len(errs) > 0) != test.wrong {
+			t.Errorf("%q, ours %v: %v, want errors: %v", test.text, test.ours, errs, test.wrong)
+		}
+	}
 }
