@@ -143,7 +143,7 @@ func TestNames(t *testing.T) {
 			}
 		}
 	})
-	t.Run("readiness lost and back", func(t *testing.T) {
+	loseAndGain := func() {
 		for _, change := range []struct {
 			path string
 			left []string
@@ -155,7 +155,8 @@ func TestNames(t *testing.T) {
 			}
 			t.Logf("after %s both hosts and the server have answered so within %s, probes of 100 ms and dig included", change.path, time.Since(began))
 		}
-	})
+	}
+	t.Run("readiness lost and back", func(*testing.T) { loseAndGain() })
 	t.Run("files and environment", func(t *testing.T) {
 		h := n.hosts["host-1"]
 		h.Until("the table of endpoints", func() (string, bool) {
@@ -178,6 +179,8 @@ func TestNames(t *testing.T) {
 		n.answersAre("it is gone", "host-0", []string{""}, "asks."+zone, "A")
 	})
 	t.Run("server killed", func(t *testing.T) {
+		// It has written down what there was between these two, and told everybody of what came of the second.
+		loseAndGain()
 		n.Server.Kill()
 		for name := range n.hosts {
 			n.answersAre("without a server", name, srv(both...), service, "SRV")

@@ -61,6 +61,9 @@ const (
 	// thinkingPause is how many times as long as a round took is before the next one, but for editionPause at most: each looks at all hosts, of which
 	// in a large fleet one reports all the time.
 	thinkingPause = 9
+	// confirmMax is how long a leader waits for hosts before it says again what is in its edition already. Most of a large fleet are back by then; of the others it
+	// may take back what they have become in the moments before the last leader ended.
+	confirmMax = 30 * time.Second
 	// retryPause is how long after it could not be found out which term this is, or an edition could not be made, that is tried again.
 	retryPause = time.Second
 )
@@ -177,14 +180,21 @@ func (n *Names) round(w *world, now time.Time) (next time.Time) {
 	w.takeWorkloads(n.workloads.Take())
 	w.takeInstances(n.instances.Take())
 	w.hear(n.options.Presence)
-	if until := w.quiet(now); n.options.Store.Mark().Number == 0 && now.Before(until) {
+	last := n.options.Store.Mark()
+	if until := w.quiet(now); last.Number == 0 && now.Before(until) {
 		return until
 	}
 	d := w.draft(n.options.Store)
-	if len(d.Put)+len(d.Gone) == 0 && n.options.Store.Mark().Number > 0 {
-		return time.Time{}
+	if len(d.Put)+len(d.Gone) == 0 {
+		if last.Term == w.term {
+			return time.Time{}
+		}
+		// The leader before may have told others of later editions than the last that is here, so what stays as it is here has to be said as well.
+		if until := earlier(w.quiet(now), w.began.Add(confirmMax)); now.Before(until) {
+			return until
+		}
 	}
-	d.Issued, d.Mark = now, w.mark(n.options.Store.Mark(), n.options.Epoch(), now)
+	d.Issued, d.Mark = now, w.mark(last, n.options.Epoch(), now)
 	w.pause = now.Add(editionPause)
 	if err := n.options.Store.Publish(d, n.options.Key); err != nil {
 		n.options.Log.Error("publish names", "err", err)
@@ -196,4 +206,11 @@ func (n *Names) round(w *world, now time.Time) (next time.Time) {
 	}
 	w.full = d.Left > 0
 	return time.Time{}
+}
+
+func earlier(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return a
+	}
+	return b
 }

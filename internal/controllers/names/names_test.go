@@ -1,6 +1,7 @@
 package names
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"maps"
@@ -221,4 +222,49 @@ func TestAnotherLeader(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.want("all was deleted")
+}
+
+// TestLaterElsewhere: a leader whose own edition is older than what the one before has told others says again what it still holds true, once.
+func TestLaterElsewhere(t *testing.T) {
+	all := []any{aNode("n1"), aNode("n2"), aWorkload(), aRevision(), anInstance("web-0", "n1"), anInstance("web-1", "n2")}
+	for _, c := range []struct {
+		what  string
+		heard bool // n2 was
+		after time.Duration
+	}{{"all were heard", true, 0}, {"one is silent", false, confirmMax}} {
+		t.Run(c.what, func(t *testing.T) {
+			r := newRig(t)
+			r.lead(5, all...)
+			r.reports("n1", node.Here)
+			r.reports("n2", node.Here, "web-1")
+			r.want("one is ready", with("n/n2", "i/prod/web-1")...)
+			var written bytes.Buffer
+			if err := r.store.Write(&written); err != nil {
+				t.Fatal(err)
+			}
+			r.reports("n1", node.Here, "web-0")
+			r.want("both are", with("n/n2", "i/prod/web-0", "i/prod/web-1")...)
+			elsewhere := r.store.Mark()
+			r.store = r.another()
+			if _, err := r.store.Read(&written, r.now); err != nil {
+				t.Fatal(err)
+			}
+			r.lead(6, all...)
+			r.reports("n1", node.Here)
+			if c.heard {
+				r.reports("n2", node.Here, "web-1")
+			} else if r.round(); r.store.Mark().Term != 5 {
+				t.Error("what hosts were told last is taken back before they had the time to be heard")
+			}
+			r.now = r.now.Add(c.after)
+			r.want("the one has lost it meanwhile", with("n/n2", "i/prod/web-1")...)
+			is := r.store.Mark()
+			if is.Compare(elsewhere) <= 0 {
+				t.Errorf("others have edition %+v, which says that web-0 is ready, and get nothing newer than %+v", elsewhere, is)
+			}
+			if r.round(); r.store.Mark() != is {
+				t.Error("it is said twice")
+			}
+		})
+	}
 }
