@@ -9,7 +9,9 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -143,20 +145,18 @@ func TestNames(t *testing.T) {
 			}
 		}
 	})
-	loseAndGain := func() {
-		for _, change := range []struct {
-			path string
-			left []string
-		}{{"/lose", []string{"web-1"}}, {"/gain", both}} {
-			n.get(ports["web-0"], change.path)
-			began := time.Now()
-			for name := range n.ports {
-				n.answersAre("after "+change.path, name, srv(change.left...), service, "SRV")
-			}
-			t.Logf("after %s both hosts and the server have answered so within %s, probes of 100 ms and dig included", change.path, time.Since(began))
+	change := func(path string, left ...string) {
+		n.get(ports["web-0"], path)
+		began := time.Now()
+		for name := range n.ports {
+			n.answersAre("after "+path, name, srv(left...), service, "SRV")
 		}
+		t.Logf("after %s both hosts and the server have answered so within %s, probes of 100 ms and dig included", path, time.Since(began))
 	}
-	t.Run("readiness lost and back", func(*testing.T) { loseAndGain() })
+	t.Run("readiness lost and back", func(*testing.T) {
+		change("/lose", "web-1")
+		change("/gain", both...)
+	})
 	t.Run("files and environment", func(t *testing.T) {
 		h := n.hosts["host-1"]
 		h.Until("the table of endpoints", func() (string, bool) {
@@ -179,8 +179,14 @@ func TestNames(t *testing.T) {
 		n.answersAre("it is gone", "host-0", []string{""}, "asks."+zone, "A")
 	})
 	t.Run("server killed", func(t *testing.T) {
-		// It has written down what there was between these two, and told everybody of what came of the second.
-		loseAndGain()
+		// What it has written down when it is killed is older than what it has told the hosts.
+		began := time.Now()
+		change("/lose", "web-1")
+		host.Eventually(t, rig.InTime, "that is written down", func() (string, bool) {
+			st, err := os.Stat(filepath.Join(n.Dir, "server", "names"))
+			return fmt.Sprint(err), err == nil && st.ModTime().After(began)
+		})
+		change("/gain", both...)
 		n.Server.Kill()
 		for name := range n.hosts {
 			n.answersAre("without a server", name, srv(both...), service, "SRV")
