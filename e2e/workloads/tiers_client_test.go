@@ -91,14 +91,14 @@ func (s *shopper) start() (stop func()) {
 	}
 }
 
-// crowd has many others read without a pause until stop is called. What comes of it is not noted.
+// crowd has many others read what takes the middle tier some time to find out, without a pause, until stop is called. What comes of it is not noted.
 func (s *shopper) crowd() (stop func()) {
 	ctx, cancel := context.WithCancel(s.t.Context())
 	var all sync.WaitGroup
 	for range crowded {
 		all.Go(func() {
 			for ctx.Err() == nil {
-				_, _ = s.read()
+				_, _ = s.ask(http.MethodGet, "?rounds=50000")
 			}
 		})
 	}

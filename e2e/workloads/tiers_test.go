@@ -445,7 +445,7 @@ func (f *tiers) drained(t *testing.T) {
 // not any more. Nobody's request fails, of those who came first.
 func (f *tiers) scaled(t *testing.T) {
 	before := f.client.asked()
-	scaled := strings.Replace(apiTier("v2", "shop", rolling), "  replicas: 4\n", fmt.Sprintf("  scale: {min: 4, max: %d, targets: [{name: cpu, cpu: 400}], down: {stabilization: 15s}}\n", scaledMax), 1)
+	scaled := strings.Replace(apiTier("v2", "shop", rolling), "  replicas: 4\n", fmt.Sprintf("  scale: {min: 4, max: %d, targets: [{name: cpu, cpu: 450}], down: {stabilization: 15s}}\n", scaledMax), 1)
 	f.apply(scaled)
 	f.until("complete with as many as before", "api", complete(4))
 	stop := f.client.crowd()
@@ -453,6 +453,7 @@ func (f *tiers) scaled(t *testing.T) {
 	f.until("complete with more", "api", func(w *v1alpha1.Workload) bool { return w.Status.Wanted > 4 && complete(w.Status.Wanted)(w) })
 	stop()
 	w := f.until("complete with as many as before the crowd", "api", complete(4))
+	t.Logf("it was scaled: %s", shown(w.Status.Scale))
 	if len(w.Status.Scale.Grown) == 0 || len(w.Status.Scale.Shrunk) == 0 {
 		t.Errorf("it was scaled: %s", shown(w.Status.Scale))
 	}

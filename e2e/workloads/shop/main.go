@@ -5,12 +5,14 @@
 //	DATABASE, DATABASE_USER, PASSWORD    what is there, who asks, and how that is shown
 //	VERSION, INSTANCE                    what it says of itself
 //
-// GET / counts the orders, POST /?number=N notes one, GET /ready says whether the database answers. By SIGTERM it closes at once, and answers what has been
-// asked.
+// GET / counts the orders, POST /?number=N notes one, GET /ready says whether the database answers. GET /?rounds=N counts them after so many rounds of a
+// hash, which take a processor. By SIGTERM it closes at once, and answers what has been asked.
 package main
 
 import (
 	"context"
+	"crypto/pbkdf2"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"net"
@@ -27,6 +29,8 @@ const (
 	askTime = 3 * time.Second
 	// endTime bounds the requests that are left when it ends.
 	endTime = 10 * time.Second
+	// roundsMax take a tenth of a second or so.
+	roundsMax = 200_000
 )
 
 func main() {
@@ -53,6 +57,17 @@ func (s *shop) ready(w http.ResponseWriter, r *http.Request) {
 }
 
 func (s *shop) count(w http.ResponseWriter, r *http.Request) {
+	if text := r.FormValue("rounds"); text != "" {
+		rounds, err := strconv.Atoi(text)
+		if err != nil || rounds < 1 || rounds > roundsMax {
+			http.Error(w, fmt.Sprintf("rounds are %q, not 1 to %d", text, roundsMax), http.StatusBadRequest)
+			return
+		}
+		if _, err := pbkdf2.Key(sha256.New, "", nil, rounds, sha256.Size); err != nil {
+			http.Error(w, err.Error(), http.StatusInternalServerError)
+			return
+		}
+	}
 	count, err := s.ask(r, "select count(*) from orders")
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusInternalServerError)
