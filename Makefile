@@ -9,7 +9,7 @@ ON_HOSTS := ./internal/host/packages/apt ./internal/host/service ./internal/host
 # What takes minutes, the longest first: go test begins in this order, and what is begun last is waited for alone.
 LONGEST  := $(addprefix ./e2e/,workloads path alone api source) ./internal/host/packages/apt
 # The targets of the transfer are fuzzed in each run, for so long each; make fuzz DECODERS=./... takes all others too.
-FUZZ     := 3s
+FUZZ     := 10s
 DECODERS := ./internal/agent/held ./internal/bundle ./internal/catalog ./internal/layerstore ./internal/transfer/... ./internal/trust
 # The simulation of which SEED replays a world.
 WORLD    := internal/sim
@@ -87,7 +87,7 @@ endif
 e2e: ## the real thing: hosts with systemd, built binaries
 	@$(testsum) -stage e2e $(gotest) $(E2E) -count=1 -timeout 60m -skip '^$(CASE)' $(LONGEST) ./e2e/... ./examples/... $(ON_HOSTS)
 
-fuzz: ## every decoder of the transfer for FUZZ=3s, two at a time
+fuzz: ## every decoder of the transfer for FUZZ=10s, two at a time
 	@$(testsum) -stage fuzz chrt -i 0 tools/fuzz.sh -json $(FUZZ) $(DECODERS)
 
 bench: ## the table of bars, with peers
