@@ -186,10 +186,11 @@ func (n *Names) round(w *world, now time.Time) (next time.Time) {
 	}
 	d := w.draft(n.options.Store)
 	if len(d.Put)+len(d.Gone) == 0 {
-		if last.Term == w.term {
+		if w.told {
 			return time.Time{}
 		}
-		// The leader before may have told others of later editions than the last that is here, so what stays as it is here has to be said as well.
+		// The leader before, or this server before it was killed, may have told others of later editions than the last that is here: so what stays as it is here
+		// has to be said as well.
 		if until := earlier(w.quiet(now), w.began.Add(confirmMax)); now.Before(until) {
 			return until
 		}
@@ -204,7 +205,7 @@ func (n *Names) round(w *world, now time.Time) (next time.Time) {
 	if d.Left > 0 && !w.full {
 		n.options.Log.Warn("there are more names than hosts can keep", "left", d.Left)
 	}
-	w.full = d.Left > 0
+	w.told, w.full = true, d.Left > 0
 	return time.Time{}
 }
 

@@ -229,9 +229,10 @@ func TestLaterElsewhere(t *testing.T) {
 	all := []any{aNode("n1"), aNode("n2"), aWorkload(), aRevision(), anInstance("web-0", "n1"), anInstance("web-1", "n2")}
 	for _, c := range []struct {
 		what  string
-		heard bool // n2 was
+		term  uint64 // the same, where nothing was stored before the server was there again
+		heard bool   // n2 was
 		after time.Duration
-	}{{"all were heard", true, 0}, {"one is silent", false, confirmMax}} {
+	}{{"all were heard", 6, true, 0}, {"in the same term", 5, true, 0}, {"one is silent", 6, false, confirmMax}} {
 		t.Run(c.what, func(t *testing.T) {
 			r := newRig(t)
 			r.lead(5, all...)
@@ -249,7 +250,7 @@ func TestLaterElsewhere(t *testing.T) {
 			if _, err := r.store.Read(&written, r.now); err != nil {
 				t.Fatal(err)
 			}
-			r.lead(6, all...)
+			r.lead(c.term, all...)
 			r.reports("n1", node.Here)
 			if c.heard {
 				r.reports("n2", node.Here, "web-1")

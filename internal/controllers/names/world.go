@@ -69,6 +69,7 @@ type world struct {
 	term      uint64
 	pause     time.Time // before, there is no other edition
 	deaf      bool      // not all hosts had the time to be heard
+	told      bool      // it has made an edition
 	full      bool      // it was told that there are more names than fit
 	nodes     hosts
 	unasked   map[string]bool // nodes of which the presence is to be asked, whatever it says has changed
