@@ -62,8 +62,9 @@ func (t *Type) apply(ctx context.Context, r *resource) host.Result {
 	if err := t.begin(ctx, r); err != nil {
 		return host.Result{Err: err}
 	}
-	// An agent that ends does not hear the answer; what is started then is the new program.
-	if err := t.Units.QueueRestart(ctx, agentUnit, false); err != nil && ctx.Err() == nil {
+	// An agent that ends may not hear the answer: its connection to systemd ends with it, and may do so first. What is started then is the
+	// new program, so without an answer it is waited for like with one.
+	if err := t.Units.QueueRestart(ctx, agentUnit, false); err != nil && ctx.Err() == nil && !reason.Is(err, reason.BusDisconnected) {
 		return host.Result{Changed: true, Err: err} // the copy puts the old one back, because nobody takes the note away
 	}
 	return host.Result{Changed: true, Err: t.awaitEnd(ctx), Note: "the new program is on trial for " + trialTime.String()}

@@ -1,6 +1,7 @@
 package upgrade
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -48,6 +49,7 @@ type stage struct {
 	source  string
 	calls   []string
 	refuses string // the call that fails
+	code    reason.Code
 	main    int
 }
 
@@ -98,7 +100,7 @@ func (s *stage) put(path, text string) {
 func (s *stage) call(name string) error {
 	s.calls = append(s.calls, name)
 	if s.refuses == name {
-		return &reason.Error{Code: reason.UnitNotFound, Doing: name}
+		return &reason.Error{Code: cmp.Or(s.code, reason.UnitNotFound), Doing: name}
 	}
 	return nil
 }
@@ -337,6 +339,37 @@ func TestRefused(t *testing.T) {
 			if _, err := os.Stat(s.typ.path(trialName)); !errors.Is(err, os.ErrNotExist) {
 				t.Errorf("a trial is left: %v", err)
 			}
+		})
+	}
+}
+
+// TestRestartAnswer: that the answer of systemd is lost says nothing of the restart. Its end does.
+func TestRestartAnswer(t *testing.T) {
+	late := &reason.Error{Code: reason.OperationTimeout, Doing: doing}
+	for name, c := range map[string]struct {
+		answer reason.Code
+		end    error
+		want   reason.Code
+	}{
+		"lost as the agent ends": {answer: reason.BusDisconnected},
+		"lost, and no restart":   {answer: reason.BusDisconnected, end: late, want: reason.OperationTimeout},
+		"refused":                {answer: reason.PermissionDenied, want: reason.PermissionDenied},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newStage(t)
+			s.put(s.source, script(planned))
+			s.refuses, s.code = "restart "+agentUnit+" false", c.answer
+			s.typ.awaitEnd = func(context.Context) error { return c.end }
+			r := s.upgrade(s.bound())
+			if !r.Changed {
+				t.Error("nothing has changed, though the program was exchanged")
+			}
+			if c.want == 0 {
+				must(t, r.Err)
+				return
+			}
+			s.wantCode(name, r.Err, c.want, "")
 		})
 	}
 }
