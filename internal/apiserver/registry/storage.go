@@ -20,6 +20,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/utils/clock"
 
+	"tako.dev/tako/internal/apiserver/intern"
 	"tako.dev/tako/internal/apiserver/missed"
 	"tako.dev/tako/internal/apiserver/resume"
 	"tako.dev/tako/internal/apiserver/stream"
@@ -122,7 +123,7 @@ func (b *Backend) decorate(config *storagebackend.ConfigForResource, prefix stri
 	}
 	versioner := storage.APIObjectVersioner{}
 	raw, err := etcd3.New(b.client, b.compactor, config.Codec, newFunc, newListFunc, config.Prefix, prefix, config.GroupResource, transformer,
-		config.LeaseManagerConfig, etcd3.NewDefaultDecoder(config.Codec, versioner), versioner)
+		config.LeaseManagerConfig, etcd3.NewDefaultDecoder(intern.Codec(config.Codec), versioner), versioner)
 	if err != nil {
 		return nil, nil, fmt.Errorf("store %s: %w", config.GroupResource, err)
 	}
