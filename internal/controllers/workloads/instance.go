@@ -45,6 +45,9 @@ func (w *world) takeInstance(o *v1alpha1.Instance) {
 	in := w.instances[keyOf(o)]
 	switch {
 	case in != nil && older(o, in.o):
+		if o.ResourceVersion == in.o.ResourceVersion {
+			in.o = o // what a watch tells is shared with others, and what was written here is not
+		}
 		return
 	case in != nil && o.UID != in.o.UID:
 		w.lose(in)

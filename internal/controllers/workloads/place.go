@@ -1,6 +1,7 @@
 package workloads
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -48,7 +49,7 @@ func (w *world) pend(d *decision) {
 	changed := len(d.Create) > 0 || !of.held.IsZero()
 	for slot, p := range of.pending {
 		if gone[p.uid] {
-			delete(of.pending, slot)
+			w.unwant(of, slot)
 			changed = true
 			w.touch(of) // its slot is free by that
 		}
@@ -72,18 +73,42 @@ func (w *world) pend(d *decision) {
 // unpend is told that there is an instance in a slot.
 func (w *world) unpend(of *workload, slot int) {
 	if of.pending[slot] != nil {
-		delete(of.pending, slot)
+		w.unwant(of, slot)
 		w.regroup(of)
 	}
+}
+
+// unwant ends that an instance is wanted, and gives back room that is kept for it.
+func (w *world) unwant(of *workload, slot int) {
+	w.giveBack(of, slot)
+	delete(of.pending, slot)
+}
+
+// giveBack gives back the room that is kept for a pending instance.
+func (w *world) giveBack(of *workload, slot int) {
+	if p := of.pending[slot]; p.kept != "" {
+		p.kept = ""
+		w.snapshot.NotCommitted(of.nameOf(slot))
+	}
+}
+
+// nameOf is what the scheduler calls the instance in a slot.
+func (of *workload) nameOf(slot int) string {
+	return of.key.Namespace + "/" + instanceName(of.key.Name, slot)
 }
 
 // regroup has the queue hold what is pending.
 func (w *world) regroup(of *workload) {
 	wanted, alike := map[string]*group{}, map[kin]*group{}
 	of.held = time.Time{}
+	delete(w.again, of)
 	for slot, p := range of.pending {
 		if p.until.After(w.now) {
 			of.held = earlier(of.held, p.until)
+			continue
+		}
+		if p.kept != "" {
+			w.again[of] = true
 			continue
 		}
 		k := kin{p.Revision, p.Node, p.Must}
@@ -92,7 +117,7 @@ func (w *world) regroup(of *workload) {
 			name := fmt.Sprintf("%s/%s/%s", keyWithUID(of.o), p.Revision, p.Node)
 			g = &group{of: of, priority: of.o.Spec.Priority}
 			g.Name, g.Workload, g.Revision, g.Node, g.Must = name, keyWithUID(of.o), p.Revision, p.Node, p.Must
-			g.Gang = of.o.Spec.Mode == declared.RunToCompletion && of.o.Spec.Job != nil && of.o.Spec.Job.Gang
+			g.Gang = of.gang()
 			wanted[name], alike[k] = g, g
 		}
 		g.slots = append(g.slots, slot)
@@ -112,7 +137,7 @@ func (w *world) regroup(of *workload) {
 			continue
 		}
 		for _, slot := range g.slots {
-			g.Instances = append(g.Instances, of.key.Namespace+"/"+instanceName(of.key.Name, slot))
+			g.Instances = append(g.Instances, of.nameOf(slot))
 		}
 		if was != nil {
 			g.why = was.why
@@ -129,6 +154,11 @@ func (w *world) regroup(of *workload) {
 			w.touch(in.of)
 		}
 	}
+}
+
+// gang reports whether all instances of a workload are placed, or none.
+func (of *workload) gang() bool {
+	return of.o.Spec.Mode == declared.RunToCompletion && of.o.Spec.Job != nil && of.o.Spec.Job.Gang
 }
 
 // bound is an instance with the node that was found for it.
@@ -160,7 +190,7 @@ func (g *group) bind(d *scheduler.Decision) []bound {
 
 // place asks the scheduler for nodes, and creates the instances there.
 func (c *Workloads) place(ctx context.Context, w *world, now time.Time) {
-	var all []bound
+	all := w.once()
 	var evicted []scheduler.Eviction
 	for len(all) < placeMax && ctx.Err() == nil {
 		next, ok := w.queue.Next(w.snapshot, now)
@@ -190,11 +220,45 @@ func (c *Workloads) place(ctx context.Context, w *world, now time.Time) {
 		}
 	}
 	c.write(ctx, slices.Concat(c.createJobs(w, all), c.evictJobs(w, evicted)))
+	w.keep(all)
 	regrouped := map[*workload]bool{} // each looks at all that is pending of it
 	for _, b := range all {
 		if of := b.group.of; !regrouped[of] {
 			regrouped[of] = true
 			w.regroup(of)
+		}
+	}
+}
+
+// once are the instances of gangs that are created once more on the nodes that were found for them. Where such a node is gone another one is looked for.
+func (w *world) once() (all []bound) {
+	for _, of := range slices.SortedFunc(maps.Keys(w.again), func(a, b *workload) int { return cmp.Compare(a.key.String(), b.key.String()) }) {
+		moved := false
+		for _, slot := range slices.Sorted(maps.Keys(of.pending)) {
+			switch p := of.pending[slot]; {
+			case p.kept == "" || p.until.After(w.now):
+			case !w.snapshot.Assumed(of.nameOf(slot)):
+				w.giveBack(of, slot)
+				moved = true
+			default:
+				all = append(all, bound{&group{of: of}, slot, scheduler.Binding{Instance: of.nameOf(slot), Node: p.kept}})
+			}
+		}
+		if delete(w.again, of); moved {
+			w.regroup(of)
+			delete(w.again, of)
+		}
+	}
+	return all
+}
+
+// keep decides about the room of those that could not be created. Where the rest of a gang is there it is kept for the missing ones: a gang that has begun
+// goes on as a whole, and nobody else takes their place meanwhile. Where nothing of it is there others may have all of it.
+func (w *world) keep(all []bound) {
+	for _, b := range all {
+		of := b.group.of
+		if p := of.pending[b.slot]; p != nil && p.kept != "" && (!of.gang() || len(of.own()) == 0) {
+			w.giveBack(of, b.slot)
 		}
 	}
 }
@@ -217,8 +281,7 @@ func (c *Workloads) createJobs(w *world, all []bound) []job {
 			},
 			done: func(err error) {
 				if err != nil {
-					w.snapshot.NotCommitted(b.Instance)
-					p.until = w.now.Add(retryAfter)
+					p.until, p.kept = w.now.Add(retryAfter), b.Node
 					c.failed(w, of, "create instance "+o.Name, err)
 					return
 				}

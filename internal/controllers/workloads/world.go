@@ -58,6 +58,7 @@ type placing struct {
 	snapshot *scheduler.Snapshot
 	queue    *scheduler.Queue
 	groups   map[string]*group
+	again    map[*workload]bool            // gangs of which some are created once more where their room is kept
 	room     map[string]map[*instance]bool // who makes room, by for whom
 	number   uint64                        // of pending ones, so that each has a name of its own
 }
@@ -76,7 +77,7 @@ func newWorld(now time.Time) *world {
 			unsettled: map[string]bool{},
 		},
 		scaled:    scaled{measured: map[*workload]bool{}},
-		placing:   placing{snapshot: scheduler.New(seedOfTies), queue: scheduler.NewQueue(), groups: map[string]*group{}, room: map[string]map[*instance]bool{}},
+		placing:   placing{snapshot: scheduler.New(seedOfTies), queue: scheduler.NewQueue(), groups: map[string]*group{}, again: map[*workload]bool{}, room: map[string]map[*instance]bool{}},
 		workloads: map[types.NamespacedName]*workload{}, byUID: map[types.UID]*workload{}, instances: map[types.NamespacedName]*instance{}, uids: map[types.UID]*instance{},
 		owners: map[types.NamespacedName]types.NamespacedName{}, dirty: map[*workload]bool{}, stale: map[*workload]bool{}, wakes: map[*workload]time.Time{}, fresh: map[*instance]bool{},
 	}
@@ -108,6 +109,7 @@ type pending struct {
 	fleet.Create
 	uid   string
 	until time.Time // before, it is not tried again: it could not be written
+	kept  string    // the node where its room is kept until then: the rest of its gang is there; "": it is placed anew
 }
 
 // entry is the workload of a name.
@@ -272,7 +274,7 @@ func over(run *v1alpha1.Workload) bool { return run.Status.Job != nil && run.Sta
 // forget lets a workload go that was deleted. Its instances are what the garbage collector finds; until then they hold what they have.
 func (w *world) forget(of *workload) {
 	for slot := range of.pending {
-		delete(of.pending, slot)
+		w.unwant(of, slot)
 	}
 	w.regroup(of)
 	for revision := range of.classes {
