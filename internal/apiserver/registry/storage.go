@@ -129,7 +129,7 @@ func (b *Backend) decorate(config *storagebackend.ConfigForResource, prefix stri
 	}
 	watched := missed.New(missed.Kind{Resource: config.GroupResource, KV: b.client.KV, Root: config.Prefix, Prefix: prefix, KeyOf: keyFunc, NewList: newListFunc})
 	c, err := cacher.NewCacherFromConfig(cacher.Config{
-		Storage: watched.Below(stream.Each(raw)), Versioner: versioner, GroupResource: config.GroupResource, EventsHistoryWindow: config.EventsHistoryWindow, ResourcePrefix: prefix,
+		Storage: watched.Below(intern.Below(stream.Each(raw))), Versioner: versioner, GroupResource: config.GroupResource, EventsHistoryWindow: config.EventsHistoryWindow, ResourcePrefix: prefix,
 		KeyFunc: keyFunc, NewFunc: newFunc, NewListFunc: newListFunc, GetAttrsFunc: attrs, IndexerFuncs: triggers, Indexers: indexers, Codec: config.Codec,
 	})
 	if err != nil {

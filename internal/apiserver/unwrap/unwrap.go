@@ -9,6 +9,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
+
+	"tako.dev/tako/internal/apiserver/intern"
 )
 
 // keptMax is how many objects wait for those of their followers who have not come to them yet. Whoever is further behind gets a copy of his own.
@@ -33,6 +35,7 @@ func shallow(o runtime.Object) runtime.Object {
 type Once struct {
 	mu        sync.Mutex
 	followers int
+	metadata  intern.Metadata
 	kept      map[runtime.CacheableObject]*kept
 	ring      [keptMax]runtime.CacheableObject // of kept, by when they came
 	next      int                              // in the ring
@@ -87,7 +90,10 @@ func (u *Once) take(o runtime.Object) runtime.Object {
 		return o
 	}
 	k := u.turn(wrapped)
-	k.Do(func() { k.object = wrapped.GetObject() })
+	k.Do(func() {
+		k.object = wrapped.GetObject()
+		u.metadata.Share(k.object)
+	})
 	return k.object
 }
 
