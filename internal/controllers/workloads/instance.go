@@ -126,9 +126,9 @@ func (w *world) restate(in *instance) {
 	if owner := metav1.GetControllerOf(o); owner != nil {
 		s.Owner = string(owner.UID)
 	}
-	switch stored := phaseOf(o.Status.Phase); {
+	switch stored := statuses.PhaseOf(o.Status.Phase); {
 	case stored.Ended():
-		s.Phase, s.Failure, in.over = stored, failureOf(o.Status.Failure), statuses.FromSeconds(o.Status.Ended)
+		s.Phase, s.Failure, in.over = stored, statuses.FailureOf(o.Status.Failure), statuses.FromSeconds(o.Status.Ended)
 	case s.Phase.Ended():
 	case o.Spec.Stop != nil:
 		s.Phase = fleet.Terminating
@@ -137,30 +137,6 @@ func (w *world) restate(in *instance) {
 	}
 	w.fresh[in] = true
 	w.tellScheduler(in)
-}
-
-var phases = map[v1alpha1.InstancePhase]fleet.Phase{
-	v1alpha1.InstancePlaced: fleet.Placed, v1alpha1.InstanceStarting: fleet.Starting, v1alpha1.InstanceRunning: fleet.Running,
-	v1alpha1.InstanceTerminating: fleet.Terminating, v1alpha1.InstanceFailed: fleet.Failed, v1alpha1.InstanceDone: fleet.Done,
-}
-
-func phaseOf(p v1alpha1.InstancePhase) fleet.Phase { return phases[p] }
-
-// phaseName is a phase as the API has it; of what is pending there is no object.
-func phaseName(p fleet.Phase) v1alpha1.InstancePhase {
-	for name, is := range phases {
-		if is == p {
-			return name
-		}
-	}
-	return v1alpha1.InstancePlaced
-}
-
-func failureOf(f *v1alpha1.InstanceFailure) *fleet.Failure {
-	if f == nil {
-		return nil
-	}
-	return &fleet.Failure{Code: statuses.CodeOf(f.Code), Message: f.Message, Since: f.Since.Time, OfNode: f.OfNode}
 }
 
 // messageMax bounds, in bytes, what is kept of a host's words.
@@ -229,7 +205,7 @@ func passing(r *wire.Instance) bool {
 }
 
 func (w *world) observeOne(in *instance, report *wire.Instance, now time.Time) {
-	r := fleet.Report{UID: report.UID, Attempt: int(report.Attempt), Phase: phaseSaid(report.Phase), Ready: report.Ready, Taken: report.Revision}
+	r := fleet.Report{UID: report.UID, Attempt: int(report.Attempt), Phase: statuses.PhaseSaid(report.Phase), Ready: report.Ready, Taken: report.Revision}
 	if report.Code != 0 {
 		r.Failure = &fleet.Failure{
 			Code: report.Code, Message: strings.ToValidUTF8(report.Message[:min(len(report.Message), messageMax)], ""), Since: statuses.Seconds(time.UnixMilli(report.Since)).Time, OfNode: report.OfNode, Passing: passing(report),
@@ -263,23 +239,6 @@ func (w *world) observeOne(in *instance, report *wire.Instance, now time.Time) {
 func same(a, b *fleet.Instance) bool {
 	sameFailure := a.Failure == b.Failure || a.Failure != nil && b.Failure != nil && a.Failure.Code == b.Failure.Code && a.Failure.Message == b.Failure.Message && a.Failure.OfNode == b.Failure.OfNode && a.Failure.Passing == b.Failure.Passing
 	return a.Phase == b.Phase && a.Attempt == b.Attempt && a.Taken == b.Taken && a.ReadySince.Equal(b.ReadySince) && sameFailure
-}
-
-// phaseSaid is a phase as hosts say it. One that a later version knows says nothing.
-func phaseSaid(p wire.InstancePhase) fleet.Phase {
-	switch p {
-	case wire.InstanceStarting:
-		return fleet.Starting
-	case wire.InstanceRunning:
-		return fleet.Running
-	case wire.InstanceTerminating:
-		return fleet.Terminating
-	case wire.InstanceFailed:
-		return fleet.Failed
-	case wire.InstanceDone:
-		return fleet.Done
-	}
-	return fleet.Placed
 }
 
 // rejected tells the scheduler of an instance that its node has refused to take: what takes its place goes elsewhere.

@@ -65,7 +65,7 @@ func (c *Workloads) Describe(in *v1alpha1.Instance) {
 	in.Status = *s
 	in.Status.Usage = c.usageOf(in)
 	in.Status.Abandoned, in.Status.Losses = stored.Abandoned, stored.Losses
-	if phaseOf(stored.Phase).Ended() {
+	if statuses.PhaseOf(stored.Phase).Ended() {
 		in.Status.Phase, in.Status.Failure, in.Status.Ended = stored.Phase, stored.Failure, stored.Ended
 	}
 }
@@ -94,8 +94,8 @@ func (c *Workloads) show(w *world) {
 func (in *instance) status() *v1alpha1.InstanceStatus {
 	s := &in.seen
 	to := &v1alpha1.InstanceStatus{
-		Phase: phaseName(s.Phase), Ready: s.Phase == fleet.Running && !s.ReadySince.IsZero(), ReadySince: statuses.SecondsOrNone(s.ReadySince), Attempt: int64(s.Attempt),
-		Failure: failureText(s.Failure), Requests: in.of.requestsOf(s.Revision).told,
+		Phase: statuses.PhaseName(s.Phase), Ready: s.Phase == fleet.Running && !s.ReadySince.IsZero(), ReadySince: statuses.SecondsOrNone(s.ReadySince), Attempt: int64(s.Attempt),
+		Failure: statuses.EncodeFailure(s.Failure), Requests: in.of.requestsOf(s.Revision).told,
 	}
 	switch revision := in.o.Spec.Revision; s.Taken {
 	case "":

@@ -15,6 +15,7 @@ import (
 	"tako.dev/tako/declare"
 	declared "tako.dev/tako/declare/workload"
 	"tako.dev/tako/internal/casetest"
+	"tako.dev/tako/internal/controllers/statuses"
 	"tako.dev/tako/internal/fleet/jobs"
 	"tako.dev/tako/internal/fleet/node"
 	fleet "tako.dev/tako/internal/fleet/workload"
@@ -561,7 +562,7 @@ func TestJob(t *testing.T) {
 	}
 	r.wantCondition(o, v1alpha1.ConditionReady, metav1.ConditionTrue, "Complete")
 	for _, in := range r.instances("sum") {
-		if !phaseOf(in.Status.Phase).Ended() {
+		if !statuses.PhaseOf(in.Status.Phase).Ended() {
 			t.Errorf("%s is stored as %q", in.Name, in.Status.Phase)
 		}
 	}

@@ -302,10 +302,10 @@ func (c *Workloads) instanceJobs(w *world, d *decision, now time.Time) []job {
 		return jobs
 	}
 	for _, in := range d.of.sorted() {
-		if in.seen.Phase.Ended() && !phaseOf(in.o.Status.Phase).Ended() {
+		if in.seen.Phase.Ended() && !statuses.PhaseOf(in.o.Status.Phase).Ended() {
 			change(in.seen.UID, "keep the end of", true, func(o *v1alpha1.Instance) {
 				at := statuses.Seconds(in.over)
-				o.Status.Phase, o.Status.Ended, o.Status.Failure = phaseName(in.seen.Phase), &at, failureText(in.seen.Failure)
+				o.Status.Phase, o.Status.Ended, o.Status.Failure = statuses.PhaseName(in.seen.Phase), &at, statuses.EncodeFailure(in.seen.Failure)
 			})
 		}
 	}
@@ -314,13 +314,6 @@ func (c *Workloads) instanceJobs(w *world, d *decision, now time.Time) []job {
 
 // leaseSeconds is how long an instance may run after its host has heard its servers last; 0: however long.
 func leaseSeconds(spec *declared.Spec) int32 { return int32(fleet.Lease(spec).Seconds()) }
-
-func failureText(f *fleet.Failure) *v1alpha1.InstanceFailure {
-	if f == nil {
-		return nil
-	}
-	return &v1alpha1.InstanceFailure{Code: statuses.CodeText(f.Code), Message: f.Message, Since: statuses.Seconds(f.Since), OfNode: f.OfNode}
-}
 
 // ownJobs are about the workload itself: its finalizer comes before its first instance and goes after its last, the next run of a schedule is
 // made, and a run goes that was kept for long enough.

@@ -1,0 +1,76 @@
+package statuses
+
+import (
+	"tako.dev/tako/api/v1alpha1"
+	fleet "tako.dev/tako/internal/fleet/workload"
+	"tako.dev/tako/internal/transfer/wire"
+)
+
+// PhaseOf is how far an instance is, by what the API has of it. A phase that a later version knows says nothing.
+func PhaseOf(p v1alpha1.InstancePhase) fleet.Phase {
+	switch p {
+	case v1alpha1.InstancePlaced:
+		return fleet.Placed
+	case v1alpha1.InstanceStarting:
+		return fleet.Starting
+	case v1alpha1.InstanceRunning:
+		return fleet.Running
+	case v1alpha1.InstanceTerminating:
+		return fleet.Terminating
+	case v1alpha1.InstanceFailed:
+		return fleet.Failed
+	case v1alpha1.InstanceDone:
+		return fleet.Done
+	}
+	return fleet.Pending
+}
+
+// PhaseName is a phase as the API has it; of what is pending there is no object.
+func PhaseName(p fleet.Phase) v1alpha1.InstancePhase {
+	switch p {
+	case fleet.Starting:
+		return v1alpha1.InstanceStarting
+	case fleet.Running:
+		return v1alpha1.InstanceRunning
+	case fleet.Terminating:
+		return v1alpha1.InstanceTerminating
+	case fleet.Failed:
+		return v1alpha1.InstanceFailed
+	case fleet.Done:
+		return v1alpha1.InstanceDone
+	}
+	return v1alpha1.InstancePlaced
+}
+
+// PhaseSaid is a phase as hosts say it. One that a later version knows says nothing.
+func PhaseSaid(p wire.InstancePhase) fleet.Phase {
+	switch p {
+	case wire.InstanceStarting:
+		return fleet.Starting
+	case wire.InstanceRunning:
+		return fleet.Running
+	case wire.InstanceTerminating:
+		return fleet.Terminating
+	case wire.InstanceFailed:
+		return fleet.Failed
+	case wire.InstanceDone:
+		return fleet.Done
+	}
+	return fleet.Placed
+}
+
+// FailureOf is what an instance has failed with, as the API has it.
+func FailureOf(f *v1alpha1.InstanceFailure) *fleet.Failure {
+	if f == nil {
+		return nil
+	}
+	return &fleet.Failure{Code: CodeOf(f.Code), Message: f.Message, Since: f.Since.Time, OfNode: f.OfNode}
+}
+
+// EncodeFailure is the same in words of the API.
+func EncodeFailure(f *fleet.Failure) *v1alpha1.InstanceFailure {
+	if f == nil {
+		return nil
+	}
+	return &v1alpha1.InstanceFailure{Code: CodeText(f.Code), Message: f.Message, Since: Seconds(f.Since), OfNode: f.OfNode}
+}
