@@ -49,6 +49,54 @@ func TestSchedule(t *testing.T) {
 	}
 }
 
+// TestAhead: what a server has done whose clock was ahead is not done again, and people are told why nothing begins. Where it was ahead by more than clocks
+// that nobody has set are, the schedule goes on when somebody edits it.
+func TestAhead(t *testing.T) {
+	const hour, year = 60, 366 * 24 * 60
+	v := hourly()
+	stored := ScheduleStatus{Cron: v.Spec.Cron, TimeZone: "UTC"}
+	edited := hourly()
+	edited.Spec.Cron = "20 * * * *"
+	for name, c := range map[string]struct {
+		last      float64 // minutes
+		runs      []Run
+		why       string // part of it, as it stands
+		edited    float64
+		untouched bool // the schedule says nothing
+	}{
+		"on time":       {last: 10, untouched: true, edited: 3 * hour},
+		"some hours":    {last: 5*hour + 10, why: "the run of 2030-01-01T05:10:00Z was begun or left out already", edited: 5*hour + 10},
+		"a year":        {last: year + 10, why: "edit spec.schedule", edited: 3 * hour},
+		"with its run":  {last: year + 10, runs: []Run{{At: at(year + 10), Over: true}}, why: "edit spec.schedule", edited: 3 * hour},
+		"a run, hours":  {last: 10, runs: []Run{{At: at(5*hour + 10)}}, why: "2030-01-01T05:10:00Z was begun", edited: 5*hour + 10},
+		"a run, a year": {last: 10, runs: []Run{{At: at(year + 10)}}, untouched: true, edited: 3 * hour},
+	} {
+		t.Run(name, func(t *testing.T) {
+			v.Was, v.Runs = stored, c.runs
+			v.Was.Last = at(c.last)
+			v.Spec.Concurrency = workload.Allow
+			d := Schedule(v, at(3*hour))
+			switch {
+			case c.untouched:
+				if d.Start != at(2*hour+10) {
+					t.Errorf("%+v", d)
+				}
+			case !d.Start.IsZero() || !strings.Contains(d.Why, c.why) || d.WakeAt != at(3*hour+10):
+				t.Errorf("%+v, want %q", d, c.why)
+			}
+			edited.Was, edited.Runs = v.Was, c.runs
+			if d := Schedule(edited, at(3*hour)); d.Status.Last != at(c.edited) || !d.Start.IsZero() {
+				t.Errorf("edited: %+v, want that it goes on at %v", d, at(c.edited))
+			}
+			edited.Was = Schedule(edited, at(3*hour)).Status
+			edited.Spec.Concurrency = workload.Allow
+			if d := Schedule(edited, at(3*hour+20)); c.edited == 3*hour && d.Start != at(3*hour+20) {
+				t.Errorf("edited, and due: %+v", d)
+			}
+		})
+	}
+}
+
 func TestMissed(t *testing.T) {
 	v := hourly()
 	v.Was = ScheduleStatus{Last: at(10), Cron: v.Spec.Cron, TimeZone: "UTC"}

@@ -13,6 +13,9 @@ const (
 	// onTime is how late a run may begin and still count as begun at its time: a change of leaders, with the times that they wait for each
 	// other, takes less.
 	onTime = 2 * time.Minute
+	// farAhead is how far ahead a time may be that was dealt with, until whoever edits the schedule has it go on from now: servers whose clocks nobody has
+	// set differ by hours, and what one of them has begun is not to begin again.
+	farAhead = 24 * time.Hour
 	// runsMax bounds the runs of one job that are not over, with concurrency Allow: ours, who needs more has made a mistake.
 	runsMax = 100
 	// missedMax bounds how far missed runs are counted.
@@ -99,12 +102,16 @@ func (p *planner) begin() {
 	switch {
 	case s.Cron == "":
 		declared.Last = p.Created
+	case *s != declared && s.Last.After(p.now.Add(farAhead)):
+		declared.Last = p.now // the clock of a server was wrong, and nothing would begin for as long
 	case *s != declared:
 		declared.Last = later(s.Last, p.now) // it was edited, or goes on: what it says of the past was never due
 	}
 	*s = declared
 	for i := range p.Runs {
-		s.Last = later(s.Last, p.Runs[i].At)
+		if at := p.Runs[i].At; !at.After(p.now.Add(farAhead)) || !s.Last.Before(p.now.Add(farAhead)) {
+			s.Last = later(s.Last, at)
+		}
 	}
 }
 
@@ -122,6 +129,7 @@ func (p *planner) plan() {
 	}
 	due, missed := p.due()
 	if due.IsZero() {
+		p.ahead()
 		return
 	}
 	late := p.now.Sub(due)
@@ -162,6 +170,18 @@ func (p *planner) plan() {
 	p.Start, p.Status.Last, p.Why = due, due, "the run of "+name+" begins"
 	if missed > 0 {
 		p.Why += fmt.Sprintf(", also for %d that nobody could begin", missed)
+	}
+}
+
+// ahead says why nothing begins for long.
+func (p *planner) ahead() {
+	if !p.Status.Last.After(p.now.Add(onTime)) {
+		return
+	}
+	p.Why = fmt.Sprintf("the run of %s was begun or left out already, by a server whose clock was ahead or before this one's was set back: nothing begins before that",
+		p.Status.Last.UTC().Format(time.RFC3339))
+	if p.Status.Last.After(p.now.Add(farAhead)) {
+		p.Why += "; to have it go on from now, edit spec.schedule, or suspend it and let it go on"
 	}
 }
 
