@@ -9,8 +9,10 @@ const (
 	// patienceMax is the longest time that a host waits for more instances: ours, short against the minutes for which so many come that it is reached, and
 	// about what the Assignments of 5,000 hosts with dozens of instances take to write.
 	patienceMax = 30 * time.Second
-	// patienceQuiet is for how long nothing has come when nobody waits any more: ours, longer than what the controller of workloads thinks about.
-	patienceQuiet = 500 * time.Millisecond
+	// quietMin is for how long nothing has come at least when nobody waits any more: ours, longer than what the controller of workloads thinks about.
+	quietMin = 500 * time.Millisecond
+	// quietMax is for how long at most. The controller of workloads thinks and pauses for some seconds where it has a hundred thousand instances.
+	quietMax = 5 * time.Second
 )
 
 // patience has hosts wait for more of their instances while those come and go by the thousand. An Assignment lists all instances of its host, and each
@@ -20,6 +22,7 @@ const (
 // nothing that could be noticed, and where there are more to write than can be written, each host is written for all that has come meanwhile (ADR 118).
 type patience struct {
 	until   time.Time       // hosts wait
+	quiet   time.Duration   // or until nothing has come for so long
 	last    time.Time       // when something came last
 	waiting map[string]bool // nodes
 }
@@ -54,6 +57,8 @@ func (p *patience) wrote(took time.Duration, now time.Time) {
 		return
 	}
 	p.until = now.Add(min(patienceTimes*took, patienceMax))
+	// What took long to write is worth a longer look at whether there is more: half as long.
+	p.quiet = min(max(took/2, quietMin), quietMax)
 }
 
 // wakeAt is when those that wait are to be planned: it may be over. Zero: nobody waits, or nothing was written yet.
@@ -61,7 +66,7 @@ func (p *patience) wakeAt() time.Time {
 	if len(p.waiting) == 0 {
 		return time.Time{}
 	}
-	if quiet := p.last.Add(patienceQuiet); quiet.Before(p.until) {
+	if quiet := p.last.Add(p.quiet); quiet.Before(p.until) {
 		return quiet
 	}
 	return p.until

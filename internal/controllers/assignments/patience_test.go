@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// TestPatience: a host waits for nine times as long as it took to write the ones before, for ten seconds at most, and not where nothing else comes.
+// TestPatience: a host waits for nine times as long as it took to write the ones before, for half a minute at most, and not where nothing else comes.
 func TestPatience(t *testing.T) {
 	now := time.Unix(1_700_000_000, 0)
 	p := newPatience()
@@ -23,7 +23,7 @@ func TestPatience(t *testing.T) {
 		t.Fatalf("%v, wakes at %v", got, p.wakeAt())
 	}
 	p.wrote(time.Minute, now)
-	for after := time.Duration(0); after < patienceMax; after += patienceQuiet / 2 {
+	for after := time.Duration(0); after < patienceMax; after += quietMin / 2 {
 		if got := p.take([]string{"a"}, now.Add(after)); len(got) > 0 {
 			t.Fatalf("%v after %v", got, after)
 		}
@@ -33,11 +33,23 @@ func TestPatience(t *testing.T) {
 	}
 	p.wrote(time.Minute, now)
 	p.take([]string{"a"}, now)
-	if got := p.take(nil, now.Add(patienceQuiet-1)); len(got) > 0 {
+	if got := p.take(nil, now.Add(quietMax-1)); len(got) > 0 {
 		t.Fatalf("%v", got)
 	}
-	if got := p.take(nil, now.Add(patienceQuiet)); !slices.Equal(got, []string{"a"}) {
+	if got := p.take(nil, now.Add(quietMax)); !slices.Equal(got, []string{"a"}) {
 		t.Fatalf("nothing else comes, and %v", got)
+	}
+}
+
+// TestPatienceQuiet: the longer it took to write the ones before, the longer nothing has to come until nobody waits for more.
+func TestPatienceQuiet(t *testing.T) {
+	for took, quiet := range map[time.Duration]time.Duration{100 * time.Millisecond: quietMin, 3 * time.Second: 1500 * time.Millisecond, time.Minute: quietMax} {
+		p, now := newPatience(), time.Unix(1_700_000_000, 0)
+		p.wrote(took, now)
+		p.take([]string{"a"}, now)
+		if at := p.wakeAt(); !at.Equal(now.Add(quiet)) {
+			t.Errorf("%v to write: it wakes after %v, want %v", took, at.Sub(now), quiet)
+		}
 	}
 }
 
@@ -46,7 +58,7 @@ func TestPatienceEnds(t *testing.T) {
 	p, began := newPatience(), time.Unix(1_700_000_000, 0)
 	p.wrote(time.Minute, began)
 	p.take([]string{"a"}, began)
-	for now := began; ; now = now.Add(patienceQuiet / 5) {
+	for now := began; ; now = now.Add(quietMin / 5) {
 		if now.Sub(began) > patienceMax {
 			t.Fatalf("it waits for more than %v", patienceMax)
 		}
@@ -92,7 +104,7 @@ func TestPatienceUnderLoad(t *testing.T) {
 			now = now.Add(every)
 		}
 		for end := now; len(since) > 0; now = now.Add(every) {
-			if now.Sub(end) > patienceQuiet+time.Second {
+			if now.Sub(end) > quietMin+time.Second {
 				t.Fatalf("%d a second: %d hosts wait though nothing comes", rate, len(since))
 			}
 			step(nil)
