@@ -309,12 +309,6 @@ func (s *Snapshot) NotCommitted(name string) {
 	}
 }
 
-// Assumed reports whether an instance holds what was found for it, and the store has told nothing of it yet.
-func (s *Snapshot) Assumed(name string) bool {
-	k, there := s.names[name]
-	return there && s.instances[k].assumed
-}
-
 // SetBudget tells how many instances of a workload may be told to go now, those left out that are ending already.
 func (s *Snapshot) SetBudget(workload string, allowed int) {
 	if allowed > s.budgets[workload] {

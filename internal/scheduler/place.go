@@ -144,6 +144,23 @@ func (s *Snapshot) Place(g *Group, now time.Time) Decision {
 	return d
 }
 
+// Stands reports whether what was found for an instance of a group, which the store has not accepted, may be tried once more: the instance holds its room, and
+// its node is still one that the group may go to.
+func (s *Snapshot) Stands(g *Group, name string, now time.Time) bool {
+	k, there := s.names[name]
+	if !there || !s.instances[k].assumed {
+		return false
+	}
+	in, c := &s.instances[k], s.classes[classKey{g.Workload, g.Revision}]
+	if c == nil || c.gone || c != in.class {
+		return false
+	}
+	p := &s.pass
+	s.prepare(p, g, c, now)
+	defer s.unprepare(p)
+	return p.open.has(in.node)
+}
+
 // missing is how many of a group have no node.
 func (s *Snapshot) missing(g *Group) int {
 	n := 0

@@ -72,6 +72,38 @@ func TestGangMakesRoom(t *testing.T) {
 	}
 }
 
+// TestStands: what was found for an instance stands as long as the store has told nothing of it, and its node is one that its group may go to, full as it is.
+func TestStands(t *testing.T) {
+	web := sized("web", 2000, 0)
+	for name, c := range map[string]struct {
+		then func(*Snapshot)
+		want bool
+	}{
+		"nothing has happened": {func(*Snapshot) {}, true},
+		"another is refused":   {func(s *Snapshot) { place(s, sized("other", 2000, 0), "other-0") }, true},
+		"accepted":             {func(s *Snapshot) { s.Committed("web-0", 0) }, false},
+		"given back":           {func(s *Snapshot) { s.NotCommitted("web-0") }, false},
+		"its node is gone":     {func(s *Snapshot) { s.RemoveNode("node-0") }, false},
+		"its revision is gone": {func(s *Snapshot) { s.RemoveWorkload(web.Key, web.Revision) }, false},
+		"its node is cordoned": {func(s *Snapshot) {
+			n := plain(0, "a")
+			n.Revision, n.Unschedulable = 9, true
+			s.SetNode(n)
+		}, false},
+	} {
+		s := site("a")
+		g := groupOf(web, "web-0")
+		d := place(s, web, "web-0")
+		if len(d.Bindings) != 1 {
+			t.Fatalf("%s: %v", name, d.Explanation)
+		}
+		c.then(s)
+		if is := s.Stands(&g, "web-0", start); is != c.want {
+			t.Errorf("%s: it stands: %v", name, is)
+		}
+	}
+}
+
 // TestBindingsNameTheColumn: a binding says what it was decided on, and how many were on their way before it.
 func TestBindingsNameTheColumn(t *testing.T) {
 	s := site("a")

@@ -115,9 +115,8 @@ func (w *world) regroup(of *workload) {
 		g := alike[k]
 		if g == nil {
 			name := fmt.Sprintf("%s/%s/%s", keyWithUID(of.o), p.Revision, p.Node)
-			g = &group{of: of, priority: of.o.Spec.Priority}
-			g.Name, g.Workload, g.Revision, g.Node, g.Must = name, keyWithUID(of.o), p.Revision, p.Node, p.Must
-			g.Gang = of.gang()
+			g = &group{Group: *of.group(p), of: of, priority: of.o.Spec.Priority}
+			g.Name = name
 			wanted[name], alike[k] = g, g
 		}
 		g.slots = append(g.slots, slot)
@@ -156,6 +155,11 @@ func (w *world) regroup(of *workload) {
 	}
 }
 
+// group is that of a pending instance, before it has a name and members.
+func (of *workload) group(p *pending) *scheduler.Group {
+	return &scheduler.Group{Workload: keyWithUID(of.o), Revision: p.Revision, Node: p.Node, Must: p.Must, Gang: of.gang()}
+}
+
 // gang reports whether all instances of a workload are placed, or none.
 func (of *workload) gang() bool {
 	return of.o.Spec.Mode == declared.RunToCompletion && of.o.Spec.Job != nil && of.o.Spec.Job.Gang
@@ -188,8 +192,8 @@ func (g *group) bind(d *scheduler.Decision) []bound {
 	return all
 }
 
-// place asks the scheduler for nodes, and creates the instances there.
-func (c *Workloads) place(ctx context.Context, w *world, now time.Time) {
+// place asks the scheduler for nodes, and creates the instances there: as many as it returns, which is not much more than placeMax.
+func (c *Workloads) place(ctx context.Context, w *world, now time.Time) int {
 	all := w.once()
 	var evicted []scheduler.Eviction
 	for len(all) < placeMax && ctx.Err() == nil {
@@ -228,16 +232,18 @@ func (c *Workloads) place(ctx context.Context, w *world, now time.Time) {
 			w.regroup(of)
 		}
 	}
+	return len(all)
 }
 
-// once are the instances of gangs that are created once more on the nodes that were found for them. Where such a node is gone another one is looked for.
+// once are the instances of gangs that are created once more on the nodes that were found for them. Where such a node is none any more that the gang may go
+// to another one is looked for.
 func (w *world) once() (all []bound) {
 	for _, of := range slices.SortedFunc(maps.Keys(w.again), func(a, b *workload) int { return cmp.Compare(a.key.String(), b.key.String()) }) {
 		moved := false
 		for _, slot := range slices.Sorted(maps.Keys(of.pending)) {
 			switch p := of.pending[slot]; {
 			case p.kept == "" || p.until.After(w.now):
-			case !w.snapshot.Assumed(of.nameOf(slot)):
+			case !w.snapshot.Stands(of.group(p), of.nameOf(slot), w.now):
 				w.giveBack(of, slot)
 				moved = true
 			default:

@@ -31,12 +31,14 @@
 //	I8  in a step of a canary no more than it says get what is new, and one for each that is wanted away
 //	I9  see above; a host that is heard all the time begins what has a lease, and what is scheduled begins or is left out soon
 //	I11 no status is of a generation that there is not
+//	G1  when a gang begins all of it is tried at once
+//	G2  of a gang that has begun, one that the store has refused is tried again where room was found for it, as long as that node is fit
 //	J1  no run of a schedule is begun twice, before its time, at another time, or while it is suspended
 //	J2  where a schedule does not allow it, no run is begun while another one is not over
 //	J3  a run is begun for the last time that was due, and as late as its deadline and what it says of missed runs allow
 //
 // A process of an exclusive slot ends by its host's clock, by its agent or, where that stands still, by its runtime. Who has lost its disk joins anew, for the
 // same Node or for another one of its name; what ran may go on where only records are lost. What is not here: several environments, scales that follow
-// what is measured, preemption and gangs, which fleet/scale and scheduler have simulations for, deadlines of drains, changes in place, and servers that
+// what is measured, preemption, which fleet/scale and scheduler have simulations for, deadlines of drains, changes in place, and servers that
 // follow, and are cut off from the leader.
 package workloads

@@ -183,7 +183,12 @@ func (w *world) job() {
 		return
 	}
 	w.did("job")
-	w.create(fmt.Sprint("job-", w.folk.jobs), w.jobSpec(one(w, []quality{ending, doubtful})))
+	spec := w.jobSpec(one(w, []quality{ending, doubtful}))
+	if w.chance(0.5) {
+		w.did("gang")
+		spec.Job.Gang, spec.Job.Completions, spec.Job.Parallelism = true, new(int32(gangSize)), new(int32(gangSize))
+	}
+	w.create(fmt.Sprint("job-", w.folk.jobs), spec)
 }
 
 // jobSpec is a job whose tasks end.

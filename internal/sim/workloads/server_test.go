@@ -383,6 +383,7 @@ func (s *server) round() {
 	if s.w.caught != nil {
 		panic(s.w.caught)
 	}
+	s.w.checkGangs(s)
 	if s.killed {
 		s.end()
 		return

@@ -106,7 +106,7 @@ func TestSameSeedSameTrace(t *testing.T) {
 func TestEverythingHappens(t *testing.T) {
 	wanted := []string{"instance created", "instance deleted", "instance given up", "fenced", "exclusive process started", "conflict", "answer lost", "killed between writes",
 		"killed between effects", "two lead", "answered by a relay that is cut off", "left by its relay", "ended by its runtime", "elected", "gone", "rollout of good", "rollout of crashing", "rollout of unready", "scaled", "paused", "workload deleted", "drained", "tainted",
-		"job", "schedule", "run begun", "run made up for", "suspended", "given what is new", "given to a canary", "records lost", "disk lost", "machine replaced", "stopped for TK0752", "stopped for TK0754", "stopped for TK0756", "stopped for TK0757", "stopped for TK0758"}
+		"job", "gang", "gang begun", "one of a gang refused", "schedule", "run begun", "run made up for", "suspended", "given what is new", "given to a canary", "records lost", "disk lost", "machine replaced", "stopped for TK0752", "stopped for TK0754", "stopped for TK0756", "stopped for TK0757", "stopped for TK0758"}
 	for _, f := range faults {
 		wanted = append(wanted, f.name)
 	}

@@ -257,10 +257,18 @@ func (c client) write(verb string, obj runtime.Object, do func(object) error) (e
 			w.caught = p // writes have a goroutine of their own, in which nobody would catch it: the round that waits for them does
 		}
 	}()
-	switch {
-	case c.killed:
+	if c.killed {
 		return errors.New("the server is dead")
-	case w.store.busy, w.chance(w.faults / 4):
+	}
+	refusals := w.faults / 4
+	if in, is := o.(*v1alpha1.Instance); is && verb == "create" {
+		w.tries(c.server, in)
+		if w.gangOf(in) != nil {
+			refusals *= 8 // there are few gangs
+		}
+	}
+	switch {
+	case w.store.busy, w.chance(refusals):
 		w.did("busy")
 		return apierrors.NewTooManyRequestsError("the store is busy")
 	case verb != "create" && w.chance(w.faults/4):
@@ -302,7 +310,17 @@ func (c client) Get(_ context.Context, key types.NamespacedName, into runtime.Ob
 
 // Create creates an object.
 func (c client) Create(_ context.Context, o runtime.Object) error {
-	return c.write("create", o, c.w.store.create)
+	in, is := o.(*v1alpha1.Instance)
+	if !is {
+		return c.write("create", o, c.w.store.create)
+	}
+	done := false
+	err := c.write("create", o, func(o object) error {
+		done = true
+		return c.w.store.create(o)
+	})
+	c.w.tried(c.server, in, !done)
+	return err
 }
 
 // Update writes all but the status.

@@ -18,12 +18,13 @@ type truth struct {
 	exclusive map[string]map[*process]bool  // that run, by slot
 	specs     map[types.UID]map[int64]*declared.Spec
 	plans     map[types.UID]*plan // of schedules
-	freed     time.Time           // when people let nodes go that had been drained
-	twice     time.Time           // until when two may have led
+	gangs     gangs
+	freed     time.Time // when people let nodes go that had been drained
+	twice     time.Time // until when two may have led
 }
 
 func newTruth() truth {
-	return truth{templates: map[string]*declared.Template{}, exclusive: map[string]map[*process]bool{}, specs: map[types.UID]map[int64]*declared.Spec{}, plans: map[types.UID]*plan{}}
+	return truth{templates: map[string]*declared.Template{}, exclusive: map[string]map[*process]bool{}, specs: map[types.UID]map[int64]*declared.Spec{}, plans: map[types.UID]*plan{}, gangs: newGangs()}
 }
 
 // declared is that people have declared something.
