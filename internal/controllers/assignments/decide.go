@@ -47,7 +47,7 @@ func (a *Assignments) round(ctx context.Context, w *world) time.Time {
 	w.paced(now)
 	write(ctx, jobs)
 	if len(assigned) > 0 {
-		w.workloads.patience.wrote(time.Since(now), time.Now())
+		w.workloads.patience.written(len(assigned), time.Since(now), time.Now())
 	}
 	return w.wakeAt()
 }

@@ -3,26 +3,27 @@ package assignments
 import "time"
 
 const (
-	// patienceTimes is how many times as long as Assignments took to write hosts wait for more instances: so at most a tenth of the time goes to that, and
+	// patienceTimes is how many times as long as their Assignments take to write hosts wait for more instances: so at most a tenth of the time goes to that, and
 	// the rest to the instances. With three times, 10,000 of them on 5,000 hosts are stored after 10.4 s, with nine after 3.8 s.
 	patienceTimes = 9
 	// patienceMax is the longest time that a host waits for more instances: ours, short against the minutes for which so many come that it is reached, and
 	// about what the Assignments of 5,000 hosts with dozens of instances take to write.
 	patienceMax = 30 * time.Second
-	// quietMin is for how long nothing has come at least when nobody waits any more: ours, longer than what the controller of workloads thinks about.
-	quietMin = 500 * time.Millisecond
-	// quietMax is for how long at most. The controller of workloads thinks and pauses for some seconds where it has a hundred thousand instances.
-	quietMax = 5 * time.Second
+	// quietTimes is how many times as long as their Assignments take to write nothing has to come until hosts wait no longer: half as long. The controller of
+	// workloads thinks and pauses between its creates, the longer the more instances there are.
+	quietTimes = 0.5
+	// quietMin and quietMax bound that: ours, longer than that controller thinks about some thousand instances, and about as long as about a hundred thousand.
+	quietMin, quietMax = 500 * time.Millisecond, 3 * time.Second
 )
 
 // patience has hosts wait for more of their instances while those come and go by the thousand. An Assignment lists all instances of its host, and each
 // one that is written is signed, fetched and reported: to write it for every instance would take most of the time in which the others could come.
 //
-// After Assignments were written, the next ones whose instances have changed wait for some times as long as that took. So a single one waits for
+// After Assignments were written, the next ones whose instances have changed wait for some times as long as it takes to write them. So a single one waits for
 // nothing that could be noticed, and where there are more to write than can be written, each host is written for all that has come meanwhile (ADR 118).
 type patience struct {
-	until   time.Time       // hosts wait
-	quiet   time.Duration   // or until nothing has come for so long
+	wrote   time.Time       // when Assignments were written last
+	each    time.Duration   // that one takes beside others
 	last    time.Time       // when something came last
 	waiting map[string]bool // nodes
 }
@@ -50,24 +51,26 @@ func (p *patience) take(changed []string, now time.Time) (ready []string) {
 // planned is told that the Assignment of a node is planned, for whatever reason: it does not wait any more.
 func (p *patience) planned(node string) { delete(p.waiting, node) }
 
-// wrote is told how long it took to write Assignments, at the end. Those that wait already wait no longer for it: Assignments are written for other reasons
-// too, again and again.
-func (p *patience) wrote(took time.Duration, now time.Time) {
-	if len(p.waiting) > 0 {
-		return
+// written is told how long it took to write some Assignments, at the end. Those that wait already wait no longer for it: Assignments are written for other
+// reasons too, again and again.
+func (p *patience) written(count int, took time.Duration, now time.Time) {
+	at := (count + writesMax - 1) / writesMax // one after the other, each of so many at once
+	// A few that are written by themselves say little about many.
+	p.each = max(took/time.Duration(max(at, 1)*writesMax), p.each/2)
+	if len(p.waiting) == 0 {
+		p.wrote = now
 	}
-	p.until = now.Add(min(patienceTimes*took, patienceMax))
-	// What took long to write is worth a longer look at whether there is more: half as long.
-	p.quiet = min(max(took/2, quietMin), quietMax)
 }
 
 // wakeAt is when those that wait are to be planned: it may be over. Zero: nobody waits, or nothing was written yet.
 func (p *patience) wakeAt() time.Time {
-	if len(p.waiting) == 0 {
+	if len(p.waiting) == 0 || p.wrote.IsZero() {
 		return time.Time{}
 	}
-	if quiet := p.last.Add(p.quiet); quiet.Before(p.until) {
+	take := time.Duration(len(p.waiting)) * p.each
+	until := p.wrote.Add(min(patienceTimes*take, patienceMax))
+	if quiet := p.last.Add(min(max(time.Duration(quietTimes*float64(take)), quietMin), quietMax)); quiet.Before(until) {
 		return quiet
 	}
-	return p.until
+	return until
 }

@@ -7,48 +7,88 @@ import (
 	"time"
 )
 
-// TestPatience: a host waits for nine times as long as it took to write the ones before, for half a minute at most, and not where nothing else comes.
+// ms are milliseconds.
+func ms(n float64) time.Duration { return time.Duration(n * float64(time.Millisecond)) }
+
+// nodes are the names of so many.
+func nodes(n int) (names []string) {
+	for i := range n {
+		names = append(names, fmt.Sprint("n", i))
+	}
+	return names
+}
+
+// TestPatience: hosts wait after some were written, for nine times as long as it takes to write them.
 func TestPatience(t *testing.T) {
 	now := time.Unix(1_700_000_000, 0)
 	p := newPatience()
 	if got := p.take([]string{"a"}, now); !slices.Equal(got, []string{"a"}) || !p.wakeAt().IsZero() {
 		t.Fatalf("before anything was written: %v, wakes at %v", got, p.wakeAt())
 	}
-	p.wrote(40*time.Millisecond, now)
-	if got := p.take([]string{"a", "b", "a"}, now.Add(time.Millisecond)); len(got) > 0 || !p.wakeAt().Equal(now.Add(patienceTimes*40*time.Millisecond)) {
+	p.written(2*writesMax, ms(128), now) // 2 ms each
+	if got := p.take([]string{"a", "b", "a"}, now.Add(ms(1))); len(got) > 0 || !p.wakeAt().Equal(now.Add(patienceTimes*2*ms(2))) {
 		t.Fatalf("%v, wakes at %v", got, p.wakeAt())
 	}
 	p.planned("b")
-	if got := p.take(nil, now.Add(patienceTimes*40*time.Millisecond)); !slices.Equal(got, []string{"a"}) || !p.wakeAt().IsZero() {
+	if got := p.take(nil, now.Add(patienceTimes*ms(2)-1)); len(got) > 0 {
+		t.Fatalf("too early: %v", got)
+	}
+	if got := p.take(nil, now.Add(patienceTimes*ms(2))); !slices.Equal(got, []string{"a"}) || !p.wakeAt().IsZero() {
 		t.Fatalf("%v, wakes at %v", got, p.wakeAt())
 	}
-	p.wrote(time.Minute, now)
-	for after := time.Duration(0); after < patienceMax; after += quietMin / 2 {
-		if got := p.take([]string{"a"}, now.Add(after)); len(got) > 0 {
-			t.Fatalf("%v after %v", got, after)
-		}
-	}
-	if got := p.take(nil, now.Add(patienceMax)); !slices.Equal(got, []string{"a"}) {
-		t.Fatalf("%v", got)
-	}
-	p.wrote(time.Minute, now)
-	p.take([]string{"a"}, now)
-	if got := p.take(nil, now.Add(quietMax-1)); len(got) > 0 {
-		t.Fatalf("%v", got)
-	}
-	if got := p.take(nil, now.Add(quietMax)); !slices.Equal(got, []string{"a"}) {
-		t.Fatalf("nothing else comes, and %v", got)
+	if got := p.take([]string{"a"}, now.Add(time.Minute)); !slices.Equal(got, []string{"a"}) {
+		t.Fatalf("after a rest: %v", got)
 	}
 }
 
-// TestPatienceQuiet: the longer it took to write the ones before, the longer nothing has to come until nobody waits for more.
+// TestPatienceMost: the more wait the longer they do, and half a minute is the most.
+func TestPatienceMost(t *testing.T) {
+	now := time.Unix(1_700_000_000, 0)
+	for waiting, until := range map[int]time.Duration{10: ms(180), 1000: 18 * time.Second, 5000: patienceMax} {
+		p := newPatience()
+		p.written(writesMax, writesMax*ms(2), now)
+		for after := time.Duration(0); after < until; after += min(quietMin, until) / 2 { // something comes all the time
+			if got := p.take(nodes(waiting), now.Add(after)); len(got) > 0 {
+				t.Fatalf("%d wait: %d of them for %v", waiting, len(got), after)
+			}
+		}
+		if got := p.take(nil, now.Add(until)); len(got) != waiting {
+			t.Fatalf("%d wait: %d for %v", waiting, len(got), until)
+		}
+	}
+}
+
+// TestPatienceQuiet: the longer it takes to write those who wait, the longer nothing has to come until they wait for no more.
 func TestPatienceQuiet(t *testing.T) {
-	for took, quiet := range map[time.Duration]time.Duration{100 * time.Millisecond: quietMin, 3 * time.Second: 1500 * time.Millisecond, time.Minute: quietMax} {
-		p, now := newPatience(), time.Unix(1_700_000_000, 0)
-		p.wrote(took, now)
-		p.take([]string{"a"}, now)
+	now := time.Unix(1_700_000_000, 0)
+	for waiting, quiet := range map[int]time.Duration{100: quietMin, 1500: 1500 * time.Millisecond, 20_000: quietMax, 3000: quietMax} {
+		p := newPatience()
+		p.written(writesMax, writesMax*ms(2), now)
+		p.take(nodes(waiting), now)
 		if at := p.wakeAt(); !at.Equal(now.Add(quiet)) {
-			t.Errorf("%v to write: it wakes after %v, want %v", took, at.Sub(now), quiet)
+			t.Errorf("%d wait: it wakes after %v, want %v", waiting, at.Sub(now), quiet)
+		}
+	}
+}
+
+// TestPatienceEach: a few that are written by themselves, each of which waits for the disk, say little about many; and many say what they take now.
+func TestPatienceEach(t *testing.T) {
+	now := time.Unix(1_700_000_000, 0)
+	p := newPatience()
+	for i, c := range []struct {
+		count int
+		took  time.Duration
+		each  time.Duration
+	}{
+		{1, ms(6.4), ms(0.2)},
+		{3200, ms(6400), ms(2)},
+		{1, ms(6.4), ms(1)},
+		{1, ms(6.4), ms(0.5)},
+		{640, ms(640), ms(1)},
+		{0, ms(3.2), ms(0.5)},
+	} {
+		if p.written(c.count, c.took, now); p.each != c.each {
+			t.Errorf("%d: %d in %v: %v each, want %v", i, c.count, c.took, p.each, c.each)
 		}
 	}
 }
@@ -56,7 +96,7 @@ func TestPatienceQuiet(t *testing.T) {
 // TestPatienceEnds: a host does not wait for longer because Assignments are written all the time for other reasons, while instances of others change.
 func TestPatienceEnds(t *testing.T) {
 	p, began := newPatience(), time.Unix(1_700_000_000, 0)
-	p.wrote(time.Minute, began)
+	p.written(1, time.Minute, began)
 	p.take([]string{"a"}, began)
 	for now := began; ; now = now.Add(quietMin / 5) {
 		if now.Sub(began) > patienceMax {
@@ -65,7 +105,7 @@ func TestPatienceEnds(t *testing.T) {
 		if slices.Contains(p.take([]string{"b"}, now), "a") {
 			return
 		}
-		p.wrote(time.Minute, now)
+		p.written(1, time.Minute, now)
 	}
 }
 
@@ -91,7 +131,7 @@ func TestPatienceUnderLoad(t *testing.T) {
 			if plans += len(ready); len(ready) > 0 {
 				took := time.Duration(len(ready)) * write
 				now = now.Add(took)
-				p.wrote(took, now)
+				p.written(len(ready), took, now)
 			}
 		}
 		for now.Sub(began) < 30*time.Second {

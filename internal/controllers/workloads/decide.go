@@ -48,7 +48,10 @@ func (c *Workloads) round(ctx context.Context, w *world, now time.Time) (next, p
 	pause = time.Now().Add(thinkingPause * time.Since(began))
 	decided = c.storeFirst(ctx, w, decided, now)
 	c.carry(ctx, w, decided, now)
-	c.place(ctx, w, now)
+	// What was decided may be for tens of thousands, and to decide about the next ones takes the longer the more there are.
+	for c.place(ctx, w, now) >= placeMax && time.Now().Before(pause) {
+		continue
+	}
 	c.storeStale(ctx, w, now)
 	c.settle(ctx, w)
 	c.want(w, now)
