@@ -270,6 +270,17 @@ func (s *Snapshot) evict(k int32, group string, d *Decision) {
 	d.Evictions = append(d.Evictions, Eviction{Instance: in.name, Node: s.nodes[in.node].Name, For: group})
 }
 
+// Evicting tells that an instance was told to go by who decided before: nobody else has to go for the same room.
+func (s *Snapshot) Evicting(name string) {
+	k, there := s.names[name]
+	if !there {
+		return
+	}
+	if in := &s.instances[k]; !in.evicting && !in.ending && !in.assumed {
+		s.goes(k)
+	}
+}
+
 // NotEvicted tells that the store has refused an eviction, because the workload's budget was used up meanwhile. The instance stays.
 func (s *Snapshot) NotEvicted(name string) {
 	k, there := s.names[name]

@@ -3,6 +3,7 @@ package statuses
 import (
 	"tako.dev/tako/api/v1alpha1"
 	fleet "tako.dev/tako/internal/fleet/workload"
+	"tako.dev/tako/internal/reason"
 	"tako.dev/tako/internal/transfer/wire"
 )
 
@@ -73,4 +74,19 @@ func EncodeFailure(f *fleet.Failure) *v1alpha1.InstanceFailure {
 		return nil
 	}
 	return &v1alpha1.InstanceFailure{Code: CodeText(f.Code), Message: f.Message, Since: Seconds(f.Since), OfNode: f.OfNode}
+}
+
+// crashesMin is how often tasks of an instance were started again until its host has given up hope for it: three times is no accident, and takes
+// seven seconds with the pauses that nobody has changed. What something else is not there for yet has come back by then.
+const crashesMin = 3
+
+// Passing reports whether what is wrong with an instance may pass by itself. That it does not is for the progress deadline to find out.
+func Passing(r *wire.Instance) bool {
+	switch r.Code {
+	case reason.ProbeFailed:
+		return true
+	case reason.TaskEnded:
+		return r.Phase < wire.InstanceTerminating && r.Restarts < crashesMin
+	}
+	return false
 }

@@ -41,3 +41,25 @@ func TestFailure(t *testing.T) {
 		}
 	}
 }
+
+// TestPassing: a probe that fails, and a task that was started again once or twice, may be well in a moment.
+func TestPassing(t *testing.T) {
+	for want, all := range map[bool][]wire.Instance{
+		true: {
+			{Code: reason.ProbeFailed, Phase: wire.InstanceRunning, Restarts: 100},
+			{Code: reason.TaskEnded, Phase: wire.InstanceStarting, Restarts: crashesMin - 1},
+		},
+		false: {
+			{Code: reason.TaskEnded, Phase: wire.InstanceStarting, Restarts: crashesMin},
+			{Code: reason.TaskEnded, Phase: wire.InstanceFailed},
+			{Code: reason.InstanceRefused, Phase: wire.InstanceFailed},
+			{},
+		},
+	} {
+		for _, r := range all {
+			if Passing(&r) != want {
+				t.Errorf("%+v: it may pass: %v", r, !want)
+			}
+		}
+	}
+}

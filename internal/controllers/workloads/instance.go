@@ -189,26 +189,11 @@ func (w *world) restart(h *host, uid types.UID) {
 	w.touch(in.of)
 }
 
-// crashesMin is how often tasks of an instance were started again until its host has given up hope for it: three times is no accident, and takes
-// seven seconds with the pauses that nobody has changed. What something else is not there for yet has come back by then.
-const crashesMin = 3
-
-// passing reports whether what is wrong with an instance may pass by itself. That it does not is for the progress deadline to find out.
-func passing(r *wire.Instance) bool {
-	switch r.Code {
-	case reason.ProbeFailed:
-		return true
-	case reason.TaskEnded:
-		return r.Phase < wire.InstanceTerminating && r.Restarts < crashesMin
-	}
-	return false
-}
-
 func (w *world) observeOne(in *instance, report *wire.Instance, now time.Time) {
 	r := fleet.Report{UID: report.UID, Attempt: int(report.Attempt), Phase: statuses.PhaseSaid(report.Phase), Ready: report.Ready, Taken: report.Revision}
 	if report.Code != 0 {
 		r.Failure = &fleet.Failure{
-			Code: report.Code, Message: strings.ToValidUTF8(report.Message[:min(len(report.Message), messageMax)], ""), Since: statuses.Seconds(time.UnixMilli(report.Since)).Time, OfNode: report.OfNode, Passing: passing(report),
+			Code: report.Code, Message: strings.ToValidUTF8(report.Message[:min(len(report.Message), messageMax)], ""), Since: statuses.Seconds(time.UnixMilli(report.Since)).Time, OfNode: report.OfNode, Passing: statuses.Passing(report),
 		}
 	}
 	was := in.seen
@@ -266,6 +251,9 @@ func (w *world) tellScheduler(in *instance) {
 	told := scheduler.Instance{Name: name, Workload: key, Revision: in.o.Spec.Revision, Node: in.o.Spec.Node, Ending: in.seen.Phase == fleet.Terminating}
 	if err := w.snapshot.SetInstance(told); err != nil {
 		w.snapshot.RemoveInstance(name) // it was told of neither its node nor its workload, and both were told above
+	}
+	if in.room != "" {
+		w.snapshot.Evicting(name)
 	}
 	if own {
 		in.of.classes[in.o.Spec.Revision] = true

@@ -524,6 +524,42 @@ func TestPreemptedForNobody(t *testing.T) {
 	want(0, "for one that was deleted")
 }
 
+// TestPreemptedOnce: for one that needs room nobody else is told to go by the leader that comes after the one who has told one, and is dead. So it is also
+// where that one cannot go yet.
+func TestPreemptedOnce(t *testing.T) {
+	r := newRig(t)
+	r.join("n0", "n1")
+	half := func(node string, most declare.IntOrPercent) declared.Spec {
+		spec := web(2)
+		spec.Template.Tasks[0].Resources.Requests.CPU = "2"
+		spec.Selector = declare.Selector{MatchLabels: map[string]string{"name": node}}
+		spec.DisruptionBudget = &declared.DisruptionBudget{MaxUnavailable: most}
+		return spec
+	}
+	r.declare("web", half("n0", "0"))
+	r.declare("other", half("n1", "2"))
+	r.is("web", "Complete")
+	r.is("other", "Complete")
+	urgent := half("", "1")
+	urgent.Selector, urgent.Replicas, urgent.Priority = declare.Selector{}, new(int32(1)), 10
+	r.declare("urgent", urgent)
+	in := r.instances("web")[0].DeepCopy()
+	in.Status.Leave = &v1alpha1.InstanceLeave{Code: reason.Preempted.String(), Since: metav1.NewTime(r.now), For: "prod/urgent"}
+	r.must(r.store.UpdateStatus(r.Context(), in))
+	r.lead()
+	r.pass(time.Minute)
+	for _, other := range r.instances("other") {
+		if makesRoom(other) != "" || other.Spec.Stop != nil {
+			t.Errorf("%s goes as well: %s", other.Name, r.dump())
+		}
+	}
+	r.declare("web", half("n0", "1"))
+	r.is("urgent", "Complete")
+	if r.running("other") != 2 {
+		t.Errorf("others have gone: %s", r.dump())
+	}
+}
+
 // nodesOf counts instances by node.
 func nodesOf(all []*v1alpha1.Instance) map[string]int {
 	on := map[string]int{}
