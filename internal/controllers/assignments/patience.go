@@ -13,7 +13,7 @@ const (
 	// workloads thinks and pauses between its creates, the longer the more instances there are.
 	quietTimes = 0.5
 	// quietMin and quietMax bound that: ours, longer than that controller thinks about some thousand instances, and about as long as about a hundred thousand.
-	quietMin, quietMax = 500 * time.Millisecond, 3 * time.Second
+	quietMin, quietMax = 500 * time.Millisecond, 8 * time.Second
 )
 
 // patience has hosts wait for more of their instances while those come and go by the thousand. An Assignment lists all instances of its host, and each

@@ -61,7 +61,7 @@ func TestPatienceMost(t *testing.T) {
 // TestPatienceQuiet: the longer it takes to write those who wait, the longer nothing has to come until they wait for no more.
 func TestPatienceQuiet(t *testing.T) {
 	now := time.Unix(1_700_000_000, 0)
-	for waiting, quiet := range map[int]time.Duration{100: quietMin, 1500: 1500 * time.Millisecond, 20_000: quietMax, 3000: quietMax} {
+	for waiting, quiet := range map[int]time.Duration{100: quietMin, 1500: 1500 * time.Millisecond, 20_000: quietMax, 8000: quietMax} {
 		p := newPatience()
 		p.written(writesMax, writesMax*ms(2), now)
 		p.take(nodes(waiting), now)
