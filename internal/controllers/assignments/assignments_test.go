@@ -8,6 +8,7 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -131,7 +132,14 @@ func TestConflictIsToldOnBothSides(t *testing.T) {
 	if got := r.assigned("fresh"); len(got) != 0 {
 		t.Errorf("the fresh node has %v", got)
 	}
-	b := r.config("qa", "other")
+	var b *v1alpha1.NodeConfig
+	r.eventually("it is told that it is stalled", func() string { // the fresh one was heard by then
+		b = r.config("qa", "other")
+		if meta.IsStatusConditionTrue(b.Status.Conditions, v1alpha1.ConditionStalled) {
+			return ""
+		}
+		return fmt.Sprintf("%+v", b.Status.Conditions)
+	})
 	r.wantCondition(b, v1alpha1.ConditionConflict, metav1.ConditionTrue, "Conflict")
 	r.wantCondition(b, v1alpha1.ConditionReady, metav1.ConditionFalse, "Conflict")
 	r.wantCondition(b, v1alpha1.ConditionStalled, metav1.ConditionTrue, "Conflict")

@@ -67,6 +67,7 @@ func (w *world) checkInstance(s *server, verb string, o *v1alpha1.Instance) {
 		w.checkRoom(o)
 	case verb == "delete":
 		w.did("instance deleted")
+		w.freed(o)
 		if n := s.sights[o.Spec.NodeUID]; n != nil && n.seen.Presence == node.Gone {
 			w.did("fenced")
 		}

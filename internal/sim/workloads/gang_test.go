@@ -1,6 +1,8 @@
 package workloads
 
 import (
+	"time"
+
 	"k8s.io/apimachinery/pkg/types"
 
 	"tako.dev/tako/api/v1alpha1"
@@ -22,7 +24,11 @@ type keptInstance struct {
 	of   *server
 	run  int
 	node string
+	at   time.Time
 }
+
+// againMin and againMax are when it is tried again: who is tried at another time is wanted anew.
+const againMin, againMax = time.Second, time.Second + 2*thinkMax
 
 func newGangs() gangs {
 	return gangs{begun: map[types.UID]bool{}, tried: map[types.UID]map[int32]bool{}, kept: map[types.UID]map[int32]*keptInstance{}}
@@ -52,6 +58,9 @@ func (w *world) tries(s *server, in *v1alpha1.Instance) {
 	if k == nil || k.of != s || k.run != s.run || k.node == in.Spec.Node {
 		return
 	}
+	if waited := w.now.Sub(k.at); waited < againMin || waited > againMax {
+		return
+	}
 	n := w.store.node(k.node)
 	if n == nil || n.Spec.Unschedulable || away(n) {
 		return
@@ -77,7 +86,14 @@ func (w *world) tried(s *server, in *v1alpha1.Instance, refused bool) {
 	if g.kept[of.UID] == nil {
 		g.kept[of.UID] = map[int32]*keptInstance{}
 	}
-	g.kept[of.UID][in.Spec.Slot] = &keptInstance{s, s.run, in.Spec.Node}
+	g.kept[of.UID][in.Spec.Slot] = &keptInstance{s, s.run, in.Spec.Node, w.now}
+}
+
+// freed is that the one that was in a slot before is deleted: who comes then is wanted anew.
+func (w *world) freed(in *v1alpha1.Instance) {
+	if of := w.gangOf(in); of != nil {
+		delete(w.truth.gangs.kept[of.UID], in.Spec.Slot)
+	}
 }
 
 // checkGangs: when a gang begins all of it is tried (G1). Room is kept for one that was refused where there is any of it.
