@@ -7,55 +7,50 @@ import (
 	"tako.dev/tako/internal/transfer/wire"
 )
 
+// said is a phase in the words of the API and of hosts.
+type said struct {
+	is   fleet.Phase
+	name v1alpha1.InstancePhase
+	host wire.InstancePhase
+}
+
+func phases() [6]said {
+	return [...]said{
+		{fleet.Placed, v1alpha1.InstancePlaced, wire.InstancePlaced},
+		{fleet.Starting, v1alpha1.InstanceStarting, wire.InstanceStarting},
+		{fleet.Running, v1alpha1.InstanceRunning, wire.InstanceRunning},
+		{fleet.Terminating, v1alpha1.InstanceTerminating, wire.InstanceTerminating},
+		{fleet.Failed, v1alpha1.InstanceFailed, wire.InstanceFailed},
+		{fleet.Done, v1alpha1.InstanceDone, wire.InstanceDone},
+	}
+}
+
 // PhaseOf is how far an instance is, by what the API has of it. A phase that a later version knows says nothing.
 func PhaseOf(p v1alpha1.InstancePhase) fleet.Phase {
-	switch p {
-	case v1alpha1.InstancePlaced:
-		return fleet.Placed
-	case v1alpha1.InstanceStarting:
-		return fleet.Starting
-	case v1alpha1.InstanceRunning:
-		return fleet.Running
-	case v1alpha1.InstanceTerminating:
-		return fleet.Terminating
-	case v1alpha1.InstanceFailed:
-		return fleet.Failed
-	case v1alpha1.InstanceDone:
-		return fleet.Done
+	for _, s := range phases() {
+		if s.name == p {
+			return s.is
+		}
 	}
 	return fleet.Pending
 }
 
 // PhaseName is a phase as the API has it; of what is pending there is no object.
 func PhaseName(p fleet.Phase) v1alpha1.InstancePhase {
-	switch p {
-	case fleet.Starting:
-		return v1alpha1.InstanceStarting
-	case fleet.Running:
-		return v1alpha1.InstanceRunning
-	case fleet.Terminating:
-		return v1alpha1.InstanceTerminating
-	case fleet.Failed:
-		return v1alpha1.InstanceFailed
-	case fleet.Done:
-		return v1alpha1.InstanceDone
+	for _, s := range phases() {
+		if s.is == p {
+			return s.name
+		}
 	}
 	return v1alpha1.InstancePlaced
 }
 
 // PhaseSaid is a phase as hosts say it. One that a later version knows says nothing.
 func PhaseSaid(p wire.InstancePhase) fleet.Phase {
-	switch p {
-	case wire.InstanceStarting:
-		return fleet.Starting
-	case wire.InstanceRunning:
-		return fleet.Running
-	case wire.InstanceTerminating:
-		return fleet.Terminating
-	case wire.InstanceFailed:
-		return fleet.Failed
-	case wire.InstanceDone:
-		return fleet.Done
+	for _, s := range phases() {
+		if s.host == p {
+			return s.is
+		}
 	}
 	return fleet.Placed
 }

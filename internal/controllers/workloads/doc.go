@@ -11,7 +11,7 @@
 //	    workload.Decide  -> the status first, compared with the one that was decided on: who is refused does nothing else
 //	                     -> what has ended goes; revisions are made, numbered and forgotten; instances are told to end, given up, taken back
 //	                     -> what is missing is pending
-//	for each group of pending ones that may be tried:  scheduler.Place -> an Instance is created on its node, at most 32 at once
+//	for each group of pending ones that may be tried:  scheduler.Place -> an Instance is created on its node, at most 128 at once
 //	                                                    what has none: why, in the status; who makes room is told to leave
 //	for each workload of which something else is to be told, and each node that is drained:  the status
 //
@@ -19,7 +19,7 @@
 // written counts as the store has answered it; when nobody knows, the watch tells. What is only told, such as readiness, stands nowhere:
 // whoever reads an Instance is shown it (Describe).
 //
-// A round writes some thousand instances and not many more. Workloads that are left have their turn in the next one, and one that has more to write is
+// A round changes some thousand instances and not many more, and creates what was decided for as long as decisions rest. Workloads that are left have their turn in the next one, and one that has more to write is
 // decided again, as it would be if the server had died in the middle.
 //
 // # Who wants an instance away
