@@ -4,23 +4,30 @@
 package intern
 
 import (
+	"hash/maphash"
 	"reflect"
 	"sync"
-	"unique"
 
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// longest is how many bytes a string has at most that is looked up. A longer one is a text of somebody's, which is seldom said twice.
-const longest = 128
+const (
+	// longest is how many bytes a string has at most that is looked up. A longer one is a text of somebody's, which is seldom said twice.
+	longest = 128
+	// shards is how many parts of the strings can be looked up at once.
+	shards = 64
+	// slots is how many strings each of them has at hand, a megabyte of places in all: what tens of thousands of objects have in common goes on being
+	// found, though each of them brings a name and a UID that nobody else has.
+	slots = 1024
+)
 
-// Codec is a codec whose decoded objects share their strings with those that were decoded before, as long as anybody has these.
-func Codec(c runtime.Codec) runtime.Codec { return &codec{Codec: c} }
+// Codec is a codec whose decoded objects share their strings with others that were decoded lately.
+func Codec(c runtime.Codec, strings *Strings) runtime.Codec { return &codec{c, strings} }
 
 type codec struct {
 	runtime.Codec
-	strings Strings
+	strings *Strings
 }
 
 // Decode decodes an object.
@@ -32,10 +39,21 @@ func (c *codec) Decode(data []byte, defaults *schema.GroupVersionKind, into runt
 	return o, kind, err
 }
 
-// Strings has objects share their strings. The zero value is ready; what it keeps is of types, not of objects.
+// Strings has objects share their strings. It has those at hand that came last, and lets the others go: package unique forgets a string as soon as the
+// collector has run and nobody has its handle, which would be as much again as the string.
 type Strings struct {
-	walks sync.Map // by reflect.Type, nil of one that has no strings
+	walks  sync.Map // by reflect.Type, nil of one that has no strings; what it keeps is of types, not of objects
+	seed   maphash.Seed
+	shards [shards]shard
 }
+
+type shard struct {
+	sync.Mutex
+	slots [slots]string // by hash
+}
+
+// New has nothing at hand yet.
+func New() *Strings { return &Strings{seed: maphash.MakeSeed()} }
 
 // Share puts equal strings that are shared in the place of those of an object that nobody else has yet. What is behind an interface, and what the
 // object's package alone can see, stays as it is.
@@ -52,33 +70,44 @@ func (s *Strings) of(t reflect.Type) *walk {
 		return w.(*walk)
 	}
 	// Another one may do the same at the same time, with the same end.
-	w := plans{}.of(t)
+	w := plans{strings: s, walks: map[reflect.Type]*walk{}}.of(t)
 	s.walks.Store(t, w)
 	return w
 }
 
-// shared is the one string that equals s.
-func shared(s string) string {
-	if s == "" || len(s) > longest {
-		return s
+// shared is a string that equals text, the same one as before if that is still at hand.
+func (s *Strings) shared(text string) string {
+	if text == "" || len(text) > longest {
+		return text
 	}
-	return unique.Make(s).Value()
+	hash := maphash.String(s.seed, text)
+	at := &s.shards[hash%shards]
+	at.Lock()
+	defer at.Unlock()
+	slot := &at.slots[hash/shards%slots]
+	if *slot != text {
+		*slot = text
+	}
+	return *slot
 }
 
 // walk visits the values of one type.
 type walk struct{ visit func(reflect.Value) }
 
 // plans are the walks of the types that one consists of. A type within itself is found here while its walk is being made.
-type plans map[reflect.Type]*walk
+type plans struct {
+	strings *Strings
+	walks   map[reflect.Type]*walk
+}
 
 func (p plans) of(t reflect.Type) *walk {
-	if w, ok := p[t]; ok {
+	if w, ok := p.walks[t]; ok {
 		return w
 	}
 	w := &walk{}
-	p[t] = w
+	p.walks[t] = w
 	if w.visit = p.visit(t); w.visit == nil {
-		p[t] = nil
+		p.walks[t] = nil
 		return nil
 	}
 	return w
@@ -87,7 +116,7 @@ func (p plans) of(t reflect.Type) *walk {
 func (p plans) visit(t reflect.Type) func(reflect.Value) {
 	switch t.Kind() {
 	case reflect.String:
-		return func(v reflect.Value) { v.SetString(shared(v.String())) }
+		return func(v reflect.Value) { v.SetString(p.strings.shared(v.String())) }
 	case reflect.Pointer:
 		return p.pointer(t)
 	case reflect.Slice, reflect.Array:
@@ -151,7 +180,7 @@ func (p plans) fields(t reflect.Type) func(reflect.Value) {
 // entries visits those of a map, which are no variables: each is put back. Keys with the same strings are the same keys.
 func (p plans) entries(t reflect.Type) func(reflect.Value) {
 	if t == reflect.TypeFor[map[string]string]() {
-		return func(v reflect.Value) { pairs(*v.Addr().Interface().(*map[string]string)) }
+		return func(v reflect.Value) { p.strings.pairs(*v.Addr().Interface().(*map[string]string)) }
 	}
 	key, value := p.of(t.Key()), p.of(t.Elem())
 	if key == nil && value == nil {
@@ -174,8 +203,8 @@ func (p plans) entries(t reflect.Type) func(reflect.Value) {
 }
 
 // pairs are by far the most maps: labels and annotations.
-func pairs(m map[string]string) {
+func (s *Strings) pairs(m map[string]string) {
 	for k, v := range m {
-		m[shared(k)] = shared(v)
+		m[s.shared(k)] = s.shared(v)
 	}
 }

@@ -4,7 +4,10 @@ import (
 	"encoding/json"
 	"errors"
 	"reflect"
+	collector "runtime"
+	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"unsafe"
 
@@ -35,8 +38,10 @@ func (d decode) Decode(data []byte, _ *schema.GroupVersionKind, into runtime.Obj
 // TestCodec: what two objects say in the same words is in memory once, wherever it stands.
 func TestCodec(t *testing.T) {
 	var is [2]v1alpha1.Instance
+	strings := New()
 	for i := range is {
-		o, kind, err := Codec(decode{}).Decode([]byte(stored), nil, &is[i])
+		collector.GC() // what nobody has a handle of is shared nevertheless
+		o, kind, err := Codec(decode{}, strings).Decode([]byte(stored), nil, &is[i])
 		if err != nil || o != &is[i] || kind.Kind != "That" {
 			t.Fatal(o, kind, err)
 		}
@@ -68,10 +73,10 @@ func TestCodec(t *testing.T) {
 // TestUndecoded: of what cannot be decoded the error is all there is.
 func TestUndecoded(t *testing.T) {
 	none := errors.New("none")
-	if _, _, err := Codec(decode{err: none}).Decode([]byte(stored), nil, &v1alpha1.Instance{}); !errors.Is(err, none) {
+	if _, _, err := Codec(decode{err: none}, New()).Decode([]byte(stored), nil, &v1alpha1.Instance{}); !errors.Is(err, none) {
 		t.Error(err)
 	}
-	if o, _, err := Codec(decode{}).Decode([]byte(`{}`), nil, nil); o != nil || err == nil {
+	if o, _, err := Codec(decode{}, New()).Decode([]byte(`{}`), nil, nil); o != nil || err == nil {
 		t.Error(o, err)
 	}
 }
@@ -115,7 +120,7 @@ func TestStrings(t *testing.T) {
 		}
 	}
 	is := make()
-	new(Strings).Share(is)
+	New().Share(is)
 	if !reflect.DeepEqual(is, make()) {
 		t.Fatalf("%+v", is)
 	}
@@ -130,6 +135,33 @@ func TestStrings(t *testing.T) {
 	if one(is.Any.(string), is.Text) || one(is.hidden, is.Text) {
 		t.Error("what is not the object's to change was changed")
 	}
+}
+
+// TestMany: what is said again and again goes on being shared, whatever else there is in between, and by whoever.
+func TestMany(t *testing.T) {
+	all := New()
+	var group sync.WaitGroup
+	for i := range 4 {
+		group.Go(func() {
+			common, shared := strings.Clone("common"), 0
+			for n := range 20_000 {
+				is := &everything{Text: strings.Clone("common"), List: []string{strconv.Itoa(i) + "-" + strconv.Itoa(n)}}
+				all.Share(is)
+				if is.Text != "common" || is.List[0] != strconv.Itoa(i)+"-"+strconv.Itoa(n) {
+					t.Errorf("%+v", is)
+					return
+				}
+				if one(is.Text, common) {
+					shared++
+				}
+				common = is.Text
+			}
+			if shared < 19_900 {
+				t.Errorf("%d of 20,000 have the string of the one before", shared)
+			}
+		})
+	}
+	group.Wait()
 }
 
 // fill gives a value all that its type may have, to a depth.
@@ -166,7 +198,7 @@ func fill(v reflect.Value, depth int) {
 
 // TestKinds: objects of every kind of ours are the same afterwards, and what has no fields is left alone.
 func TestKinds(t *testing.T) {
-	var all Strings
+	all := New()
 	for _, o := range v1alpha1.Types() {
 		fill(reflect.ValueOf(o).Elem(), 12)
 		before := o.DeepCopyObject()
@@ -190,7 +222,7 @@ func BenchmarkStrings(b *testing.B) {
 		c := runtime.Codec(decode{})
 		name := "decode"
 		if shares {
-			c, name = Codec(c), "decode and share"
+			c, name = Codec(c, New()), "decode and share"
 		}
 		b.Run(name, func(b *testing.B) {
 			b.ReportAllocs()

@@ -45,6 +45,7 @@ type Backend struct {
 	}
 	transformers map[schema.GroupResource]value.Transformer
 	caches       missed.Caches
+	strings      *intern.Strings // of all kinds: an Assignment names the instances of its node
 }
 
 // NewBackend makes the backend. transformers encrypt what is secret; the rest is stored as it is.
@@ -53,7 +54,7 @@ func NewBackend(scheme *Scheme, client *kubernetes.Client, transformers map[sche
 	client.KV = etcd3.NewETCDLatencyTracker(client.KV)
 	client.Kubernetes = puts{client.Kubernetes}
 	return &Backend{
-		scheme: scheme, client: client, transformers: transformers,
+		scheme: scheme, client: client, transformers: transformers, strings: intern.New(),
 		compactor: etcd3.NewCompactor(client.Client, compactEvery, clock.RealClock{}, nil),
 	}
 }
@@ -121,9 +122,9 @@ func (b *Backend) decorate(config *storagebackend.ConfigForResource, prefix stri
 	if transformer == nil {
 		transformer = identity.NewEncryptCheckTransformer()
 	}
-	versioner := storage.APIObjectVersioner{}
-	raw, err := etcd3.New(b.client, b.compactor, config.Codec, newFunc, newListFunc, config.Prefix, prefix, config.GroupResource, transformer,
-		config.LeaseManagerConfig, etcd3.NewDefaultDecoder(intern.Codec(config.Codec), versioner), versioner)
+	versioner, codec := storage.APIObjectVersioner{}, intern.Codec(config.Codec, b.strings) // of lists and of watches alike
+	raw, err := etcd3.New(b.client, b.compactor, codec, newFunc, newListFunc, config.Prefix, prefix, config.GroupResource, transformer,
+		config.LeaseManagerConfig, etcd3.NewDefaultDecoder(codec, versioner), versioner)
 	if err != nil {
 		return nil, nil, fmt.Errorf("store %s: %w", config.GroupResource, err)
 	}

@@ -1,6 +1,7 @@
 package heads
 
 import (
+	"bytes"
 	"sync"
 	"time"
 
@@ -151,7 +152,7 @@ func (v *view) assign(name string, a *assigned, revisions map[layerID]string, no
 	if a.content == nil {
 		return nil
 	}
-	used := v.takeLocked(a, revisions)
+	used := v.takeLocked(a, n.assigned, revisions)
 	used = append(used, v.retireLocked(n.assigned, now)...)
 	v.entrustLocked(name, n.assigned, a)
 	n.assigned = a
@@ -226,7 +227,7 @@ func (v *view) forgetLocked(name string, n *node) {
 }
 
 // take counts a state in: what it shares with others is kept once.
-func (v *view) takeLocked(a *assigned, revisions map[layerID]string) []usage {
+func (v *view) takeLocked(a, before *assigned, revisions map[layerID]string) []usage {
 	c := a.content
 	var used []usage
 	a.list, used = v.takeListLocked(c.Root, c.Encoded, c.List, revisions, used)
@@ -242,6 +243,9 @@ func (v *view) takeLocked(a *assigned, revisions map[layerID]string) []usage {
 	if c.Own != nil {
 		a.own = v.owns[c.OwnRoot]
 		if a.own == nil {
+			if before != nil && before.own != nil {
+				keepItems(c.Own, before.own.items)
+			}
 			a.own = &own{items: c.Own}
 			v.owns[c.OwnRoot] = a.own
 		}
@@ -249,6 +253,19 @@ func (v *view) takeLocked(a *assigned, revisions map[layerID]string) []usage {
 		c.Own = nil
 	}
 	return used
+}
+
+// keepItems puts those of the state before in the place of equal ones, both in order of their claims. The state before stays for a while, and of the
+// instances of a node nearly all are the same in the next one.
+func keepItems(items, before []catalog.Item) {
+	for i := range items {
+		for len(before) > 0 && before[0].Claim < items[i].Claim {
+			before = before[1:]
+		}
+		if len(before) > 0 && before[0].Claim == items[i].Claim && bytes.Equal(before[0].Body, items[i].Body) {
+			items[i] = before[0]
+		}
+	}
 }
 
 func (v *view) takeListLocked(root catalog.Digest, encoded []byte, list catalog.List, revisions map[layerID]string, used []usage) (*listed, []usage) {

@@ -1,9 +1,13 @@
 package heads
 
 import (
+	"bytes"
 	"fmt"
 	"maps"
+	"reflect"
 	"runtime"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -132,6 +136,35 @@ func checkView(t *rapid.T, v *view) {
 	if !maps.EqualFunc(uses, v.layers, func(n int, u *layerUse) bool { return n == u.lists && u.revision != "" }) {
 		t.Fatalf("layers %v, want %v", v.layers, uses)
 	}
+}
+
+// TestItemsAreKeptOnce: what a state has as the one before had it is in memory once, and what differs is as it says now.
+func TestItemsAreKeptOnce(t *testing.T) {
+	item := func(claim, body string) catalog.Item {
+		return catalog.Item{Claim: strings.Clone(claim), Body: []byte(body)}
+	}
+	rapid.Check(t, func(rt *rapid.T) {
+		draw := func(what string) (all []catalog.Item) {
+			bodies := rapid.MapOf(rapid.StringMatching("[a-e]"), rapid.StringMatching("[xy]")).Draw(rt, what)
+			for _, claim := range slices.Sorted(maps.Keys(bodies)) {
+				all = append(all, item(claim, bodies[claim]))
+			}
+			return all
+		}
+		before, is := draw("before"), draw("is")
+		wanted := slices.Clone(is)
+		keepItems(is, before)
+		if !reflect.DeepEqual(is, wanted) {
+			rt.Fatalf("%v, not %v", is, wanted)
+		}
+		for _, i := range is {
+			for _, b := range before {
+				if i.Claim == b.Claim && bytes.Equal(i.Body, b.Body) && &i.Body[0] != &b.Body[0] {
+					rt.Errorf("%s is there twice", i.Claim)
+				}
+			}
+		}
+	})
 }
 
 func TestWakes(t *testing.T) {
