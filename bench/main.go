@@ -145,7 +145,7 @@ func run() error {
 	defer stop()
 	ctx, cancel := context.WithTimeout(ctx, runMax)
 	defer cancel()
-	b := &bench{size: full(), populations: map[int]*population{}}
+	b := &bench{size: full(), populations: map[int]*population{}, table: table{said: os.Stderr}}
 	if *short {
 		b.size = quick()
 	}

@@ -30,10 +30,16 @@ type line struct {
 	verdict             verdict
 }
 
-type table struct{ lines []line }
+type table struct {
+	lines []line
+	said  io.Writer // each line, as soon as it is known; nil: nowhere
+}
 
 func (t *table) add(what, measured, bar string, v verdict) {
 	t.lines = append(t.lines, line{what, measured, bar, v})
+	if t.said != nil {
+		fmt.Fprintf(t.said, "bench:   %s: %s\n", what, measured)
+	}
 }
 
 // skip adds a line that says loudly why there is no number.
