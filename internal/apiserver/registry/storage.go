@@ -118,11 +118,12 @@ func (b *Backend) options(resource schema.GroupResource, codec runtime.Codec, ve
 func (b *Backend) decorate(config *storagebackend.ConfigForResource, prefix string, keyFunc func(runtime.Object) (string, error), newFunc, newListFunc func() runtime.Object,
 	attrs storage.AttrFunc, triggers storage.IndexerFuncs, indexers *cache.Indexers,
 ) (storage.Interface, factory.DestroyFunc, error) {
-	transformer := config.Transformer
+	// What is stored encrypted is to be in memory no longer than the object is.
+	transformer, codec, below := config.Transformer, config.Codec, func(s storage.Interface) storage.Interface { return s }
 	if transformer == nil {
-		transformer = identity.NewEncryptCheckTransformer()
+		transformer, codec, below = identity.NewEncryptCheckTransformer(), intern.Codec(codec, b.strings), intern.Below
 	}
-	versioner, codec := storage.APIObjectVersioner{}, intern.Codec(config.Codec, b.strings) // of lists and of watches alike
+	versioner := storage.APIObjectVersioner{}
 	raw, err := etcd3.New(b.client, b.compactor, codec, newFunc, newListFunc, config.Prefix, prefix, config.GroupResource, transformer,
 		config.LeaseManagerConfig, etcd3.NewDefaultDecoder(codec, versioner), versioner)
 	if err != nil {
@@ -130,7 +131,7 @@ func (b *Backend) decorate(config *storagebackend.ConfigForResource, prefix stri
 	}
 	watched := missed.New(missed.Kind{Resource: config.GroupResource, KV: b.client.KV, Root: config.Prefix, Prefix: prefix, KeyOf: keyFunc, NewList: newListFunc})
 	c, err := cacher.NewCacherFromConfig(cacher.Config{
-		Storage: watched.Below(intern.Below(stream.Each(raw))), Versioner: versioner, GroupResource: config.GroupResource, EventsHistoryWindow: config.EventsHistoryWindow, ResourcePrefix: prefix,
+		Storage: watched.Below(below(stream.Each(raw))), Versioner: versioner, GroupResource: config.GroupResource, EventsHistoryWindow: config.EventsHistoryWindow, ResourcePrefix: prefix,
 		KeyFunc: keyFunc, NewFunc: newFunc, NewListFunc: newListFunc, GetAttrsFunc: attrs, IndexerFuncs: triggers, Indexers: indexers, Codec: config.Codec,
 	})
 	if err != nil {
