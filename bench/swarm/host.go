@@ -173,6 +173,9 @@ func (h *host) lost() {
 	for _, c := range l.calls {
 		h.fail(c, errors.New("the connection has ended"), 0)
 	}
+	if h.report.sent { // it could not be written any more, so it is no call
+		h.report.failed(time.Now(), 0, h.random)
+	}
 }
 
 // forever is further away than a process lives.

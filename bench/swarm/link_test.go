@@ -11,6 +11,10 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"tako.dev/tako/internal/catalog"
+	"tako.dev/tako/internal/transfer/core"
+	"tako.dev/tako/internal/trust"
 )
 
 // serving is an HTTP/2 server as net/http makes it, and a link to it whose messages come out of the channel.
@@ -160,5 +164,32 @@ func TestFrames(t *testing.T) {
 		if string(first) != c.first || string(rest) != c.rest || whole != c.whole || (err != nil) != c.bad {
 			t.Errorf("%s: %q, %q, %v, %v", name, first, rest, whole, err)
 		}
+	}
+}
+
+// TestReportThatIsNotWritten: a host whose report could not be written, because its connection has just ended, reports on the next one.
+func TestReportThatIsNotWritten(t *testing.T) {
+	l, _, _ := serving(t, func(http.ResponseWriter, *http.Request) {})
+	now, cluster := time.Now(), trust.NewClusterID()
+	ca, err := trust.NewCA(cluster, now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	chain, err := trust.NewChain(trust.Genesis{Cluster: cluster, CA: ca, Root: trust.NewSigningKey(), Heads: trust.NewSigningKey().Public()}, now, now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := newHost(catalog.Node{Cluster: cluster, Name: "n", UID: "u"}, chain, tls.Certificate{}, netip.Addr{})
+	h.machine = core.New(core.Options{Node: h.node, Chain: h.chain, Held: h.store, Sources: 1, Random: h.random})
+	h.line = &line{link: l, calls: map[uint32]*call{}}
+	h.tally.watching.Store(true)
+	h.report.changed(now)
+	l.close()
+	if err := h.due(now.Add(reportPause)); err == nil {
+		t.Fatal("a report goes over a connection that has ended")
+	}
+	h.lost()
+	if h.report.sent || h.report.dueAt().IsZero() {
+		t.Errorf("it reports nothing any more: %+v", h.report)
 	}
 }
