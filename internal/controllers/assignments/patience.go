@@ -7,7 +7,7 @@ const (
 	// the rest to the instances. With three times, 10,000 of them on 5,000 hosts are stored after 10.4 s, with nine after 3.8 s.
 	patienceTimes = 9
 	// patienceMax is the longest time that a host waits for more instances: ours, about as long as 200,000 take to come, and three times what the Assignments
-	// of 5,000 hosts with dozens of instances take to write. With half as long those were written in the middle, and all ran after 173 s in place of 115 s.
+	// of 5,000 hosts with dozens of instances take to write. With half as long those were written in the middle, three times, and all ran a minute later.
 	patienceMax = time.Minute
 	// quietTimes is how many times as long as their Assignments take to write nothing has to come until hosts wait no longer: half as long. The controller of
 	// workloads thinks and pauses between its creates, the longer the more instances there are.
