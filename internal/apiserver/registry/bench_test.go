@@ -8,10 +8,14 @@ import (
 	"testing"
 	"time"
 
+	core "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/apiserver/pkg/registry/rest"
+	"k8s.io/apiserver/pkg/storage/value"
+	"k8s.io/apiserver/pkg/storage/value/encrypt/identity"
 	"k8s.io/client-go/tools/cache"
 
 	"tako.dev/tako/api/v1alpha1"
@@ -107,7 +111,8 @@ func openRegistry(t testing.TB) *Registry {
 	member.Attach(client)
 	kinds := Kinds()
 	scheme := NewScheme(kinds)
-	backend := NewBackend(scheme, client, nil)
+	// Of a kind that has a transformer it is taken that it is secret, whatever that does.
+	backend := NewBackend(scheme, client, map[schema.GroupResource]value.Transformer{core.Resource("secrets"): identity.NewEncryptCheckTransformer()})
 	t.Cleanup(backend.Close)
 	bounds, err := events.New(events.Options{})
 	if err != nil {

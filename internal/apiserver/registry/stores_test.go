@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unsafe"
 
 	core "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -34,6 +35,36 @@ func TestStores(t *testing.T) {
 	t.Run("instances", func(t *testing.T) { testInstances(t, objects) })
 	t.Run("local writes", func(t *testing.T) { testLocalWrites(t, objects) })
 	t.Run("namespaces", func(t *testing.T) { testNamespaces(t, objects) })
+	t.Run("strings", func(t *testing.T) { testStrings(t, objects) })
+}
+
+// testStrings: what objects say alike is in memory once, but not what is stored encrypted, which would be there when the object has gone.
+func testStrings(t *testing.T, objects *Registry) {
+	label := func(kind string, o func(metav1.ObjectMeta) runtime.Object, name string) string {
+		s := objects.Store(core.Resource(kind))
+		made, err := s.Create(qa(t), o(metav1.ObjectMeta{Name: name, Labels: map[string]string{"said": "by-both"}}), rest.ValidateAllObjectFunc, &metav1.CreateOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := s.Get(qa(t), name, &metav1.GetOptions{ResourceVersion: made.(metav1.Object).GetResourceVersion()}) // from the watch cache
+		if err != nil {
+			t.Fatal(err)
+		}
+		return got.(metav1.Object).GetLabels()["said"]
+	}
+	alike := func(kind string, o func(metav1.ObjectMeta) runtime.Object) bool {
+		a, b := label(kind, o, "strings-a"), label(kind, o, "strings-b")
+		if a != "by-both" || b != a {
+			t.Fatalf("%s: %q and %q", kind, a, b)
+		}
+		return unsafe.StringData(a) == unsafe.StringData(b)
+	}
+	if !alike("configmaps", func(m metav1.ObjectMeta) runtime.Object { return &core.ConfigMap{ObjectMeta: m} }) {
+		t.Error("ConfigMaps share nothing")
+	}
+	if alike("secrets", func(m metav1.ObjectMeta) runtime.Object { return &core.Secret{ObjectMeta: m} }) {
+		t.Error("Secrets share strings")
+	}
 }
 
 // eventsOf are the Events of a registry, under bounds of their own.
