@@ -107,7 +107,11 @@ func (b *below) Watch(ctx context.Context, key string, opts storage.ListOptions)
 	}
 	return watch.Filter(w, func(e watch.Event) (watch.Event, bool) {
 		if e.Type != watch.Bookmark && e.Type != watch.Error {
-			b.metadata.Share(e.Object)
+			o := e.Object
+			if timed, is := o.(storage.WatchEventWithRecordTime); is { // until it is in the cache
+				o = timed.Unwrap()
+			}
+			b.metadata.Share(o)
 		}
 		return e, true
 	}), nil

@@ -5,6 +5,7 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -113,9 +114,16 @@ func (s *source) Watch(context.Context, string, storage.ListOptions) (watch.Inte
 	return s.changes, s.err
 }
 
+// timed is an object as etcd's watch tells a cache of it.
+type timed struct{ runtime.Object }
+
+func (o timed) GetObjectMeta() metav1.Object { return o.Object.(metav1.Object) }
+func (o timed) Unwrap() runtime.Object       { return o.Object }
+func (timed) RecordTime() time.Time          { return time.Time{} }
+
 // TestBelow: what a cache lists, and what it is told later, shares its metadata; bookmarks and errors come as they are.
 func TestBelow(t *testing.T) {
-	from := &source{list: []v1alpha1.Instance{*owned("web", "1"), *owned("web", "1")}, changes: watch.NewFakeWithChanSize(3, false)}
+	from := &source{list: []v1alpha1.Instance{*owned("web", "1"), *owned("web", "1")}, changes: watch.NewFakeWithChanSize(4, false)}
 	store := Below(from)
 	list := &v1alpha1.InstanceList{}
 	if err := store.GetList(t.Context(), "/", storage.ListOptions{}, list); err != nil {
@@ -126,14 +134,18 @@ func TestBelow(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer w.Stop()
-	told, failed := owned("web", "1"), &metav1.Status{}
+	told, later, failed := owned("web", "1"), timed{owned("web", "1")}, &metav1.Status{}
 	from.changes.Modify(told)
+	from.changes.Modify(later)
 	from.changes.Action(watch.Bookmark, owned("web", "1"))
 	from.changes.Error(failed)
 	if e := <-w.ResultChan(); e.Type != watch.Modified || e.Object != told {
 		t.Errorf("%+v", e)
 	}
-	for _, o := range []*v1alpha1.Instance{&list.Items[1], told} {
+	if e := <-w.ResultChan(); e.Type != watch.Modified || e.Object != later {
+		t.Errorf("%+v", e)
+	}
+	for _, o := range []*v1alpha1.Instance{&list.Items[1], told, later.Object.(*v1alpha1.Instance)} {
 		if labels, annotations, owners := shares(&list.Items[0], o); !labels || !annotations || !owners {
 			t.Error(labels, annotations, owners)
 		}

@@ -3,6 +3,7 @@ package registry
 import (
 	"context"
 	"fmt"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -12,6 +13,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metainternal "k8s.io/apimachinery/pkg/apis/meta/internalversion"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apiserver/pkg/endpoints/request"
@@ -64,6 +66,15 @@ func testStrings(t *testing.T, objects *Registry) {
 	}
 	if alike("secrets", func(m metav1.ObjectMeta) runtime.Object { return &core.Secret{ObjectMeta: m} }) {
 		t.Error("Secrets share strings")
+	}
+	of := &metainternal.ListOptions{ResourceVersion: "0", LabelSelector: labels.SelectorFromSet(labels.Set{"said": "by-both"})}
+	list, err := objects.Store(core.Resource("configmaps")).List(qa(t), of) // as the watch cache has them
+	if err != nil {
+		t.Fatal(err)
+	}
+	items := list.(*core.ConfigMapList).Items
+	if len(items) != 2 || reflect.ValueOf(items[0].Labels).Pointer() != reflect.ValueOf(items[1].Labels).Pointer() {
+		t.Errorf("ConfigMaps share no labels: %+v", items)
 	}
 }
 
