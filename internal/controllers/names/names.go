@@ -75,7 +75,7 @@ type Names struct {
 	nodes     *inbox.Inbox[host]
 	workloads *inbox.Inbox[v1alpha1.Workload]
 	revisions *inbox.Inbox[revision]
-	instances *inbox.Inbox[v1alpha1.Instance]
+	instances *inbox.Inbox[instance]
 }
 
 // New makes what makes editions, and starts nothing. The error is InternalFault, for options that make no sense.

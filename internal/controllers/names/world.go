@@ -38,10 +38,26 @@ func shapeWorkload(obj any) (string, *v1alpha1.Workload) {
 	return w.Namespace + "/" + w.Name, w
 }
 
-func shapeInstance(obj any) (string, *v1alpha1.Instance) {
-	i := obj.(*v1alpha1.Instance)
-	return i.Namespace + "/" + i.Name, i
+// instance is what matters here of an Instance: there may be hundreds of thousands.
+type instance struct {
+	namespace, name, uid string
+	workload, revision   string
+	node                 string
+	nodeUID              types.UID
+	slot                 int32
+	leaving              bool // it is to be reached no more, whatever its host says
 }
+
+func shapeInstance(obj any) (string, *instance) {
+	i := obj.(*v1alpha1.Instance)
+	return i.Namespace + "/" + i.Name, &instance{
+		namespace: i.Namespace, name: i.Name, uid: string(i.UID), workload: i.Spec.Workload, revision: i.Spec.Revision, node: i.Spec.Node, nodeUID: i.Spec.NodeUID, slot: i.Spec.Slot,
+		leaving: i.Spec.Stop != nil || i.Status.Abandoned != nil || i.Status.Ended != nil,
+	}
+}
+
+// template is the key of the revision that it runs.
+func (i *instance) template() string { return i.namespace + "/" + i.revision }
 
 // revision is the ports of a revision of a workload.
 type revision []declared.Port
@@ -76,7 +92,7 @@ type world struct {
 	asked     uint64          // how many changes the presence had when it was asked last
 	workloads map[string]*v1alpha1.Workload
 	revisions map[string]*revision
-	instances map[string]*v1alpha1.Instance
+	instances map[string]*instance
 	on        map[string]map[string]bool // instances by node
 	of        map[string]map[string]bool // instances by revision
 	spaces    map[string]int             // of how many workloads and hosts each namespace is
@@ -87,7 +103,7 @@ type world struct {
 type hosts map[string]*host
 
 func newWorld(now time.Time, term uint64) *world {
-	return &world{began: now, term: term, deaf: true, nodes: hosts{}, unasked: map[string]bool{}, workloads: map[string]*v1alpha1.Workload{}, revisions: map[string]*revision{}, instances: map[string]*v1alpha1.Instance{},
+	return &world{began: now, term: term, deaf: true, nodes: hosts{}, unasked: map[string]bool{}, workloads: map[string]*v1alpha1.Workload{}, revisions: map[string]*revision{}, instances: map[string]*instance{},
 		on: map[string]map[string]bool{}, of: map[string]map[string]bool{}, spaces: map[string]int{}, left: map[string]bool{}}
 }
 
@@ -169,7 +185,7 @@ func (w *world) takeRevisions(news map[string]*revision) {
 	}
 }
 
-func (w *world) takeInstances(news map[string]*v1alpha1.Instance) {
+func (w *world) takeInstances(news map[string]*instance) {
 	enter := func(index map[string]map[string]bool, at, key string, there bool) {
 		if !there {
 			if delete(index[at], key); len(index[at]) == 0 {
@@ -184,13 +200,13 @@ func (w *world) takeInstances(news map[string]*v1alpha1.Instance) {
 	}
 	for key, is := range news {
 		if was := w.instances[key]; was != nil {
-			enter(w.on, was.Spec.Node, key, false)
-			enter(w.of, was.Namespace+"/"+was.Spec.Revision, key, false)
+			enter(w.on, was.node, key, false)
+			enter(w.of, was.template(), key, false)
 		}
 		if delete(w.instances, key); is != nil {
 			w.instances[key] = is
-			enter(w.on, is.Spec.Node, key, true)
-			enter(w.of, is.Namespace+"/"+is.Spec.Revision, key, true)
+			enter(w.on, is.node, key, true)
+			enter(w.of, is.template(), key, true)
 		}
 		w.touch(instanceKey(key))
 	}
@@ -357,25 +373,25 @@ func (h *host) addresses() []netip.Addr {
 
 // instanceRow is that of an instance, if it is ready.
 func (w *world) instanceRow(row, key string, s *edition.Store) (*edition.Row, bool) {
-	o := w.instances[key]
-	if o == nil || o.Spec.Stop != nil || o.Status.Abandoned != nil || o.Status.Ended != nil {
+	in := w.instances[key]
+	if in == nil || in.leaving {
 		return nil, false
 	}
-	h := w.nodes[o.Spec.Node]
+	h := w.nodes[in.node]
 	switch {
-	case h == nil || h.uid != o.Spec.NodeUID || h.known && h.seen.Presence == node.Gone:
+	case h == nil || h.uid != in.nodeUID || h.known && h.seen.Presence == node.Gone:
 		return nil, false
 	case h.deaf():
 		old, there := s.Get(row)
-		return &old, there && old.Node == o.Spec.Node && old.Revision == o.Spec.Revision
+		return &old, there && old.Node == in.node && old.Revision == in.revision
 	}
-	at := slices.IndexFunc(h.seen.Report.Instances, func(i wire.Instance) bool { return i.UID == string(o.UID) })
+	at := slices.IndexFunc(h.seen.Report.Instances, func(i wire.Instance) bool { return i.UID == in.uid })
 	if at < 0 || !h.seen.Report.Instances[at].Ready {
 		return nil, false
 	}
 	said := &h.seen.Report.Instances[at]
-	n := names.Instance{Namespace: o.Namespace, Workload: o.Spec.Workload, Name: o.Name, Node: o.Spec.Node, Index: o.Spec.Slot, Revision: o.Spec.Revision, Addresses: h.addresses()}
-	for _, p := range w.portsOf(o) {
+	n := names.Instance{Namespace: in.namespace, Workload: in.workload, Name: in.name, Node: in.node, Index: in.slot, Revision: in.revision, Addresses: h.addresses()}
+	for _, p := range w.portsOf(in) {
 		if k := slices.IndexFunc(said.Ports, func(has wire.InstancePort) bool { return has.Name == p.Name }); k >= 0 {
 			n.Endpoints = append(n.Endpoints, names.Endpoint{Port: names.Port{Name: p.Name, Protocol: p.Protocol}, Number: said.Ports[k].Number, Text: p.Text})
 		}
@@ -385,11 +401,11 @@ func (w *world) instanceRow(row, key string, s *edition.Store) (*edition.Row, bo
 }
 
 // portsOf are the ports of an instance as its revision declares them, in that order.
-func (w *world) portsOf(o *v1alpha1.Instance) revision {
-	if r := w.revisions[o.Namespace+"/"+o.Spec.Revision]; r != nil {
+func (w *world) portsOf(in *instance) revision {
+	if r := w.revisions[in.template()]; r != nil {
 		return *r
 	}
-	if of := w.workloads[o.Namespace+"/"+o.Spec.Workload]; of != nil {
+	if of := w.workloads[in.namespace+"/"+in.workload]; of != nil {
 		return portsOf(&of.Spec.Template) // its revision is not here yet, or not any more
 	}
 	return nil
