@@ -95,6 +95,9 @@ func Problem(doing string, p *wire.Problem) error {
 	}
 }
 
+// PauseOf is for how long somebody wants not to be called again, as he says with an error: at most againMax, whatever he says.
+func PauseOf(err error) time.Duration { return min(reason.Of(err).After, againMax) }
+
 // exchange makes a call of one message and one answer.
 func (s *server) exchange(ctx context.Context, path string, message any, max int64, reply any) error {
 	ctx, cancel := context.WithTimeout(ctx, callMax)

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"math/rand/v2"
 	"strings"
 	"testing"
@@ -104,6 +105,35 @@ func TestReports(t *testing.T) {
 				t.Fatalf("report %d comes after report %d", r.Number, last)
 			}
 			last = r.Number
+		}
+	})
+}
+
+// TestSilenceIsBounded: whatever a server asks for, a host to which nothing happens reports within ten minutes, and within one what was refused.
+func TestSilenceIsBounded(t *testing.T) {
+	play(t, func(t *testing.T, s *scene) {
+		s.publish(7, "one")
+		s.set(func() { s.silence = math.MaxUint32 })
+		s.start()
+		pass(5 * time.Second)
+		reports := func(of time.Duration) int {
+			before := s.count(wire.PathStatus)
+			pass(of)
+			return s.count(wire.PathStatus) - before
+		}
+		if n := reports(time.Hour); n < 5 || n > 7 {
+			t.Errorf("%d reports in an hour in which it is asked for silence", n)
+		}
+		s.set(func() {
+			s.refusal = &reason.Error{Code: reason.TransferBusy, Doing: "take a report", After: 40 * 24 * time.Hour}
+		})
+		s.host.changed <- struct{}{}
+		if n := reports(10 * time.Minute); n < 9 || n > 12 {
+			t.Errorf("%d reports in ten minutes in which each is refused, and one is due", n)
+		}
+		s.set(func() { s.refusal = nil })
+		if n := reports(2 * time.Minute); n != 1 {
+			t.Errorf("%d reports once they are taken", n)
 		}
 	})
 }

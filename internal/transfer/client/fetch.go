@@ -105,7 +105,7 @@ func (c *Client) failed(ctx context.Context, id uint64, err error) {
 	}
 	c.opts.Log.Info("fetch from the server", "err", err)
 	c.doubt(err)
-	c.send(ctx, core.Failed{ID: id, Err: err, After: reason.Of(err).After, Garbled: errors.Is(err, errGarbled)})
+	c.send(ctx, core.Failed{ID: id, Err: err, After: PauseOf(err), Garbled: errors.Is(err, errGarbled)})
 }
 
 // doubt asks for trust documents when an error may be because of old ones.

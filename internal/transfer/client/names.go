@@ -77,7 +77,7 @@ func FollowNames(ctx context.Context, random *rand.Rand, take func(ctx context.C
 				log(err)
 			}
 		}
-		wait(ctx, max(backoff.Next(random), min(reason.Of(err).After, againMax)), nil)
+		wait(ctx, max(backoff.Next(random), PauseOf(err)), nil)
 	}
 }
 

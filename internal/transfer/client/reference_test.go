@@ -10,7 +10,7 @@ import (
 func TestReference(t *testing.T) {
 	spectest.Bounds(t, "../../../docs/spec/transfer.md", "Timers of a host", map[string]any{
 		"heartbeat, longest": heartbeatMax, "first answer": silenceMax, "one call": callMax, "one sync": syncMax, "report": reportPause, "lazy report": lazyPause, "usage": usageEveryMin,
-		"pause that a server may ask for": againMax, "head expired, other server": frozenAfter, "dial": dialTimeout, "idle connection": idleMax, "question to a peer": peerMax,
+		"pause that a server may ask for": againMax, "silence that a server may ask for": quietMax, "head expired, other server": frozenAfter, "dial": dialTimeout, "idle connection": idleMax, "question to a peer": peerMax,
 		"fallback, first": fallbackAfter, "fallback, longest": fallbackMax,
 	})
 }

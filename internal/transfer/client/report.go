@@ -8,7 +8,6 @@ import (
 	"sync"
 	"time"
 
-	"tako.dev/tako/internal/reason"
 	"tako.dev/tako/internal/transfer/core"
 	"tako.dev/tako/internal/transfer/wire"
 )
@@ -16,6 +15,8 @@ import (
 const (
 	// reportPause is the shortest between two reports of what the host has done: what changes faster is told together.
 	reportPause = 200 * time.Millisecond
+	// quietMax is the longest that a server may ask a host not to report for to which nothing happens.
+	quietMax = 10 * time.Minute
 	// lazyPause is how long a report waits that nobody on this host is waiting for: what it says is most often followed by more, such as that
 	// a state is there by that it is reached. When all hosts get one at once that takes a quarter of a second.
 	lazyPause = 250 * time.Millisecond
@@ -188,7 +189,7 @@ func (c *Client) report(ctx context.Context, random *rand.Rand) {
 		}
 		if err != nil {
 			c.opts.Log.Debug("send a report", "err", err)
-			due = last.Add(max(backoff.Next(random), reason.Of(err).After))
+			due = last.Add(max(backoff.Next(random), PauseOf(err)))
 			continue
 		}
 		backoff.Reset()
@@ -198,7 +199,7 @@ func (c *Client) report(ctx context.Context, random *rand.Rand) {
 		if reply.Echo != report.Echo && c.opts.Hungry() {
 			due = last.Add(echoPause)
 		}
-		quiet = last.Add(time.Duration(reply.RetryAfter) * time.Second)
+		quiet = last.Add(min(time.Duration(reply.RetryAfter)*time.Second, quietMax))
 		if reply.UsageEvery > 0 {
 			measured = last.Add(max(time.Duration(reply.UsageEvery)*time.Second, usageEveryMin))
 		}

@@ -49,6 +49,8 @@ type content struct {
 // behaviour is how the server treats the host.
 type behaviour struct {
 	usageEvery uint32            // of its answers to reports
+	silence    uint32            // the same, in seconds
+	refusal    *reason.Error     // of reports
 	again      bool              // watches end with a hint when there is a new head
 	hasty      bool              // watches end with a hint at once
 	cut        bool              // watches end without one
@@ -402,14 +404,20 @@ func (s *server) status(w http.ResponseWriter, r *http.Request) error {
 	if err := wire.ReadAll(r.Body, wire.RequestMax, &q); err != nil {
 		return err
 	}
-	var usageEvery uint32
+	var reply wire.StatusReply
+	var refusal error
 	s.set(func() {
-		if !s.deaf {
+		if s.refusal != nil {
+			refusal = s.refusal
+		} else if !s.deaf {
 			s.reports = append(s.reports, q)
 		}
-		usageEvery = s.usageEvery
+		reply.UsageEvery, reply.RetryAfter = s.usageEvery, s.silence
 	})
-	return send(w, wire.StatusReply{UsageEvery: usageEvery})
+	if refusal != nil {
+		return refusal
+	}
+	return send(w, reply)
 }
 
 func (s *server) answer(r *http.Request) error {

@@ -61,7 +61,7 @@ func (c *Client) keepUp(ctx context.Context, random *rand.Rand) {
 		renewAt = time.Time{}
 		if err := c.renew(ctx, c.lines.at(at)); err != nil {
 			c.opts.Log.Warn("renew the host's certificate", "err", err, "hint", reason.Of(err).Hint)
-			renewAt = time.Now().Add(max(renewals.Next(random), reason.Of(err).After))
+			renewAt = time.Now().Add(max(renewals.Next(random), PauseOf(err)))
 		} else {
 			renewals.Reset()
 		}

@@ -20,7 +20,7 @@ const (
 	watchLong = time.Minute
 	// watchShort is how long one must have been open for the server's word to be enough for the next one.
 	watchShort = 5 * time.Second
-	// againMax is the longest pause between two watches that a server may ask for.
+	// againMax is the longest pause that a server may ask for before it is called again.
 	againMax = time.Minute
 	// questionMax is the longest that an answer may take.
 	questionMax = 5 * time.Minute
@@ -67,7 +67,7 @@ func (c *Client) watch(ctx context.Context, random *rand.Rand) {
 			if errors.Is(err, errSilent) {
 				c.lines.HangUp() // another watch would go over the same connection
 			}
-			pause = max(backoff.Next(random), min(e.After, againMax))
+			pause = max(backoff.Next(random), PauseOf(err))
 			with.Failed(time.Now())
 		} else {
 			said = 0

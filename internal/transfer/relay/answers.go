@@ -295,7 +295,7 @@ func (f *fetching) run(ctx context.Context) error {
 		if failures++; failures > failuresMax || e.Code == reason.TransferWrong || e.Entry().HTTP < 500 {
 			return err
 		}
-		if !pause(ctx, max(backoff.Next(f.relay.random()), e.After)) {
+		if !pause(ctx, max(backoff.Next(f.relay.random()), client.PauseOf(err))) {
 			return context.Cause(ctx)
 		}
 	}

@@ -24,7 +24,7 @@ const (
 	// streamLong is how long a stream must have been open for its end not to count as another failure, and streamShort for the server's word
 	// to be enough for the next one.
 	streamLong, streamShort = time.Minute, 5 * time.Second
-	// againMax is the longest pause between two streams that a server may ask for.
+	// againMax is the longest pause that a server may ask for before it is called again.
 	againMax = time.Minute
 )
 
@@ -51,7 +51,7 @@ func (r *Relay) stream(ctx context.Context, random *rand.Rand) {
 			if said = e.Code; reason.Is(err, reason.CertificateRefused) {
 				poke(r.trusted) // it may be of an authority that only later documents name
 			}
-			again = max(backoff.Next(random), min(e.After, againMax))
+			again = max(backoff.Next(random), client.PauseOf(err))
 			r.servers.failed(time.Now())
 		} else if said = 0; time.Since(began) < streamShort {
 			again = max(again, backoff.Next(random))

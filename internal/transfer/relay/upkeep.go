@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"tako.dev/tako/internal/reason"
+	"tako.dev/tako/internal/transfer/client"
 	"tako.dev/tako/internal/transfer/core"
 	"tako.dev/tako/internal/transfer/wire"
 	"tako.dev/tako/internal/trust"
@@ -54,7 +55,7 @@ func (r *Relay) keepUp(ctx context.Context, random *rand.Rand) {
 		if ctx.Err() == nil {
 			r.opts.Log.Warn("renew what the relay believes, or its certificate", "err", err, "hint", reason.Of(err).Hint)
 		}
-		notBefore = time.Now().Add(max(backoff.Next(random), reason.Of(err).After))
+		notBefore = time.Now().Add(max(backoff.Next(random), client.PauseOf(err)))
 	}
 }
 
