@@ -178,9 +178,9 @@ func (g *group) bind(d *scheduler.Decision) []bound {
 	for _, b := range d.Bindings {
 		placed[b.Instance] = b
 	}
-	var all []bound
-	var instances []string
-	var slots []int
+	all := make([]bound, 0, len(placed))
+	left := max(len(g.Instances)-len(placed), 0)
+	instances, slots := make([]string, 0, left), make([]int, 0, left)
 	for i, name := range g.Instances {
 		if b, is := placed[name]; is {
 			all = append(all, bound{g, g.slots[i], b})

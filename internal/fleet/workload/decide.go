@@ -191,11 +191,11 @@ func (w *work) shrink(to int) {
 	if w.deaf() {
 		return
 	}
-	surplus := w.of(isLive)
-	left := len(surplus) - to - w.extra[0] - w.extra[1]
+	left := w.count(isLive) - to - w.extra[0] - w.extra[1]
 	if left <= 0 {
 		return
 	}
+	surplus := w.of(isLive)
 	slices.SortStableFunc(surplus, func(a, b *member) int {
 		if w.slots { // of data the first slots stay, so that it is known whose that is
 			return -cmp.Compare(a.Slot, b.Slot)

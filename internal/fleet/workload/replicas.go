@@ -133,11 +133,11 @@ func (w *work) spared(m *member) bool {
 
 // stopSurplus takes away what has the goal beyond what the step allows.
 func (w *work) stopSurplus(s shares) {
-	fresh := w.of(isFresh)
-	left := len(fresh) - s.fresh - w.extra[1]
+	left := w.count(isFresh) - s.fresh - w.extra[1]
 	if left <= 0 {
 		return
 	}
+	fresh := w.of(isFresh)
 	spare := w.count(isAvailable) - w.floor
 	slices.SortStableFunc(fresh, compareSurplus)
 	for _, m := range fresh {
@@ -192,12 +192,7 @@ func (w *work) scaleOld(room int) int {
 // evict lets those go that somebody wants away, as far as the budget allows. What does not work holds nobody up; what is to stand in and
 // does not work yet does, because it is not available. Where one has to stay, another is started first.
 func (w *work) evict() {
-	var asked []*member
-	for _, m := range w.of(isLive) {
-		if m.Leave != nil {
-			asked = append(asked, m)
-		}
-	}
+	asked := w.of(func(m *member) bool { return isLive(m) && m.Leave != nil })
 	slices.SortStableFunc(asked, func(a, b *member) int { return a.Leave.Since.Compare(b.Leave.Since) })
 	hold := w.Spec.DisruptionBudget != nil && w.Spec.DisruptionBudget.UnhealthyHoldUp
 	available := w.count(isAvailable)

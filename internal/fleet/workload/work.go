@@ -59,7 +59,7 @@ func newWork(v *View, now time.Time) *work {
 	if v.Spec.Mode == declared.PerNode {
 		wanted = len(v.Eligible)
 	}
-	w := &work{View: v, terms: termsWith(&v.Spec, max(wanted, 0), stickOf(v)), now: now, alarm: pace.Alarm{Now: now}, busy: map[int]bool{}, held: map[*member]int{}, taken: map[string]reason.Code{}}
+	w := &work{View: v, terms: termsWith(&v.Spec, max(wanted, 0), stickOf(v)), now: now, alarm: pace.Alarm{Now: now}, busy: make(map[int]bool, len(v.Instances)), held: map[*member]int{}, taken: map[string]reason.Code{}}
 	w.d.Generation = v.Generation
 	w.d.Status = v.Was
 	w.d.Status.Leaving = nil
@@ -69,6 +69,7 @@ func newWork(v *View, now time.Time) *work {
 		w.taken[t.UID] = t.Why
 	}
 	all := make([]member, len(v.Instances))
+	w.members = make([]*member, 0, len(all))
 	for i := range v.Instances {
 		in := &v.Instances[i]
 		if in.Owner != v.UID {
