@@ -41,7 +41,7 @@ func TestPatience(t *testing.T) {
 	}
 }
 
-// TestPatienceMost: the more wait the longer they do, and half a minute is the most.
+// TestPatienceMost: the more wait the longer they do, and a minute is the most.
 func TestPatienceMost(t *testing.T) {
 	now := time.Unix(1_700_000_000, 0)
 	for waiting, until := range map[int]time.Duration{10: ms(180), 1000: 18 * time.Second, 5000: patienceMax} {
@@ -67,6 +67,36 @@ func TestPatienceQuiet(t *testing.T) {
 		p.take(nodes(waiting), now)
 		if at := p.wakeAt(); !at.Equal(now.Add(quiet)) {
 			t.Errorf("%d wait: it wakes after %v, want %v", waiting, at.Sub(now), quiet)
+		}
+	}
+}
+
+// TestPatienceSample: where many wait, and more come, some are written first, which say how long the others wait.
+func TestPatienceSample(t *testing.T) {
+	const waiting = 5000
+	began := time.Unix(1_700_000_000, 0)
+	for took, until := range map[time.Duration]time.Duration{ms(2): patienceMax, ms(0.6): patienceTimes * waiting * ms(0.6), ms(0.1): patienceTimes * waiting * ms(0.5)} {
+		p, first := newPatience(), patienceTimes*waiting*ms(0.5)
+		p.written(writesMax, writesMax*ms(0.5), began)
+		come := func(from, to time.Duration) {
+			t.Helper()
+			for ; from < to; from += quietMin / 2 {
+				if got := p.take(nodes(waiting), began.Add(from)); len(got) > 0 {
+					t.Fatalf("one takes %v: %d are written after %v", took, len(got), from)
+				}
+			}
+		}
+		come(0, first)
+		if got := p.take(nodes(waiting), began.Add(first)); len(got) != sampleMax {
+			t.Fatalf("%d are written to learn what one takes", len(got))
+		}
+		p.written(sampleMax, sampleMax*took, began.Add(first))
+		come(first, until)
+		if got := p.take(nodes(waiting), began.Add(until)); len(got) != waiting {
+			t.Errorf("one takes %v: %d are written after %v", took, len(got), until)
+		}
+		if p.sampled {
+			t.Error("the next ones are not asked what they take")
 		}
 	}
 }
