@@ -155,3 +155,18 @@ func TestAnotherOwnerKeeps(t *testing.T) {
 	g.Observe(made("left", "x"))
 	expectActions(t, g, "orphaning", "removeFinalizer orphan[]")
 }
+
+// TestOwnersOnce: objects that come one after the other and have the same owners have them in memory once.
+func TestOwnersOnce(t *testing.T) {
+	g := NewGraph()
+	for _, o := range []Object{made("a", "x", to("owner")), made("b", "x", to("owner")), made("c", "x", to("other")), made("d", "x")} {
+		g.Observe(o)
+	}
+	owners := func(uid UID) []Reference { return g.nodes[uid].object.Owners }
+	if &owners("a")[0] != &owners("b")[0] {
+		t.Error("two of one owner have a list each")
+	}
+	if !slices.Equal(owners("c"), []Reference{to("other")}) || len(owners("d")) != 0 {
+		t.Errorf("others have %v and %v", owners("c"), owners("d"))
+	}
+}

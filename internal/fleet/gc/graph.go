@@ -24,6 +24,7 @@ type references struct {
 // Graph is who owns whom. Use NewGraph.
 type Graph struct {
 	nodes map[UID]*node
+	last  []Reference // the owners of the object that was observed last
 }
 
 // NewGraph returns an empty graph.
@@ -45,6 +46,10 @@ func (g *Graph) Identities(kind GroupKind) []Identity {
 
 // Observe tells of an object as it is now, new or changed. The graph keeps o. It returns the objects to decide about, sorted.
 func (g *Graph) Observe(o Object) []UID {
+	if slices.Equal(o.Owners, g.last) {
+		o.Owners = g.last // tens of thousands that come one after the other have them in memory once
+	}
+	g.last = o.Owners
 	n := g.node(o.UID)
 	old := n.object
 	touched := map[UID]bool{o.UID: true}
