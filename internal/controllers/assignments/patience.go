@@ -18,7 +18,7 @@ const (
 	quietTimes = 0.5
 	// quietMin and quietMax bound that: ours, longer than that controller thinks about some thousand instances, and about as long as about a hundred thousand.
 	quietMin, quietMax = 500 * time.Millisecond, 8 * time.Second
-	// sampleMax is how many are written to learn what one takes now, where sampleOf times as many wait: what a few took before the others came, on a server
+	// sampleMax is how many are written to learn what one takes now, where at least sampleOf times as many wait: what a few took before the others came, on a server
 	// that had nothing else to do, was a quarter of what it takes beside them, and 5,000 were written in the middle of 200,000 instances for it.
 	sampleMax, sampleOf = 4 * writesMax, 10
 )
@@ -51,8 +51,9 @@ func (p *patience) take(changed []string, now time.Time) (ready []string) {
 		return nil
 	}
 	ready = slices.Sorted(maps.Keys(p.waiting))
-	if p.sampled = sample; sample {
-		ready = ready[:sampleMax]
+	// After a rest nobody waits for longer, whatever one takes.
+	if p.sampled = sample && now.Before(p.wrote.Add(patienceMax)); p.sampled {
+		ready = some(ready)
 	}
 	for _, node := range ready {
 		delete(p.waiting, node)
@@ -60,21 +61,34 @@ func (p *patience) take(changed []string, now time.Time) (ready []string) {
 	return ready
 }
 
+// some are sampleMax of at least as many nodes. They are spread over all: the first ones may be of a kind.
+func some(nodes []string) []string {
+	chosen := make([]string, sampleMax)
+	for i := range chosen {
+		chosen[i] = nodes[i*len(nodes)/sampleMax]
+	}
+	return chosen
+}
+
 // planned is told that the Assignment of a node is planned, for whatever reason: it does not wait any more.
 func (p *patience) planned(node string) { delete(p.waiting, node) }
 
-// written is told how long it took to write some Assignments, at the end. Those that wait already wait no longer for it: Assignments are written for other
-// reasons too, again and again.
+// written is told how long it took to write some Assignments, at the end. The time from which those count that wait already stays as it is: Assignments are
+// written for other reasons too, again and again.
 func (p *patience) written(count int, took time.Duration, now time.Time) {
 	at := (count + writesMax - 1) / writesMax // one after the other, each of so many at once
-	// A few that are written by themselves say little about many.
-	p.each = max(took/time.Duration(max(at, 1)*writesMax), p.each/2)
+	// A few that are written by themselves say little about many, and nothing against what was learned from more while those wait.
+	least := p.each / 2
+	if p.sampled && count < sampleMax {
+		least = p.each
+	}
+	p.each = max(took/time.Duration(max(at, 1)*writesMax), least)
 	if len(p.waiting) == 0 {
 		p.wrote = now
 	}
 }
 
-// wakeAt is when those that wait are to be planned: it may be over. Zero: nobody waits, or nothing was written yet.
+// wakeAt is when those that wait, or some of them, are to be planned: it may be over. Zero: nobody waits, or nothing was written yet.
 func (p *patience) wakeAt() time.Time {
 	at, _ := p.next()
 	return at

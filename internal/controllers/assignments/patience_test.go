@@ -101,6 +101,34 @@ func TestPatienceSample(t *testing.T) {
 	}
 }
 
+// TestPatienceSampleCounts: a few that are written meanwhile, for whatever reason, say nothing against the sample; and after a rest there is none, because nobody
+// waits for longer whatever one takes.
+func TestPatienceSampleCounts(t *testing.T) {
+	const waiting = 5000
+	began := time.Unix(1_700_000_000, 0)
+	p := newPatience()
+	p.written(writesMax, writesMax*ms(0.5), began)
+	sampled := began.Add(patienceTimes * waiting * ms(0.5))
+	if got := p.take(nodes(waiting), sampled); len(got) != sampleMax || got[0] == got[sampleMax-1] {
+		t.Fatalf("the sample: %v", got)
+	}
+	p.written(sampleMax, sampleMax*ms(2), sampled)
+	for now := sampled; now.Before(began.Add(patienceMax)); now = now.Add(quietMin / 2) {
+		if got := p.take([]string{"n0"}, now); len(got) > 0 {
+			t.Fatalf("%d are written %v after the sample", len(got), now.Sub(sampled))
+		}
+		p.written(1, ms(6.4), now)
+	}
+	rested := began.Add(patienceMax)
+	if got := p.take(nil, rested); len(got) < waiting-sampleMax {
+		t.Fatalf("then: %d", len(got))
+	}
+	p.written(writesMax, writesMax*ms(0.5), rested)
+	if got := p.take(nodes(waiting), rested.Add(patienceMax)); len(got) != waiting {
+		t.Errorf("after a rest: %d", len(got))
+	}
+}
+
 // TestPatienceEach: a few that are written by themselves, each of which waits for the disk, say little about many; and many say what they take now.
 func TestPatienceEach(t *testing.T) {
 	now := time.Unix(1_700_000_000, 0)
@@ -139,11 +167,12 @@ func TestPatienceEnds(t *testing.T) {
 	}
 }
 
-// TestPatienceUnderLoad: instances come to a thousand hosts for half a minute, fifty or five thousand a second, where a thousand Assignments can be
+// TestPatienceUnderLoad: instances come to one or two thousand hosts for half a minute, fifty or five thousand a second, where a thousand Assignments can be
 // written in one. No host waits for longer than it may; a few instances are written one by one, and many together.
 func TestPatienceUnderLoad(t *testing.T) {
-	const hosts, write, every = 1000, time.Millisecond, 10 * time.Millisecond
-	for rate, most := range map[int]int{50: 1500, 5000: 5000} {
+	const write, every = time.Millisecond, 10 * time.Millisecond
+	for _, c := range []struct{ hosts, rate, most int }{{1000, 50, 1500}, {1000, 5000, 5000}, {2000, 50, 1500}, {2000, 5000, 8000}} {
+		hosts, rate, most := c.hosts, c.rate, c.most
 		p, now := newPatience(), time.Unix(1_700_000_000, 0)
 		began, next, plans := now, 0, 0
 		since, longest := map[string]time.Time{}, time.Duration(0)
@@ -174,16 +203,16 @@ func TestPatienceUnderLoad(t *testing.T) {
 			now = now.Add(every)
 		}
 		for end := now; len(since) > 0; now = now.Add(every) {
-			if now.Sub(end) > quietMin+time.Second {
-				t.Fatalf("%d a second: %d hosts wait though nothing comes", rate, len(since))
+			if now.Sub(end) > quietMin+time.Duration(hosts)*write {
+				t.Fatalf("%+v: %d hosts wait though nothing comes", c, len(since))
 			}
 			step(nil)
 		}
 		if plans > most {
-			t.Errorf("%d a second: %d Assignments are written for %d instances", rate, plans, next)
+			t.Errorf("%+v: %d Assignments are written for %d instances", c, plans, next)
 		}
-		if bound := (1+patienceTimes)*hosts*write + every; longest > bound || rate == 50 && longest > 50*time.Millisecond {
-			t.Errorf("%d a second: a host has waited for %v", rate, longest)
+		if bound := (1+patienceTimes)*time.Duration(hosts)*write + every; longest > bound || rate == 50 && longest > 50*time.Millisecond {
+			t.Errorf("%+v: a host has waited for %v", c, longest)
 		}
 	}
 }
