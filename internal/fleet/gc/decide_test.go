@@ -159,7 +159,7 @@ func TestAnotherOwnerKeeps(t *testing.T) {
 // TestOwnersOnce: objects that come one after the other and have the same owners have them in memory once.
 func TestOwnersOnce(t *testing.T) {
 	g := NewGraph()
-	for _, o := range []Object{made("a", "x", to("owner")), made("b", "x", to("owner")), made("c", "x", to("other")), made("d", "x")} {
+	for _, o := range []Object{made("a", "x", to("owner")), made("b", "x", to("owner")), made("c", "x", to("other")), made("d", "x"), made("a", "x", to("owner"))} {
 		g.Observe(o)
 	}
 	owners := func(uid UID) []Reference { return g.nodes[uid].object.Owners }

@@ -46,12 +46,16 @@ func (g *Graph) Identities(kind GroupKind) []Identity {
 
 // Observe tells of an object as it is now, new or changed. The graph keeps o. It returns the objects to decide about, sorted.
 func (g *Graph) Observe(o Object) []UID {
-	if slices.Equal(o.Owners, g.last) {
-		o.Owners = g.last // tens of thousands that come one after the other have them in memory once
-	}
-	g.last = o.Owners
 	n := g.node(o.UID)
 	old := n.object
+	// Tens of thousands that come one after the other have the same owners, and have them in memory once.
+	switch {
+	case old != nil && slices.Equal(o.Owners, old.Owners):
+		o.Owners = old.Owners
+	case slices.Equal(o.Owners, g.last):
+		o.Owners = g.last
+	}
+	g.last = o.Owners
 	touched := map[UID]bool{o.UID: true}
 	if old != nil {
 		g.touchOwners(touched, old, &o)
