@@ -131,7 +131,7 @@ func (f *Fetcher) attempt(ctx context.Context, w content.Wanted, t *try) {
 		t.pause = pauseMin
 	}
 	// Spread, so that many hosts do not come back at once.
-	pause := max(t.pause/2+rand.N(t.pause/2+1), reason.Of(err).After)
+	pause := max(t.pause/2+rand.N(t.pause/2+1), client.PauseOf(err))
 	t.at, t.pause = time.Now().Add(pause), min(2*t.pause, pauseMax)
 	f.opts.Log.Info("fetch an object", "digest", w.Digest.String(), "err", err, "again", pause)
 	f.opts.Objects.Failed(w.Digest, reason.Of(err), pause)

@@ -6,6 +6,7 @@ import (
 	"crypto/tls"
 	"io"
 	"log/slog"
+	"math"
 	"net"
 	"net/http"
 	"path/filepath"
@@ -217,6 +218,22 @@ func TestRefused(t *testing.T) {
 	s.round()
 	if !s.here(w, data) {
 		t.Error("it did not come in the end")
+	}
+}
+
+// A server that is busy is asked again within minutes, whatever it asks for.
+func TestAskedForLong(t *testing.T) {
+	s := newScene(t)
+	data := []byte("what is wanted")
+	s.serve(func(w http.ResponseWriter, _ *http.Request) {
+		text, _ := wire.Encode(wire.Problem{Code: reason.TransferBusy.String(), Message: "no", RetryAfter: math.MaxUint32})
+		w.WriteHeader(http.StatusServiceUnavailable)
+		_, _ = w.Write(text)
+	})
+	w := s.want(data)
+	s.round()
+	if try := s.fetcher.tries[w.Digest]; try == nil || time.Until(try.at) > pauseMax {
+		t.Errorf("tried again: %+v", try)
 	}
 }
 

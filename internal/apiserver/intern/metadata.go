@@ -80,7 +80,8 @@ func same(a, b metav1.OwnerReference) bool {
 	return a.UID == b.UID && a.Name == b.Name && a.Kind == b.Kind && a.APIVersion == b.APIVersion && ptr.Equal(a.Controller, b.Controller) && ptr.Equal(a.BlockOwnerDeletion, b.BlockOwnerDeletion)
 }
 
-// Below is a storage that a cache is filled from: what it tells the cache shares its metadata. The cache changes nothing of that, and gives others copies.
+// Below is a storage that a cache is filled from: what it tells the cache shares its metadata. The cache changes nothing of that, and gives
+// others copies, if only of the fields: what is below them is never changed.
 func Below(store storage.Interface) storage.Interface { return &below{Interface: store} }
 
 type below struct {

@@ -24,7 +24,7 @@ const (
 	// streamLong is how long a stream must have been open for its end not to count as another failure, and streamShort for the server's word
 	// to be enough for the next one.
 	streamLong, streamShort = time.Minute, 5 * time.Second
-	// againMax is the longest pause that a server may ask for before it is called again.
+	// againMax is the longest pause between two streams that a server may ask for with its last word.
 	againMax = time.Minute
 )
 
