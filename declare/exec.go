@@ -125,7 +125,7 @@ func (e *Exec) commands() []execCommand {
 	return []execCommand{{"exec.command", e.Command}, {"exec.unless", e.Unless}, {"exec.onlyIf", e.OnlyIf}}
 }
 
-// autoEdges puts a command after whom it runs as, where it runs, and what it runs.
+// autoEdges puts a command after whom it runs as, where it runs, what it runs, and what is above the path that it creates.
 func (e *Exec) autoEdges(Claim) []AutoEdge {
 	edges := accountEdges("user of a command", e.User, e.Group)
 	paths := map[string]string{}
@@ -140,7 +140,7 @@ func (e *Exec) autoEdges(Claim) []AutoEdge {
 			edges = append(edges, AutoEdge{Other: Claim{ClaimPath, p}, Why: paths[p]})
 		}
 	}
-	return edges
+	return append(edges, pathAutoEdges(e.Creates)...)
 }
 
 // notified marks a type that acts on notifications.

@@ -26,7 +26,7 @@ type Process struct {
 	// Ended is closed when the process has been waited for; how it ended is in Cmd.ProcessState then.
 	Ended <-chan struct{}
 
-	ready chan string // the URL, once it is ready
+	ready chan string // where it answers, once it is ready
 }
 
 // Launch starts a program. It does not end with the test by itself: the caller ends it, or the kernel when the test dies.
@@ -50,7 +50,8 @@ func Launch(t testing.TB, program string, args ...string) *Process {
 	return p
 }
 
-var readyLine = regexp.MustCompile(`msg=ready url=(\S+)`)
+// readyLine is what a server says when it answers at a URL, and a relay at an address.
+var readyLine = regexp.MustCompile(`msg=ready (?:url|relay=\S+ address)=(\S+)`)
 
 // follow reads the log to its end.
 func (p *Process) follow(stderr io.Reader) {
@@ -67,20 +68,20 @@ func (p *Process) follow(stderr io.Reader) {
 	}
 }
 
-// AwaitReady waits until the server says where it answers, and returns that URL.
-func (p *Process) AwaitReady(t testing.TB) (url string) {
+// AwaitReady waits until the program says where it answers, and returns that: the URL of a server, the address of a relay.
+func (p *Process) AwaitReady(t testing.TB) (where string) {
 	t.Helper()
 	late := time.NewTimer(ReadyTime)
 	defer late.Stop()
 	select {
-	case url = <-p.ready:
+	case where = <-p.ready:
 	case <-p.Ended:
-		t.Fatalf("the server ended with %d before it was ready:\n%s", p.Cmd.ProcessState.ExitCode(), p.Log.Tail())
+		t.Fatalf("it ended with %d before it was ready:\n%s", p.Cmd.ProcessState.ExitCode(), p.Log.Tail())
 	case <-late.C:
 		p.End(syscall.SIGKILL)
-		t.Fatalf("the server is not ready after %v:\n%s", ReadyTime, p.Log.Tail())
+		t.Fatalf("it is not ready after %v:\n%s", ReadyTime, p.Log.Tail())
 	}
-	return url
+	return where
 }
 
 // End sends a signal and waits; it kills what does not end within StopTime. It returns the exit code, -1 after a signal.

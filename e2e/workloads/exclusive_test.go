@@ -152,7 +152,7 @@ func (f *alone) says(words string, args ...string) {
 // relay starts a relay that reaches the server by a way, and returns where it serves.
 func (f *alone) relay(way *rig.Way) string {
 	f.Helper()
-	tako, state, address := filepath.Join(f.Bin, "tako"), filepath.Join(f.Dir, "edge"), host.FreeAddress(f.T)
+	tako, state := filepath.Join(f.Bin, "tako"), filepath.Join(f.Dir, "edge")
 	line := f.Tako("token", "create", "relay", "edge")
 	ctx, cancel := context.WithTimeout(f.Context(), rig.InTime)
 	defer cancel()
@@ -161,14 +161,14 @@ func (f *alone) relay(way *rig.Way) string {
 	if out, err := join.CombinedOutput(); err != nil {
 		f.Fatalf("relay join: %v\n%s", err, out)
 	}
-	p := server.Launch(f.T, tako, "relay", "--state", state, "--listen", address, "--upstream", way.Address())
+	p := server.Launch(f.T, tako, "relay", "--state", state, "--listen", "127.0.0.1:0", "--upstream", way.Address())
 	f.Cleanup(func() {
 		p.End(syscall.SIGTERM)
 		if f.Failed() {
 			f.Logf("the relay said:\n%s", p.Log.Tail())
 		}
 	})
-	return address
+	return p.AwaitReady(f.T)
 }
 
 // TestExclusive: of what may run in one copy only never two run, whoever is cut off or stands still.
