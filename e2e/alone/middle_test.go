@@ -108,7 +108,7 @@ func TestScenario7_FailureInTheMiddle(t *testing.T) {
 	s.MustRun(t, "rmdir", "/srv/middle")
 	s.lab.Repository().Add(t, host.Deb{Name: "nowhere", Version: "1.0"})
 	s.MustRun(t, "apt-get", "update")
-	s.MustRun(t, "apt-get", "install", "--yes", "nowhere")
+	s.MustRun(t, "apt-get", "--option=DPkg::Lock::Timeout=60", "install", "--yes", "nowhere") // the agent may be at it, too
 	s.change(t, strings.Replace(middle, "/srv/middle/tells", "/srv/tells", 1))
 	s.awaitConverged(t)
 	for _, path := range []string{"/srv/middle", "/srv/after", "/srv/last", "/srv/tells"} {

@@ -38,7 +38,7 @@ spec:
     - {name: tool, package: {version: "FIRST1.0THEN2.0END", options: {allowDowngrade: true}}}
     - {name: web-unit, unit: {unit: web.service, content: "[Service]\nExecStart=/bin/sleep infinity\nNice=FIRST1THEN2END\n"}, notify: [web]}
     - {name: web, service: {}}
-    - {name: tidy, timer: {timer: tidy, calendar: ["FIRSThourlyTHENdailyEND"], command: ["/bin/true"]}}
+    - {name: tidy, timer: {timer: tidy, calendar: ["FIRSTyearlyTHEN*-07-01END"], command: ["/bin/true"]}}
     - {name: schema, exec: {command: ["/bin/touch", "/srv/types/FIRSTschemaTHENschema2END"], creates: /srv/types/FIRSTschemaTHENschema2END}}
     - {name: net.ipv4.ip_forward, sysctl: {value: "FIRST1THEN0END"}}
     - {name: t_nowhere, kernelModule: {state: FIRSTblockedTHENunloadedEND}}

@@ -215,7 +215,7 @@ func TestTokenOfAnotherYear(t *testing.T) {
 					}
 					host.Eventually(t, settleTime, "the token is refused", func() (string, bool) {
 						said, code := p.ask(t, program, kubeconfig)
-						return said, code != 0
+						return said, code != 0 && strings.Contains(said, e.words[0])
 					})
 					said, _ := p.ask(t, program, kubeconfig)
 					e.want(t, said)

@@ -253,6 +253,7 @@ func TestInformers(t *testing.T) {
 	b.make(t, direct, 30)
 	b.expect = counts{30, 0, 0}
 	b.await(t, w) // whoever lists later sees fewer changes
+	second.tallies["the second manager"].await(t, "the second manager", b.state, b.expect)
 	b.change(t, direct, 0, 10)
 	b.remove(t, direct, 20, 25)
 	b.expect = counts{30, 10, 5}

@@ -87,8 +87,15 @@ func getOperations() []operation {
 		{name: "events", run: "kubectl events --for nodeconfig.tako.dev/web", out: `Warning +Drifted +NodeConfig/web +somebody changed`},
 		{name: "events by field", run: "kubectl get events --field-selector=type=Warning,involvedObject.name=web -o wide", out: `Warning +Drifted +NodeConfig/web`},
 		{name: "watch", run: watchOfChanges, out: "configmap/plain\n.*configmap/seen\n.*configmap/seen\n"},
-		{name: "watch with events", run: "timeout 5 kubectl get configmaps plain -w --output-watch-events", exit: 124, out: `EVENT +NAME +DATA +AGE\nADDED +plain +1`},
+		{name: "watch with events", run: watching("kubectl get configmaps plain -w --output-watch-events", "ADDED"), out: `EVENT +NAME +DATA +AGE\nADDED +plain +1`},
 	}
+}
+
+// watching runs a watch until it has told some word, and prints what it has told.
+func watching(watch, word string) string {
+	return watch + ` >told.txt & w=$!
+for i in $(seq 500); do grep -q '` + word + `' told.txt && break; sleep 0.1; done
+kill $w; wait $w; cat told.txt`
 }
 
 // watchOfChanges watches until both changes were told: it must have begun before the first, and may not end before the second.
@@ -193,20 +200,20 @@ func statusOperations() []operation {
 	return []operation{
 		{name: "the object leaves the status", run: `kubectl patch node web-1 --type=merge -p '{"metadata":{"labels":{"a":"b"}},"status":{"observedGeneration":98765}}' -o yaml`, out: "a: b", none: "98765"},
 		{name: "nobody writes the status of a node", run: `kubectl patch node web-1 --subresource=status --type=merge -p '{"status":{"observedGeneration":98765}}'`, exit: 1, err: "NotFound|could not find"},
-		{name: "stated", run: `echo '` + stated + `' | kubectl create -f - && kubectl wait --for=condition=Ready --timeout=20s nc/stated`, out: "condition met"},
+		{name: "stated", run: `echo '` + stated + `' | kubectl create -f - && kubectl wait --for=condition=Ready --timeout=50s nc/stated`, out: "condition met"},
 		{name: "the status is patched", run: `kubectl patch nc stated --subresource=status --type=json -p '[{"op":"add","path":"/status/conditions/-","value":` + condition + `}]'`, out: "stated patched"},
 		{name: "the status leaves the object", run: `kubectl patch nc stated --subresource=status --type=merge -p '{"metadata":{"labels":{"c":"d"}},"spec":{"priority":7}}' >/dev/null; kubectl get nc stated -o yaml`, out: "reason: Silent", none: "c: d|priority: 7"},
 		{name: "the status is read", run: "kubectl get nc stated --subresource=status -o yaml", out: "reason: Silent"},
 		{name: "the status does not count", run: "kubectl get nc stated -o jsonpath={.metadata.generation}", out: "^1$"},
 		{name: "wait in vain", run: "kubectl wait --for=condition=Tested --timeout=1s nc/stated", exit: 1, err: "timed out"},
-		{name: "wait", run: `kubectl wait --for=condition=Tested --timeout=20s nc/stated & w=$!; ` + apply("True", "Heard") + ` >/dev/null && wait $w`, out: "stated condition met"},
-		{name: "wait for a value", run: "kubectl wait --for=jsonpath='{.spec.environment}'=default --timeout=10s node/web-1", out: "condition met"},
+		{name: "wait", run: `kubectl wait --for=condition=Tested --timeout=50s nc/stated & w=$!; ` + apply("True", "Heard") + ` >/dev/null && wait $w`, out: "stated condition met"},
+		{name: "wait for a value", run: "kubectl wait --for=jsonpath='{.spec.environment}'=default --timeout=50s node/web-1", out: "condition met"},
 		{name: "the columns of a node", run: "kubectl get nodes", out: `NAME +ENVIRONMENT +READY +HEAD +KEPT .*\nweb-1 +default `},
 		{name: "more of them", run: "kubectl get nodes -o wide", out: `HEARD +HELD +VERDICT +AGENT`},
 		{name: "the column of a config", run: "kubectl get nc stated", out: `NAME +RESOURCES +REVISION +ROLLOUT +READY .*\nstated +0 +stated-`},
 		{name: "status by server-side apply", run: apply("True", "Seen") + ` && ` + reason, out: `Seen$`},
 		{name: "replace the status", run: `kubectl get nc stated -o json | sed s/Seen/Replaced/ | kubectl replace --subresource=status -f - && ` + reason, out: "Replaced$"},
-		{name: "the other conditions stay", run: "kubectl wait --for=condition=Ready --timeout=20s nc/stated && kubectl delete nc stated", out: `condition met.*"stated" deleted`},
+		{name: "the other conditions stay", run: "kubectl wait --for=condition=Ready --timeout=50s nc/stated && kubectl delete nc stated", out: `condition met.*"stated" deleted`},
 		{name: "a kind without status", run: `kubectl patch configmap plain --subresource=status --type=merge -p '{}'`, exit: 1, err: "NotFound|could not find"},
 		{name: "nobody writes assignments", run: `echo '{"apiVersion":"tako.dev/v1alpha1","kind":"Assignment","metadata":{"name":"web-1"},"spec":{"nodeUID":"u"}}' | kubectl create -f -`, exit: 1, err: "Forbidden.*tako works it out from nodes and configs"},
 		{name: "assignments are read", run: "kubectl get asg"},
@@ -269,7 +276,7 @@ func rightsOperations() []operation {
 		{name: "the token is not stored", run: `grep -rqF "$(cat token)" "${KUBECONFIG%/*}"`, exit: 1},
 		{name: "the viewer's name", run: eve + "auth whoami", out: "Username +eve\n.*viewers", wait: true},
 		{name: "the viewer reads", run: eve + "get nc,nodes,configmaps", out: "web.*web-1.*plain"},
-		{name: "the viewer watches", run: eve + "get nc -w --request-timeout=5s", out: "web"},
+		{name: "the viewer watches", run: watching(eve+"get nc -w", "web"), out: "web"},
 		{name: "the viewer creates where he may", run: eve + "create configmap eves", out: "configmap/eves created"},
 		{name: "the viewer denied to create", run: eve + "create -f web.yaml", exit: 1, err: `Forbidden.*User "eve" cannot create resource "nodeconfigs" in API group "tako.dev" in the namespace "default"`},
 		{name: "the viewer denied to change", run: eve + "label nc web a=b", exit: 1, err: `cannot patch resource "nodeconfigs"`},
@@ -357,7 +364,7 @@ func deleteOperations() []operation {
 		{name: "what is not there, ignored", run: "kubectl delete nc web --ignore-not-found", out: "^$"},
 		{name: "finalizer holds", run: `kubectl create configmap held >/dev/null && kubectl patch configmap held -p '{"metadata":{"finalizers":["example.org/hold"]}}' >/dev/null && kubectl delete configmap held --wait=false && kubectl get configmap held -o yaml`, out: "deletionTimestamp.*example.org/hold"},
 		{name: "no new finalizer then", run: `kubectl patch configmap held -p '{"metadata":{"finalizers":["example.org/hold","example.org/more"]}}'`, exit: 1, err: "no new finalizers can be added"},
-		{name: "finalizer gone", run: `kubectl patch configmap held --type=merge -p '{"metadata":{"finalizers":null}}' && kubectl wait --for=delete configmap/held --timeout=10s && kubectl get configmap held --ignore-not-found`, none: "held +0"},
+		{name: "finalizer gone", run: `kubectl patch configmap held --type=merge -p '{"metadata":{"finalizers":null}}' && kubectl wait --for=delete configmap/held --timeout=50s && kubectl get configmap held --ignore-not-found`, none: "held +0"},
 		{name: "by selector", run: "kubectl delete configmaps -l set=one", out: `"kept" deleted\nconfigmap "pruned" deleted`},
 		{name: "by field", run: "kubectl delete events --field-selector=involvedObject.name=web", out: `"web.1" deleted`},
 		{name: "collection", run: "kubectl create ns many >/dev/null; for i in 1 2 3; do kubectl create configmap -n many c$i >/dev/null; done; kubectl delete --raw /api/v1/namespaces/many/configmaps && kubectl get configmaps -n many -o name", out: `"kind":"ConfigMapList"`, none: "configmap/c"},

@@ -35,6 +35,10 @@ func strangers(t *testing.T, s *server) {
 	cert, key := forgedCA.issue(t, &x509.Certificate{
 		Subject: pkix.Name{CommonName: "tako:admin", Organization: []string{"system:masters"}}, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
 	})
+	host.Eventually(t, settleTime, "the good token is known", func() (string, bool) {
+		status, answer, err := get(t, token(good))
+		return fmt.Sprint(status, answer, err), status == http.StatusForbidden
+	})
 	for _, test := range []struct {
 		name   string
 		config *rest.Config

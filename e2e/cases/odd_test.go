@@ -57,8 +57,11 @@ func TestAgentCase38_OddNamesThroughTheWholeAgent(t *testing.T) {
 			c.Check(why.code == 0 && strings.Contains(why.stdout, fmt.Sprint("file/f", i)), "why %q: %v", subject, why)
 			c.Equal(unsafeIn(why.stdout+why.stderr), "", fmt.Sprintf("unsafe in why %q", subject))
 		}
-		out := s.run("history", p)
-		c.Check(out.code == 0 && strings.Count(out.stdout, fmt.Sprint("file/f", i)) >= 2, "history of %q: %v", p, out)
+		var out result
+		c.Eventually(soon, fmt.Sprintf("the history of %q", p), func() (string, bool) { // what is told is written after what is done
+			out = s.run("history", p)
+			return fmt.Sprint(out), out.code == 0 && strings.Count(out.stdout, fmt.Sprint("file/f", i)) >= 2
+		})
 		c.Equal(unsafeIn(out.stdout), "", fmt.Sprintf("unsafe in the history of %q", p))
 	}
 	// Each has something in its way, so that status has to name it with a path.

@@ -26,9 +26,9 @@ import (
 
 const (
 	// runTimeout bounds one command. The longest converges 100,000 resources.
-	runTimeout = time.Minute
+	runTimeout = 5 * time.Minute
 	// soon is within which a running agent does what it does at once; the rest is for a busy machine.
-	soon = time.Minute
+	soon = 5 * time.Minute
 )
 
 // TestMain: what tests write into hosts has the modes that they say, whoever runs them.

@@ -128,7 +128,7 @@ namespace/shop unchanged
 nodeconfig.tako.dev/extra unchanged
 namespace/dev-shop deleted
 `},
-		{name: "and is gone", run: "tako wait namespace/dev-shop --for=delete --timeout=30s", errs: "namespace/dev-shop: delete reached"},
+		{name: "and is gone", run: "tako wait namespace/dev-shop --for=delete --timeout=4m", errs: "namespace/dev-shop: delete reached"},
 	}
 }
 

@@ -18,8 +18,8 @@ import (
 	"tako.dev/tako/e2e/server"
 )
 
-// stepTime bounds one command of a person, which takes a fraction of a second on an idle machine.
-const stepTime = time.Minute
+// stepTime bounds one command of a person, which takes a fraction of a second on an idle machine, or waits for hosts.
+const stepTime = 5 * time.Minute
 
 // person is somebody in a shell: with tako and kubectl, in a directory with copies of what is applied.
 type person struct {

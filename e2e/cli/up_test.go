@@ -187,7 +187,7 @@ func (s *sandbox) awaitFile(t *testing.T, path, text string) {
 
 const (
 	motdText  = "This host is kept as it is declared."
-	converged = "tako wait node/one --for=converged --timeout=30s"
+	converged = "tako wait node/one --for=converged --timeout=4m"
 )
 
 // TestUp: a fleet of one is started twice in the same directory, and is the same one; two at once are refused; nothing is left of it

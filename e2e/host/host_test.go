@@ -42,9 +42,9 @@ func TestHosts(t *testing.T) {
 
 func testNetwork(t *testing.T, _ *Lab, a, b *Host) {
 	for _, address := range []string{b.Address(), bridgeAddress} {
-		a.MustRun(t, "ping", "-c", "1", "-W", "5", address)
+		a.MustRun(t, "ping", "-c", "1", "-w", "60", address)
 	}
-	a.MustRun(t, "ping", "-c", "1", "-W", "5", a.Name())
+	a.MustRun(t, "ping", "-c", "1", "-w", "60", a.Name())
 	outside := []string{"198.51.100.1"} // an address of nobody, RFC 5737
 	addresses, err := net.InterfaceAddrs()
 	if err != nil {
@@ -176,7 +176,7 @@ func testReboot(t *testing.T, _ *Lab, a, b *Host) {
 	if a.Get(t, "/proc/sys/kernel/random/boot_id") == before {
 		t.Error("the boot id is the same after a reboot")
 	}
-	b.MustRun(t, "ping", "-c", "1", "-W", "5", a.Address())
+	b.MustRun(t, "ping", "-c", "1", "-w", "60", a.Address())
 }
 
 func testPowerCut(t *testing.T, _ *Lab, a, _ *Host) {

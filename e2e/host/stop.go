@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// stopTime bounds the wait for threads that stop, each when it next leaves the kernel.
-const stopTime = 10 * time.Second
+// stopTime bounds the wait for threads that stop, each when it next leaves the kernel: after an fsync, say.
+const stopTime = time.Minute
 
 // Stop stops a process with SIGSTOP, and returns when none of its threads runs: the signal itself only asks for that.
 // SIGCONT lets it run again.

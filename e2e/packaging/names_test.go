@@ -34,7 +34,10 @@ func TestNames(t *testing.T) {
 	for _, by := range []string{local, h.Address()} {
 		resolves(t, h, by, "box.node.tako.internal", h.Address())
 	}
-	h.MustRun(t, "test", "-s", "/run/tako-names/endpoints.json")
+	host.Eventually(t, readyTime, "the file of endpoints is written", func() (string, bool) {
+		r, err := h.Run(t.Context(), "test", "-s", "/run/tako-names/endpoints.json")
+		return fmt.Sprint(r, err), err == nil && r.Code == 0
+	})
 	h.MustRun(t, "systemctl", "stop", unit)
 	h.MustRun(t, "systemctl", "restart", "tako-agent.service")
 	resolves(t, h, local, "box.node.tako.internal", h.Address())

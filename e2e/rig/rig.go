@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -120,6 +121,18 @@ func (g *Rig) Metric(prefix string) float64 {
 		}
 	}
 	return sum
+}
+
+// Quiet waits until nothing that a metric counts has come for so long. What is counted when it ends may have begun before.
+func (g *Rig) Quiet(metric string, long time.Duration) {
+	g.Helper()
+	last, since := -1.0, time.Now()
+	host.Eventually(g.T, InTime, metric+" is quiet", func() (string, bool) {
+		if n := g.Metric(metric); n != last {
+			last, since = n, time.Now()
+		}
+		return fmt.Sprint(last), time.Since(since) > long
+	})
 }
 
 // Metrics are all metrics of the server.

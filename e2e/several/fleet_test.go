@@ -156,6 +156,16 @@ func (f *fleet) leader(except ...*control) *control {
 	return found
 }
 
+// led is since when a server leads, as it says itself, in whole seconds: who looks gets to know it later.
+func (c *control) led() time.Time {
+	c.Helper()
+	s := c.servers()[c.Server.Listen]
+	if s.Role != v1alpha1.ServerLeader || s.Since == nil {
+		c.Fatalf("it leads, and says %+v", s)
+	}
+	return s.Since.Time
+}
+
 // others are the servers that run, but one.
 func (f *fleet) others(than *control) (all []*control) {
 	for _, c := range f.servers {
@@ -325,6 +335,17 @@ func twoLead(before, between, after map[*control]bool) bool {
 		}
 	}
 	return false
+}
+
+// leadsAlone waits for an answer of the one that leads: a server that is busy may owe one, and another never says that it leads.
+func (f *fleet) leadsAlone(leader, other *control) {
+	f.Helper()
+	host.Eventually(f.T, rig.InTime, "the leader says that it leads", func() (string, bool) {
+		if other.leads() {
+			f.Fatal("the server that did not lead has taken the lead back")
+		}
+		return "it does not", leader.leads()
+	})
 }
 
 // oneLeads looks for a while whether two lead.

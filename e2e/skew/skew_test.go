@@ -12,11 +12,15 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"tako.dev/tako/api/v1alpha1"
 	"tako.dev/tako/e2e/host"
 	"tako.dev/tako/e2e/server"
 )
+
+// inTime bounds what a host does once its server is there: after a few attempts in vain it pauses up to a minute before the next.
+const inTime = 5 * time.Minute
 
 // version is a pair of programs.
 type version struct{ tako, agent string }
@@ -93,7 +97,7 @@ type fleet struct {
 
 func (f *fleet) run(args ...string) string {
 	f.t.Helper()
-	ctx, cancel := context.WithTimeout(f.t.Context(), server.ReadyTime)
+	ctx, cancel := context.WithTimeout(f.t.Context(), inTime)
 	defer cancel()
 	c := exec.CommandContext(ctx, f.tako, args...)
 	c.Env = append(os.Environ(), "KUBECONFIG="+f.server.Kubeconfig())
@@ -135,9 +139,9 @@ func (f *fleet) declare(content string) {
 		f.t.Fatal(err)
 	}
 	f.run("apply", "-f", path)
-	f.run("wait", "clusternodeconfig/site", "--timeout", "1m")
+	f.run("wait", "clusternodeconfig/site", "--timeout", "4m")
 	want := strings.ReplaceAll(content, "$(node.name)", "host")
-	host.Eventually(f.t, server.ReadyTime, "the content on the host", func() (string, bool) {
+	host.Eventually(f.t, inTime, "the content on the host", func() (string, bool) {
 		got, err := os.ReadFile(filepath.Join(f.root, "etc/motd"))
 		return fmt.Sprintf("%q %v", got, err), string(got) == want
 	})
@@ -176,7 +180,7 @@ func TestOneVersionApart(t *testing.T) {
 	before := f.assignment()
 	f.server.Stop(t)
 	f.server = server.New(t, later.tako, dir, "--transfer-listen", transferOf(t, line))
-	f.run("wait", "node/host", "--timeout", "2m")
+	f.run("wait", "node/host", "--timeout", "4m")
 	after := f.assignment()
 	if before.ResourceVersion != after.ResourceVersion || before.Spec.Layers[0].Root != after.Spec.Layers[0].Root || before.Spec.Own.Root != after.Spec.Own.Root {
 		t.Errorf("an upgrade of the server moved a root: %+v, before %+v", after.Spec, before.Spec)

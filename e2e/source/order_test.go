@@ -209,7 +209,9 @@ func TestSuspensionEnds(t *testing.T) {
 	second := r.commit("during the freeze", map[string]string{"a.yaml": text("a", "2")})
 	f.Server.Kill()
 	f.Server.Start(t)
-	s := f.until("fleet", "the suspension is over", func(s *v1alpha1.Source) bool { return s.Status.Applied.ID == second && ready(s) })
+	s := f.until("fleet", "the suspension is over", func(s *v1alpha1.Source) bool {
+		return s.Status.Applied != nil && s.Status.Applied.ID == second && ready(s)
+	})
 	if since := s.Status.Applied.Since; since.Time.Before(end) {
 		t.Errorf("commit %s was applied at %s, and the suspension ends at %s", second, since, end)
 	}

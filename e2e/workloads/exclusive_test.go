@@ -173,6 +173,7 @@ func (f *alone) relay(way *rig.Way) string {
 
 // TestExclusive: of what may run in one copy only never two run, whoever is cut off or stands still.
 func TestExclusive(t *testing.T) {
+	t.Parallel()
 	f := &alone{fleet: newFleet(t, 0), marker: host.Program(t, "marker", "tako.dev/tako/e2e/workloads/marker")}
 	var err error
 	if f.marks, err = os.MkdirTemp("", "marks"); err != nil {
@@ -231,7 +232,7 @@ func (f *alone) oneRuns(workload string) {
 	})
 	var running []mark
 	for _, m := range f.marked(workload) {
-		if runs(m.pid) {
+		if runs(m.pid, "marker") {
 			running = append(running, m)
 		}
 	}

@@ -5,11 +5,13 @@ package workloads
 import (
 	"context"
 	"encoding/json"
+	"flag"
 	"fmt"
 	"io"
 	"maps"
 	"net"
 	"net/http"
+	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -22,9 +24,20 @@ import (
 	"tako.dev/tako/e2e/rig"
 )
 
+// atOnce is how many tests run at the same time, unless -parallel says it: they wait for most of their time.
+const atOnce, parallelFlag = "4", "test.parallel"
+
 // TestMain: what tests write into hosts has the modes that they say, whoever runs them.
 func TestMain(m *testing.M) {
 	syscall.Umask(0o022)
+	flag.Parse()
+	said := false
+	flag.Visit(func(f *flag.Flag) { said = said || f.Name == parallelFlag })
+	if !said {
+		if err := flag.Set(parallelFlag, atOnce); err != nil {
+			panic(err) // the library has renamed it
+		}
+	}
 	m.Run()
 }
 
@@ -190,8 +203,11 @@ func (f *fleet) answers(workload string) map[string]answer {
 	return all
 }
 
-// runs says whether a process is there.
-func runs(pid int) bool { return syscall.Kill(pid, 0) == nil }
+// runs says whether a process is there that runs a program: its number alone may be another's by now.
+func runs(pid int, program string) bool {
+	name, err := os.ReadFile(fmt.Sprintf("/proc/%d/comm", pid))
+	return err == nil && strings.TrimSpace(string(name)) == program
+}
 
 // nodesOf are the nodes of instances, sorted.
 func nodesOf(instances []v1alpha1.Instance) []string {

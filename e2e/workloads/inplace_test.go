@@ -13,8 +13,9 @@ import (
 
 // TestInPlace: a change that no process would notice restarts none, and one that makes nothing ready any more goes back the same way.
 func TestInPlace(t *testing.T) {
+	t.Parallel()
 	f := newFleet(t, 2)
-	const spec = "  replicas: 2\n  rollout: {progressDeadline: 5s, monitor: 3s}\n  disruptionBudget: {maxUnavailable: '0'}"
+	const spec = "  replicas: 2\n  rollout: {progressDeadline: 10m, monitor: 3s}\n  disruptionBudget: {maxUnavailable: '0'}"
 	first := f.web("v1", spec)
 	f.Apply(first)
 	f.until("complete", complete(2))
@@ -37,7 +38,7 @@ func TestInPlace(t *testing.T) {
 	}
 
 	// The web server has no certificate: the new probe never says yes.
-	f.Apply(strings.Replace(first, "path: /ready}, period: 100ms", "path: /ready, scheme: https}, period: 100ms, failureThreshold: 1", 1))
+	f.Apply(strings.NewReplacer("path: /ready}, period: 100ms", "path: /ready, scheme: https}, period: 100ms, failureThreshold: 1", "progressDeadline: 10m", "progressDeadline: 20s").Replace(first))
 	w = f.until("rolled back", func(w *v1alpha1.Workload) bool {
 		return w.Status.Phase == "RolledBack" && w.Status.AvailableReplicas == 2
 	})
@@ -55,7 +56,7 @@ func TestInPlace(t *testing.T) {
 	if after := f.answers("web"); !maps.Equal(before, after) {
 		t.Errorf("before: %v\nafter the agents began again: %v", before, after)
 	}
-	f.lostInTheMiddle(strings.NewReplacer("progressDeadline: 5s", "progressDeadline: 5m", "terminationGrace: 20s", "terminationGrace: 14s").Replace(first), stable)
+	f.lostInTheMiddle(strings.Replace(first, "terminationGrace: 20s", "terminationGrace: 14s", 1), stable)
 	f.Apply(f.web("v2", spec))
 	f.until("complete with another process", complete(2))
 	for name, a := range f.answers("web") {

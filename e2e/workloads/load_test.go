@@ -4,11 +4,18 @@ package workloads
 
 import (
 	"context"
+	"fmt"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"tako.dev/tako/e2e/rig"
 )
+
+// enoughRequests say something about a change that they were made during.
+const enoughRequests = 100
 
 // loaded is what became of the requests of a client.
 type loaded struct {
@@ -16,10 +23,26 @@ type loaded struct {
 	versions      map[string]bool // of those who have answered
 }
 
-// load has a client ask whoever is ready, some twenty times in each tenth of a second, until stop is called.
+// served is how long a web server under load goes on serving after it was told to end: what a client knows of it may be as old as that.
+const served = 4 * time.Second
+
+// webUnderLoad declares the web server of clients that look at who is ready.
+func (f *fleet) webUnderLoad(version, spec string) string {
+	return strings.Replace(f.web(version, spec), "{name: DRAIN, value: 1s}", fmt.Sprintf("{name: DRAIN, value: %v}", served), 1)
+}
+
+// endpoints are the ports of who was ready at a time.
+type endpoints struct {
+	at    time.Time
+	ports []int32
+}
+
+// load has a client ask whoever is ready of webUnderLoad, some twenty times in each tenth of a second, until stop is called. What it knows is
+// never too old, however slow the machine is: then it asks less.
 func (f *fleet) load(t *testing.T) (stop func() loaded) {
-	var endpoints atomic.Pointer[[]int32]
+	var ready atomic.Pointer[endpoints]
 	look := func() {
+		at := time.Now()
 		var ports []int32
 		for _, in := range f.instances("web") {
 			if in.Status.Ready && in.Spec.Stop == nil {
@@ -27,13 +50,14 @@ func (f *fleet) load(t *testing.T) (stop func() loaded) {
 			}
 		}
 		if len(ports) > 0 {
-			endpoints.Store(&ports)
+			ready.Store(&endpoints{at, ports})
 		}
 	}
 	look()
 	ctx, cancel := context.WithCancel(t.Context())
 	var all sync.WaitGroup
 	var asked, failed atomic.Int64
+	enough := make(chan struct{})
 	versions := sync.Map{}
 	all.Go(func() {
 		for ctx.Err() == nil {
@@ -50,18 +74,29 @@ func (f *fleet) load(t *testing.T) (stop func() loaded) {
 					return
 				case <-pause.C:
 				}
-				ports := *endpoints.Load()
-				a, err := ask(t.Context(), ports[i%len(ports)])
-				asked.Add(1)
+				known := ready.Load()
+				if time.Since(known.at) > served/2 {
+					continue
+				}
+				port := known.ports[i%len(known.ports)]
+				a, err := ask(t.Context(), port)
 				if err != nil {
 					failed.Add(1)
-					t.Logf("port %d: %v", ports[i%len(ports)], err)
+					t.Logf("port %d, known for %v: %v", port, time.Since(known.at), err)
+				}
+				if asked.Add(1) == enoughRequests {
+					close(enough)
 				}
 				versions.Store(a.version, true)
 			}
 		})
 	}
 	return func() loaded {
+		select {
+		case <-enough:
+		case <-time.After(rig.InTime):
+			t.Errorf("%d requests were made in time, want %d", asked.Load(), enoughRequests)
+		}
 		cancel()
 		all.Wait()
 		l := loaded{asked.Load(), failed.Load(), map[string]bool{}}

@@ -18,6 +18,7 @@ import (
 
 // TestLogs: what instances on two hosts print is read in one place.
 func TestLogs(t *testing.T) {
+	t.Parallel()
 	f := newFleet(t, 2)
 	more := filepath.Join(t.TempDir(), "more")
 	f.Apply(fmt.Sprintf(`apiVersion: tako.dev/v1alpha1
@@ -37,6 +38,11 @@ spec:
       env: [{name: WHO, valueFrom: {field: instance.name}}]
 `, environment, more))
 	f.until("complete", complete(2))
+	// Running is ready here, and nothing says when what runs has printed.
+	host.Eventually(t, rig.InTime, "both have printed", func() (string, bool) {
+		out, err := f.Try("logs", "workload/web", "-n", environment)
+		return out, err == nil && strings.Count(out, " begins as ") == 2 && strings.Count(out, "a warning") == 2
+	})
 	out := f.Tako("logs", "workload/web", "-n", environment)
 	for _, name := range []string{"web-0", "web-1"} {
 		if !strings.Contains(out, name+"  2") || !strings.Contains(out, "  "+name+" begins as ") {

@@ -106,6 +106,7 @@ const (
 
 // TestNames: whoever asks a host by the DNS finds what is ready anywhere, from its own copy, whether a server is there or not.
 func TestNames(t *testing.T) {
+	t.Parallel()
 	n := newNamed(t, 2)
 	n.Apply(n.web("v1", "  replicas: 2\n  placement: {antiAffinity: [{selector: {matchLabels: {app: web}}}]}"))
 	n.until("complete", complete(2))

@@ -87,6 +87,7 @@ func planned(p *v1alpha1.WorkloadPlan) map[string]int32 {
 
 // TestPlanned: what a plan says is what becomes of it, on real hosts; what fits nowhere is explained; and nothing is written by asking.
 func TestPlanned(t *testing.T) {
+	t.Parallel()
 	f := newFleet(t, 4)
 	const spread = "  replicas: %d\n  placement: {topologySpread: [{topologyKey: topology.kubernetes.io/zone}]}"
 	first := f.web("v1", fmt.Sprintf(spread, 3))

@@ -39,6 +39,7 @@ func (f *fleet) rollout(verb string, args ...string) string {
 // TestRolloutByHand: a canary goes on when a person says so, stops where one says so, and goes back when one says so; and `rollout status` says whom it
 // waits for.
 func TestRolloutByHand(t *testing.T) {
+	t.Parallel()
 	f := newFleet(t, 2)
 	const spec = "  replicas: 4\n  rollout: {strategy: Canary, promotion: Manual, steps: [{replicas: 1}, {replicas: 50%}]}"
 	f.Apply(f.web("v1", spec))

@@ -72,6 +72,7 @@ func (f *fleet) work(ctx context.Context, port int32) {
 
 // TestScaled: under a real load there are more instances, and fewer when it is over and the stabilisation too.
 func TestScaled(t *testing.T) {
+	t.Parallel()
 	f := newFleet(t, 2)
 	// Each requests 10m, so that 300 % are 30m. Two clients ask for about 1000m where nobody else works, and for enough of that where many do.
 	f.Apply(f.web("v1", "  scale: {max: 3, targets: [{name: cpu, cpu: 300}], down: {stabilization: 20s}}"))
@@ -94,7 +95,7 @@ func TestScaled(t *testing.T) {
 	if warned := f.kubectl("scale", "workload/web", "--replicas=2", "-n", environment); !strings.Contains(warned, "follows what is measured") {
 		t.Errorf("who scales by hand is told %q", warned)
 	}
-	f.until("complete with two, by hand", complete(2))
+	f.until("two, by hand", func(w *v1alpha1.Workload) bool { return w.Status.Scale != nil && w.Status.Scale.Declared == 2 })
 	f.until("complete with one, by what is measured", complete(1))
 	f.end("web")
 }
@@ -129,6 +130,7 @@ const (
 // TestScaledByPrometheus: a workload follows the queue of another one, as a real Prometheus that wants a password has scraped it, up and down. While that is
 // not answered nothing shrinks, and nobody is told the password. A rollout goes by it too.
 func TestScaledByPrometheus(t *testing.T) {
+	t.Parallel()
 	port := freePort(t)
 	prometheus := prometheustest.Start(t, prometheustest.Options{Targets: []string{"127.0.0.1:" + strconv.Itoa(port)}, Locked: true})
 	f := newFleet(t, 2, "--prometheus", "main="+prometheus.URL)

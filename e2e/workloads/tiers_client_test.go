@@ -22,7 +22,7 @@ const (
 	// crowded is how many more ask where there are many.
 	crowded = 16
 	// requestTime is how long a person would wait.
-	requestTime = 20 * time.Second
+	requestTime = time.Minute
 	// logged bounds what is said of requests that have failed.
 	logged = 20
 )

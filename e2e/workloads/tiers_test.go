@@ -145,7 +145,7 @@ spec:
                   location / {
                     proxy_pass http://api;
                     proxy_connect_timeout 1s;
-                    proxy_read_timeout 5s;
+                    proxy_read_timeout 12s;
                   }
                 }
               }
@@ -190,7 +190,7 @@ spec:
 // scaledMax is how many there are of the middle tier under load, at most.
 const scaledMax = 6
 
-const rolling, canary = "strategy: Rolling, progressDeadline: 1m", `strategy: Canary, steps: [{replicas: "1", pause: 1s}], progressDeadline: 8s`
+const rolling, canary = "strategy: Rolling, progressDeadline: 1m", `strategy: Canary, steps: [{replicas: "1", pause: 1s}], progressDeadline: 30s`
 
 // tiers is the application on five hosts.
 type tiers struct {
@@ -427,7 +427,7 @@ func (f *tiers) linkCut(t *testing.T) {
 func (f *tiers) drained(t *testing.T) {
 	before, victim := f.client.asked(), f.victim()
 	pid := f.pids("api")[victim.Name]
-	f.tako("node", "drain", victim.Spec.Node, "--timeout", "60s")
+	f.tako("node", "drain", victim.Spec.Node, "--timeout", "5m")
 	if r, err := f.boxes[victim.Spec.Node].Run(t.Context(), "test", "-d", "/proc/"+pid); err != nil || r.Code == 0 {
 		t.Errorf("it counts as drained, and process %s runs: %v", pid, err)
 	}

@@ -330,7 +330,7 @@ func TestHoldEndsAfterARestart(t *testing.T) {
 	s, c := joinedSite(t)
 	stop := s.watch()
 	config := c.config("NodeConfig/web", 5, fileOf("a"))
-	m := c.assign(nil, config, c.own(catalog.Own{Holds: []catalog.Hold{{Reason: "looking", Owner: "ann", Until: time.Now().Add(10 * time.Second).Unix()}}}))
+	m := c.assign(nil, config, c.own(catalog.Own{Holds: []catalog.Hold{{Reason: "looking", Owner: "ann", Until: time.Now().Add(20 * time.Second).Unix()}}}))
 	c.until("it is held", func(r *wire.Report) bool { return r.Enforced == m && r.Counts.Held == 1 })
 	stop()
 	c.gone(true)
@@ -635,7 +635,7 @@ func TestHeldResourceOwesItsRestart(t *testing.T) {
 	}
 	c.settles(c.assign(nil, of("one")), wire.Applied)
 	s.files.done()
-	hold := c.own(catalog.Own{Holds: []catalog.Hold{{Claim: "unit:b.service", Reason: "a debugger is attached", Owner: "ann", Until: time.Now().Add(8 * time.Second).Unix()}}})
+	hold := c.own(catalog.Own{Holds: []catalog.Hold{{Claim: "unit:b.service", Reason: "a debugger is attached", Owner: "ann", Until: time.Now().Add(20 * time.Second).Unix()}}})
 	m := c.assign(nil, of("two"), hold)
 	r := c.until("the service is held", func(r *wire.Report) bool { return r.Enforced == m && r.Counts.Held == 1 })
 	if r.Verdict.Type == wire.Applied {

@@ -25,8 +25,8 @@ import (
 )
 
 const (
-	// askTime bounds what the database is asked: it takes milliseconds.
-	askTime = 3 * time.Second
+	// askTime bounds what the database is asked: it takes milliseconds, and seconds while the disk is slow.
+	askTime = 10 * time.Second
 	// endTime bounds the requests that are left when it ends.
 	endTime = 10 * time.Second
 	// roundsMax take a tenth of a second or so.

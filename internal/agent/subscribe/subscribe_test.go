@@ -368,7 +368,7 @@ func TestSwapOfALargeTree(t *testing.T) {
 		must(t, s.Swap(t.Context(), []Subscriber{tree, on(fmt.Sprint("other ", i))}))
 		best = min(best, time.Since(began))
 	}
-	if best > 500*time.Millisecond {
+	if best > 5*time.Second { // it takes milliseconds where nothing else runs
 		t.Errorf("it took %v", best)
 	}
 }

@@ -112,6 +112,12 @@ func TestConflictIsToldOnBothSides(t *testing.T) {
 	first := r.declare("qa", "motd", "one", allAtOnce)
 	r.settles("qa", "motd", first, "Complete")
 	r.declare("qa", "other", "two", allAtOnce)
+	r.eventually("the other one is known", func() string { // a node that came before it would have the first
+		if len(r.config("qa", "other").Status.Conflicts) == 0 {
+			return "it has no conflict"
+		}
+		return ""
+	})
 	r.join("fresh", "qa")
 	r.eventually("both say so", func() string {
 		a, b := r.config("qa", "motd"), r.config("qa", "other")

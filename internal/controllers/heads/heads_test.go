@@ -304,7 +304,9 @@ func TestWithoutAKey(t *testing.T) {
 }
 
 func TestShown(t *testing.T) {
-	r := newRig(t).run()
+	r := newRig(t)
+	r.lag = 50 * time.Millisecond
+	r.run()
 	who := r.join()
 	version := r.assign(who, one(1))
 	r.head(who, atVersion(version))
@@ -317,13 +319,14 @@ func TestShown(t *testing.T) {
 	if err := r.Shown(t.Context(), nothing, catalog.Mark{Epoch: 1, Version: 1}); err != nil {
 		t.Errorf("without an Assignment: %v", err)
 	}
-	// Another server has signed it already.
+	// Another server has signed it already, and what the watch here has lost is found by comparing.
 	r.losing.mu.Lock()
 	r.losing.lost[who.Name] = true
 	r.losing.mu.Unlock()
 	next := r.assign(who, one(2))
 	answer := make(chan error, 1)
 	go func() { answer <- r.Shown(t.Context(), who, catalog.Mark{Epoch: 1, Version: next}) }()
+	r.must(r.compare(t.Context(), r.assignments))
 	if err := <-answer; err != nil {
 		t.Errorf("a server that is behind for a moment: %v", err)
 	}
@@ -338,13 +341,22 @@ func TestShown(t *testing.T) {
 	}
 }
 
+// shown asks as a host does: again while the server says that it is behind.
+func (r *rig) shown(who server.Identity, mark catalog.Mark) (err error) {
+	for late := time.Now().Add(within); ; {
+		if err = r.Shown(r.Context(), who, mark); codeOf(err) != reason.ServerBehind || time.Now().After(late) {
+			return err
+		}
+	}
+}
+
 // A server that starts knows nothing for a moment. A host that comes back then waits, and is not refused.
 func TestShownAtTheStart(t *testing.T) {
 	r := newRig(t)
 	who := r.join()
 	version := r.assign(who, one(1))
 	answer := make(chan error, 1)
-	go func() { answer <- r.Shown(t.Context(), who, catalog.Mark{Epoch: 1, Version: version}) }()
+	go func() { answer <- r.shown(who, catalog.Mark{Epoch: 1, Version: version}) }()
 	r.run()
 	if err := <-answer; err != nil {
 		t.Error(err)
@@ -504,12 +516,12 @@ func TestOldCopyOfTheStore(t *testing.T) {
 		_, mark = mark.Judge(&h, time.Now())
 	})
 	life(dir, first, func(r *rig) {
-		if err := r.Shown(t.Context(), who, mark); err != nil {
+		if err := r.shown(who, mark); err != nil {
 			t.Errorf("after a start on what was there: %v", err)
 		}
 	})
 	life(old, first, func(r *rig) {
-		if err := r.Shown(t.Context(), who, mark); codeOf(err) != reason.RollbackSuspected {
+		if err := r.shown(who, mark); codeOf(err) != reason.RollbackSuspected {
 			t.Errorf("on an old copy: %v", err)
 		}
 	})
@@ -517,7 +529,7 @@ func TestOldCopyOfTheStore(t *testing.T) {
 		for range 5 {
 			r.join() // the store goes on
 		}
-		if err := r.Shown(t.Context(), who, mark); codeOf(err) != reason.RollbackSuspected {
+		if err := r.shown(who, mark); codeOf(err) != reason.RollbackSuspected {
 			t.Errorf("on an old copy that has gone on: %v", err)
 		}
 		if b, _, err := r.Head(who); err != nil || len(b) > 0 {

@@ -35,9 +35,10 @@ func ShimKilled(t *testing.T, s Subject) {
 			t.Error(err)
 		}
 	}()
+	length := fmt.Sprintf("7654321.%d", os.Getpid()) // several of these tests may run on a machine
 	task := run.Task{
 		ID: run.ID{Instance: fmt.Sprintf("i-%d", os.Getpid()), Task: "t", Attempt: 1}, Dir: "/", Env: []string{"PATH=/usr/bin:/bin"},
-		Command: []string{"/bin/sh", "-c", "setsid sleep 7654321 & (setsid sleep 7654321 &) ; sleep 7654321"},
+		Command: []string{"/bin/sh", "-c", strings.ReplaceAll("setsid sleep LENGTH & (setsid sleep LENGTH &) ; sleep LENGTH", "LENGTH", length)},
 	}
 	s.dress(&task)
 	is, err := rt.Start(ctx, task)
@@ -66,7 +67,7 @@ func ShimKilled(t *testing.T, s Subject) {
 		t.Fatal(err)
 	}
 	for _, name := range names {
-		if line, err := os.ReadFile(name); err == nil && strings.Contains(string(line), "7654321") {
+		if line, err := os.ReadFile(name); err == nil && strings.Contains(string(line), length) {
 			t.Errorf("%s is left: %q", name, line)
 		}
 	}

@@ -159,7 +159,7 @@ func TestAgain(t *testing.T) {
 // TestStop: a server that stops sends its hosts elsewhere, and leaves nothing behind.
 func TestStop(t *testing.T) {
 	noLeak(t)
-	r := newRig(t, nil)
+	r := newRig(t, func(o *Options) { o.Times.Stop = time.Minute })
 	r.add("web-1")
 	w := r.as("web-1").watch(t.Context(), wire.Report{})
 	stopped := make(chan struct{})
@@ -258,7 +258,7 @@ func TestTransferCase37_SlowReader(t *testing.T) {
 func TestManyWatches(t *testing.T) {
 	const hosts = 1_000
 	noLeak(t)
-	r := newRig(t, func(o *Options) { o.Limits.Accepts = 10_000 })
+	r := newRig(t, func(o *Options) { o.Limits.Accepts, o.Times.Stop = 10_000, time.Minute })
 	cert := make([]string, hosts)
 	for i := range cert {
 		cert[i] = fmt.Sprint("node-", i)

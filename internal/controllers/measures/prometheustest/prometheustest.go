@@ -95,7 +95,7 @@ func find(t *testing.T) string {
 }
 
 func configuration(targets []string) string {
-	text := "global: {scrape_interval: 200ms, scrape_timeout: 200ms}\n"
+	text := "global: {scrape_interval: 1s, scrape_timeout: 1s}\n"
 	if len(targets) > 0 {
 		text += "scrape_configs: [{job_name: programs, static_configs: [{targets: [" + strings.Join(targets, ", ") + "]}]}]\n"
 	}
