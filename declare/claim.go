@@ -135,11 +135,17 @@ func accountEdges(why, user, group string) []AutoEdge {
 	return edges
 }
 
-func pathAutoEdges(p string) []AutoEdge {
+// aboveEdges are those to directories and mounts above a path, the nearest first.
+func aboveEdges(p string) []AutoEdge {
 	var edges []AutoEdge
 	for dir := path.Dir(p); dir != "/" && dir != "."; dir = path.Dir(dir) {
 		edges = append(edges, AutoEdge{Other: Claim{ClaimPath, dir}, Why: ParentDirectory}, AutoEdge{Other: Claim{ClaimMount, dir}, Why: fileSystemOf})
 	}
+	return edges
+}
+
+func pathAutoEdges(p string) []AutoEdge {
+	edges := aboveEdges(p)
 	for _, root := range []string{"/etc/", "/etc/default/", "/usr/lib/", "/usr/share/", "/var/lib/", "/var/log/", "/var/cache/"} {
 		rest, ok := strings.CutPrefix(p, root)
 		if !ok {

@@ -125,7 +125,8 @@ func (e *Exec) commands() []execCommand {
 	return []execCommand{{"exec.command", e.Command}, {"exec.unless", e.Unless}, {"exec.onlyIf", e.OnlyIf}}
 }
 
-// autoEdges puts a command after whom it runs as, where it runs, what it runs, and what is above the path that it creates.
+// autoEdges puts a command after whom it runs as, where it runs, what it runs, and the directories and mounts above what it creates. Not after
+// packages that the path looks like: it may be there for one of them.
 func (e *Exec) autoEdges(Claim) []AutoEdge {
 	edges := accountEdges("user of a command", e.User, e.Group)
 	paths := map[string]string{}
@@ -140,7 +141,7 @@ func (e *Exec) autoEdges(Claim) []AutoEdge {
 			edges = append(edges, AutoEdge{Other: Claim{ClaimPath, p}, Why: paths[p]})
 		}
 	}
-	return append(edges, pathAutoEdges(e.Creates)...)
+	return append(edges, aboveEdges(e.Creates)...)
 }
 
 // notified marks a type that acts on notifications.

@@ -110,8 +110,8 @@ func TestExecEdges(t *testing.T) {
 		t.Errorf("got %v, want %v", got, want)
 	}
 	// What it creates needs its directory: without an order the command may run first, and fail.
-	r = Resource{Name: "a", Exec: &Exec{Command: []string{"touch", "/srv/made"}, Creates: "/srv/made"}}
-	if got := r.AutoEdges(); !slices.Equal(got, []AutoEdge{{Other: Claim{ClaimPath, "/srv"}, Why: ParentDirectory}, {Other: Claim{ClaimMount, "/srv"}, Why: fileSystemOf}}) {
+	r = Resource{Name: "a", Exec: &Exec{Command: []string{"touch", "/etc/made"}, Creates: "/etc/made"}}
+	if got := r.AutoEdges(); !slices.Equal(got, []AutoEdge{{Other: Claim{ClaimPath, "/etc"}, Why: ParentDirectory}, {Other: Claim{ClaimMount, "/etc"}, Why: fileSystemOf}}) {
 		t.Errorf("of what it creates: %v", got)
 	}
 	if got := (&Resource{Name: "a", Exec: &Exec{Command: []string{"true"}, Directory: "/", User: "root"}}).AutoEdges(); len(got) > 0 {

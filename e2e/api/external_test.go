@@ -170,7 +170,7 @@ func externalOperations() []operation {
 		{name: "apply", run: "kubectl apply --server-side --force-conflicts -f web-changed.yaml", out: "web serverside-applied"},
 		{name: "conflict", run: "kubectl apply --server-side --field-manager=other -f web.yaml", exit: 1, err: "conflict with"},
 		{name: "patch", run: `kubectl patch nc web --type=merge -p '{"metadata":{"labels":{"a":"b"}}}'`, out: "patched"},
-		{name: "watch", run: watching("kubectl get nc -w -o name", "web"), out: "nodeconfig.tako.dev/web"},
+		{name: "watch", run: watching("kubectl get nc -w -o name", "web"), out: "nodeconfig.tako.dev/web", none: "it has ended"},
 		{name: "status", run: `kubectl patch nc web --subresource=status --type=merge -p '{"status":{"observedGeneration":1}}' -o jsonpath='{.status.observedGeneration}'`, out: "^1$"},
 		{name: "wait", run: "kubectl wait --for=jsonpath='{.metadata.labels.a}'=b nc/web", out: "condition met"},
 		{name: "secret", run: "kubectl create secret generic s --from-literal=a=b && kubectl get secret s -o jsonpath='{.data.a}'", out: "Yg=="},

@@ -87,15 +87,15 @@ func getOperations() []operation {
 		{name: "events", run: "kubectl events --for nodeconfig.tako.dev/web", out: `Warning +Drifted +NodeConfig/web +somebody changed`},
 		{name: "events by field", run: "kubectl get events --field-selector=type=Warning,involvedObject.name=web -o wide", out: `Warning +Drifted +NodeConfig/web`},
 		{name: "watch", run: watchOfChanges, out: "configmap/plain\n.*configmap/seen\n.*configmap/seen\n"},
-		{name: "watch with events", run: watching("kubectl get configmaps plain -w --output-watch-events", "ADDED"), out: `EVENT +NAME +DATA +AGE\nADDED +plain +1`},
+		{name: "watch with events", run: watching("kubectl get configmaps plain -w --output-watch-events", "ADDED"), out: `EVENT +NAME +DATA +AGE\nADDED +plain +1`, none: "it has ended"},
 	}
 }
 
-// watching runs a watch until it has told some word, and prints what it has told.
+// watching runs a watch until it has told some word, and prints what it has told, and before it whether it has ended by itself.
 func watching(watch, word string) string {
 	return watch + ` >told.txt & w=$!
 for i in $(seq 500); do grep -q '` + word + `' told.txt && break; sleep 0.1; done
-kill $w; wait $w; cat told.txt`
+kill $w || echo 'it has ended'; wait $w; cat told.txt`
 }
 
 // watchOfChanges watches until both changes were told: it must have begun before the first, and may not end before the second.
@@ -276,7 +276,7 @@ func rightsOperations() []operation {
 		{name: "the token is not stored", run: `grep -rqF "$(cat token)" "${KUBECONFIG%/*}"`, exit: 1},
 		{name: "the viewer's name", run: eve + "auth whoami", out: "Username +eve\n.*viewers", wait: true},
 		{name: "the viewer reads", run: eve + "get nc,nodes,configmaps", out: "web.*web-1.*plain"},
-		{name: "the viewer watches", run: watching(eve+"get nc -w", "web"), out: "web"},
+		{name: "the viewer watches", run: watching(eve+"get nc -w", "web"), out: "web", none: "it has ended"},
 		{name: "the viewer creates where he may", run: eve + "create configmap eves", out: "configmap/eves created"},
 		{name: "the viewer denied to create", run: eve + "create -f web.yaml", exit: 1, err: `Forbidden.*User "eve" cannot create resource "nodeconfigs" in API group "tako.dev" in the namespace "default"`},
 		{name: "the viewer denied to change", run: eve + "label nc web a=b", exit: 1, err: `cannot patch resource "nodeconfigs"`},

@@ -10,7 +10,7 @@ import (
 // The ports that FreeAddress chooses from: below those that agents give to what they run (20000 and above), and those that the kernel gives to
 // outgoing connections (32768 and above), because one of these would sooner or later stand where a server that a test starts again wants
 // to listen.
-const portMin, portMax = 12000, 20000
+const portMin, portMax = 12000, 19999
 
 // FreeAddress is an address of this machine, HOST:PORT, on which nobody listens, and that stays free between two runs of a server, until the
 // test ends: no other test gets it meanwhile. The port after it is the caller's too.

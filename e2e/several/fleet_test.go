@@ -159,10 +159,11 @@ func (f *fleet) leader(except ...*control) *control {
 // led is since when a server leads, as it says itself, in whole seconds: who looks gets to know it later.
 func (c *control) led() time.Time {
 	c.Helper()
-	s := c.servers()[c.Server.Listen]
-	if s.Role != v1alpha1.ServerLeader || s.Since == nil {
-		c.Fatalf("it leads, and says %+v", s)
-	}
+	var s v1alpha1.ServerStatus
+	host.Eventually(c.T, rig.InTime, "it says since when it leads", func() (string, bool) {
+		s = c.servers()[c.Server.Listen]
+		return fmt.Sprintf("%+v", s), s.Role == v1alpha1.ServerLeader && s.Since != nil
+	})
 	return s.Since.Time
 }
 

@@ -35,7 +35,7 @@ func TestComingFromOrchestrators(t *testing.T) {
 	}
 	f := newFleet(t, 3)
 	f.Apply(example)
-	f.Tako("wait", "workload/site", "-n", environment, "--timeout", "5m")
+	f.Tako("wait", "workload/site", "-n", environment, "--timeout", "4m")
 	instances := f.instances("site")
 	if nodes := nodesOf(instances); !slices.Equal(nodes, []string{"host-0", "host-1", "host-2"}) {
 		t.Errorf("three instances over three zones are on %v", nodes)
@@ -58,13 +58,13 @@ func TestComingFromOrchestrators(t *testing.T) {
 	var before v1alpha1.Workload
 	f.Get(&before, "workload/site", "-n", environment)
 	f.Apply(strings.Replace(example, "/usr/share/common-licenses", "/usr/share", 1))
-	f.Tako("rollout", "status", "workload/site", "-n", environment, "--wait", "--timeout", "5m")
+	f.Tako("rollout", "status", "workload/site", "-n", environment, "--wait", "--timeout", "4m")
 	after := f.workload("site")
 	if after.Status.Stable == before.Status.Stable || after.Status.UpdatedReplicas != 3 {
 		t.Errorf("a new version was declared: %s", shown(after.Status))
 	}
 	f.Tako("rollout", "undo", "workload/site", "-n", environment, "--to-revision", before.Status.Stable)
-	f.Tako("rollout", "status", "workload/site", "-n", environment, "--wait", "--timeout", "5m")
+	f.Tako("rollout", "status", "workload/site", "-n", environment, "--wait", "--timeout", "4m")
 	if back := f.workload("site"); back.Status.Stable != before.Status.Stable {
 		t.Errorf("it has not gone back: %s", shown(back.Status))
 	}

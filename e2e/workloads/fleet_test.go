@@ -25,7 +25,7 @@ import (
 )
 
 // atOnce is how many tests run at the same time, unless -parallel says it: they wait for most of their time.
-const atOnce, parallelFlag = "4", "test.parallel"
+const atOnce, parallelFlag = "3", "test.parallel"
 
 // TestMain: what tests write into hosts has the modes that they say, whoever runs them.
 func TestMain(m *testing.M) {

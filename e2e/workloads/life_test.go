@@ -25,7 +25,7 @@ const spreadOverZones = `  replicas: 3
 func TestWorkload(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t, 3)
-	f.Apply(f.web("v1", spreadOverZones))
+	f.Apply(f.webUnderLoad("v1", spreadOverZones))
 	f.until("complete", complete(3))
 	if nodes := nodesOf(f.instances("web")); !slices.Equal(nodes, []string{"host-0", "host-1", "host-2"}) {
 		t.Errorf("three instances, spread over three zones, are on %v", nodes)
@@ -111,7 +111,7 @@ func (f *fleet) underLoad(t *testing.T) {
 	stop := f.load(t)
 	f.Apply(f.webUnderLoad("v2", "  replicas: 2\n  rollout: {maxUnavailable: '0', maxSurge: '1', minReady: 1s}"))
 	f.until("complete with the new revision", complete(2))
-	if l := stop(); !l.versions["v2"] || l.failed > 0 {
+	if l := stop(); !l.versions["v2"] || l.failed > 0 || l.asked < 100 {
 		t.Errorf("of requests: %+v", l)
 	}
 	for name, a := range f.answers("web") {

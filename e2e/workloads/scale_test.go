@@ -96,7 +96,9 @@ func TestScaled(t *testing.T) {
 		t.Errorf("who scales by hand is told %q", warned)
 	}
 	f.until("two, by hand", func(w *v1alpha1.Workload) bool { return w.Status.Scale != nil && w.Status.Scale.Declared == 2 })
-	f.until("complete with one, by what is measured", complete(1))
+	f.until("complete with one, by what is measured", func(w *v1alpha1.Workload) bool {
+		return complete(1)(w) && w.Status.Scale != nil && w.Status.Scale.Declared == 2 && len(w.Status.Scale.Shrunk) > 0
+	})
 	f.end("web")
 }
 

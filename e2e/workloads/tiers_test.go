@@ -427,7 +427,7 @@ func (f *tiers) linkCut(t *testing.T) {
 func (f *tiers) drained(t *testing.T) {
 	before, victim := f.client.asked(), f.victim()
 	pid := f.pids("api")[victim.Name]
-	f.tako("node", "drain", victim.Spec.Node, "--timeout", "5m")
+	f.tako("node", "drain", victim.Spec.Node, "--timeout", "4m")
 	if r, err := f.boxes[victim.Spec.Node].Run(t.Context(), "test", "-d", "/proc/"+pid); err != nil || r.Code == 0 {
 		t.Errorf("it counts as drained, and process %s runs: %v", pid, err)
 	}

@@ -258,6 +258,9 @@ func (c *compiler) automatic(id converge.ID, e *catalog.Entry) {
 				a.Loose = true // what is wrong with something else below is no reason to wait
 			}
 		}
+		if c.rescues(id, other) {
+			a.Loose = true // it is wanted just when the other one has failed
+		}
 		if a.Before {
 			c.edges = append(c.edges, converge.Edge{From: id, To: other, Kind: kindOf(a), Why: a.Why})
 			c.items[other].After = append(c.items[other].After, c.items[id].Claim)
@@ -265,6 +268,11 @@ func (c *compiler) automatic(id converge.ID, e *catalog.Entry) {
 		}
 		c.edge(a.Other, id, kindOf(a), a.Why)
 	}
+}
+
+// rescues says whether an item is there for the failure of another one.
+func (c *compiler) rescues(id, other converge.ID) bool {
+	return slices.ContainsFunc(c.in.Entries[c.items[other].Entry].Failure, func(r catalog.Ref) bool { return r.Claim == c.items[id].Claim })
 }
 
 func kindOf(a declare.AutoEdge) converge.EdgeKind {

@@ -116,6 +116,26 @@ func TestCompileAutomaticEdgeYields(t *testing.T) {
 	}
 }
 
+// What is there for the failure of something does not wait for it to succeed, also where its path is below.
+func TestCompileRescueDoesNotWait(t *testing.T) {
+	c := compile(t, input(t, `  resources:
+  - name: app
+    archive: {path: /opt/app, from: {path: /srv/app.tar.gz}}
+    onFailure: [fallback]
+  - name: fallback
+    exec: {command: [/bin/true], creates: /opt/app/run}
+`))
+	fallback := slices.IndexFunc(c.Items, func(i Item) bool { return i.Title == "exec/fallback" })
+	var kinds []converge.EdgeKind
+	for _, e := range c.Graph.Before(converge.ID(fallback)) {
+		kinds = append(kinds, e.Kind)
+	}
+	slices.Sort(kinds)
+	if want := []converge.EdgeKind{converge.Rescue, converge.Order}; !slices.Equal(kinds, want) {
+		t.Errorf("it comes after the archive by edges of the kinds %v, want %v", kinds, want)
+	}
+}
+
 // TestCompileRepositories wants every repository before every package, and that one that needs a package itself comes after it.
 func TestCompileRepositories(t *testing.T) {
 	c := compile(t, input(t, `  resources:

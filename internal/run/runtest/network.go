@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -95,10 +96,10 @@ func OwnNetworks(t *testing.T, s Subject, first int32) {
 	n.answers(n.address(two), "WORD=two")
 	again := one
 	again.ID.Attempt++
-	b.start(again)
+	is := b.start(again)
 	b.says(again.ID, "ready")
 	n.answers(n.address(again), "WORD=one")
-	n.goneWithoutAgent(again)
+	n.goneWithoutAgent(is)
 }
 
 // netBench is a bench for networks.
@@ -173,16 +174,16 @@ func (n *netBench) neighbours(one, two run.Task, host netip.Addr) {
 }
 
 // goneWithoutAgent ends an instance while there is no agent: the next one takes its network away.
-func (n *netBench) goneWithoutAgent(t run.Task) {
+func (n *netBench) goneWithoutAgent(is run.Status) {
 	n.Helper()
-	if err := n.rt.Kill(n.Context(), t.ID); err != nil {
+	n.leave()
+	if err := syscall.Kill(is.PID, syscall.SIGKILL); err != nil {
 		n.Error(err)
 	}
-	n.leave()
 	n.open()
-	n.ended(t.ID)
+	n.ended(is.ID)
 	n.eventually("its network is taken away", func() bool {
-		_, known := n.networked().Address(t.ID.Instance)
+		_, known := n.networked().Address(is.ID.Instance)
 		return !known
 	})
 }

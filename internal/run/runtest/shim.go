@@ -35,7 +35,7 @@ func ShimKilled(t *testing.T, s Subject) {
 			t.Error(err)
 		}
 	}()
-	length := fmt.Sprintf("7654321.%d", os.Getpid()) // several of these tests may run on a machine
+	length := fmt.Sprintf("7654321.%07d", os.Getpid()) // several of these tests may run on a machine
 	task := run.Task{
 		ID: run.ID{Instance: fmt.Sprintf("i-%d", os.Getpid()), Task: "t", Attempt: 1}, Dir: "/", Env: []string{"PATH=/usr/bin:/bin"},
 		Command: []string{"/bin/sh", "-c", strings.ReplaceAll("setsid sleep LENGTH & (setsid sleep LENGTH &) ; sleep LENGTH", "LENGTH", length)},
