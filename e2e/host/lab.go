@@ -48,10 +48,14 @@ type Lab struct {
 }
 
 // NewLab sets up a lab and removes what killed runs have left. When the test ends, the lab ends; when it fails, the
-// consoles and journals of the hosts are in its log. NewLab skips the test where hosts cannot boot (see Require).
+// consoles and journals of the hosts are in its log. NewLab skips the test where hosts cannot boot (see Require). It raises the limit of
+// inotify instances of the machine (see raiseLimits).
 func NewLab(t testing.TB) *Lab {
 	t.Helper()
 	Require(t)
+	if err := raiseLimits(); err != nil {
+		t.Fatal(err)
+	}
 	root, err := openRoot(t.Context())
 	if err != nil {
 		t.Fatal(err)
