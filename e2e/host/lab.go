@@ -54,7 +54,7 @@ func NewLab(t testing.TB) *Lab {
 	t.Helper()
 	Require(t)
 	if err := raiseLimits(); err != nil {
-		t.Fatal(err)
+		t.Log(err) // the hosts of one test boot all the same
 	}
 	root, err := openRoot(t.Context())
 	if err != nil {

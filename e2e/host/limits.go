@@ -29,7 +29,7 @@ func raiseLimits() error {
 		return nil
 	}
 	if err := os.WriteFile(inotifyFile, []byte(strconv.Itoa(inotifyInstances)), 0o644); err != nil {
-		return fmt.Errorf("%w: hosts do not boot where root may have %d inotify instances: sysctl -w fs.inotify.max_user_instances=%d", err, now, inotifyInstances)
+		return fmt.Errorf("%w: where root may have %d inotify instances, hosts of several tests do not boot at the same time: sysctl -w fs.inotify.max_user_instances=%d", err, now, inotifyInstances)
 	}
 	return nil
 }
