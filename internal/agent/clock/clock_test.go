@@ -54,15 +54,15 @@ func TestAlarm(t *testing.T) {
 
 // What was set before does not ring any more.
 func TestAlarmIsSetAnew(t *testing.T) {
-	a := ringing(t)
-	first := time.Now().Add(time.Second)
-	for _, at := range []time.Time{first, time.Now().Add(time.Hour)} {
-		if err := a.Set(at); err != nil {
-			t.Fatal(err)
+	var a *Alarm
+	var first time.Time
+	for late := true; late; late = !time.Now().Before(first) { // a machine that is busy may have let the first one ring
+		a, first = ringing(t), time.Now().Add(time.Second)
+		for _, at := range []time.Time{first, time.Now().Add(time.Hour)} {
+			if err := a.Set(at); err != nil {
+				t.Fatal(err)
+			}
 		}
-	}
-	if late := time.Since(first); late > 0 {
-		t.Skipf("the machine is too busy: what was set was due %v before it was set anew", late)
 	}
 	select {
 	case <-a.Rings():
